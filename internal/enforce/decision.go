@@ -1,0 +1,73 @@
+package enforce
+
+import (
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Check is one question: may this request pass, at this cost?
+type Check struct {
+	rules.Request
+	Cost Tokens // 0 looks without taking
+}
+
+// Reason says why a check was denied.
+type Reason string
+
+// The reasons. A blocked check and a cost above the limit have no finite wait.
+const (
+	LimitExceeded    Reason = "limit_exceeded"
+	Blocked          Reason = "blocked"
+	CostExceedsLimit Reason = "cost_exceeds_limit"
+	StoreUnavailable Reason = "store_unavailable"
+)
+
+// Decision answers a check.
+type Decision struct {
+	Allowed bool
+	Reason  Reason // "" when allowed
+	// Plan is the plan the check was judged on; "" for none.
+	Plan string
+	// Bypassed says that an enforced bypass rule let the check pass.
+	Bypassed bool
+	// Degraded says that a tier could not be asked in the shared store and its failure mode acted.
+	Degraded bool
+	// Deciding is the index in Tiers of the tier that denied the check; if allowed, of the
+	// enforced limit with the fewest whole tokens (ties: the longest reset, the lowest rule id); -1
+	// if there is none.
+	Deciding int
+	// Tiers are the matched rules' parts of the answer, in order of rule id. A tier that was not
+	// asked is left out: one that failed open, and limits behind a bypass or a block.
+	Tiers []TierDecision
+}
+
+// TierDecision is one matching rule's part of a decision.
+type TierDecision struct {
+	Match *rules.Match
+	// Allowed is this tier's own verdict, whatever the others say.
+	Allowed bool
+	// Reason is why the tier denies; "" when it allows.
+	Reason Reason
+	// Known says that the tier is a limit whose bucket was read; the rest is meaningless if not.
+	Known bool
+	// Limit is the one in force.
+	Limit Limit
+	// Remaining is what the bucket holds after the check. It can be a millionth below zero.
+	Remaining Tokens
+	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.
+	RetryAfter time.Duration
+	// ResetAfter is how long until the bucket is full.
+	ResetAfter time.Duration
+}
+
+// Enforced says whether the tier can decide.
+func (t *TierDecision) Enforced() bool { return t.Match.Rule.Mode == rules.ModeEnforce }
+
+// DecidingTier returns the tier at Deciding, or nil.
+func (d *Decision) DecidingTier() *TierDecision {
+	if d.Deciding < 0 {
+		return nil
+	}
+	return &d.Tiers[d.Deciding]
+}

@@ -1,0 +1,48 @@
+package rules
+
+import "net/netip"
+
+// Request is the identity and endpoint that a check asks about. A field that is empty has no
+// value: a rule that needs it does not match.
+type Request struct {
+	UserID     string
+	Plan       string // the plan the check names; "" leaves it to the user's assignment
+	Endpoint   string // compared byte for byte
+	Method     string
+	IP         netip.Addr // the zero Addr for none; ::ffff:a.b.c.d is IPv4
+	Attributes []Attribute
+}
+
+// Attribute is one of the caller's own values, such as the model or the organisation. Names are
+// unique within a request.
+type Attribute struct{ Name, Value string }
+
+// Attribute returns the value of the attribute with that name, or "".
+func (r *Request) Attribute(name string) string {
+	for i := range r.Attributes {
+		if r.Attributes[i].Name == name {
+			return r.Attributes[i].Value
+		}
+	}
+	return ""
+}
+
+// Match is one rule that a request meets.
+type Match struct {
+	Rule *Rule
+	// Limit is what holds for this request: the user's override if one is in force, else the
+	// rule's own. Its Since counts an override that ended. Meaningless for block and bypass.
+	Limit Limit
+	// FailureMode is the rule's, or its tenant's default.
+	FailureMode FailureMode
+	// Subject says whose bucket it is: the values of the pattern's placeholders, joined so that no
+	// two different lists of values are ever the same subject.
+	Subject string
+}
+
+// Miss is a rule that a request nearly met.
+type Miss struct {
+	Rule *Rule
+	// Reason says why it did not match, for people.
+	Reason string
+}

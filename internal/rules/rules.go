@@ -1,0 +1,222 @@
+// Package rules is the domain of limits: who has which plan, which rules a request meets, and
+// what each of them allows.
+//
+// Everything here is plain data and pure functions over it; the package imports only the
+// standard library. A [Store] writes rules down, a [Source] reads them back, the [Watcher] keeps an
+// immutable [Snapshot] of all of them in memory, and a check asks that Snapshot which rules match.
+// Matching neither blocks nor does input or output, so a database that is away leaves the last good
+// rules in force and costs a check nothing.
+package rules
+
+import "time"
+
+// TenantID identifies a tenant: the isolation boundary that owns plans, rules, users and keys.
+type TenantID int64
+
+// RuleID identifies a rule. Ids are never used again, so neither are a deleted rule's buckets.
+type RuleID int64
+
+// Scope says which tier of limit a rule is. It is the first segment of the rule's key pattern.
+type Scope string
+
+// The scopes, from the narrowest question to the widest.
+const (
+	ScopeUser     Scope = "user"
+	ScopeEndpoint Scope = "endpoint"
+	ScopeGlobal   Scope = "global"
+	ScopeIP       Scope = "ip"
+)
+
+// RateUnit is the unit in which a person typed a rate. It changes how the rate is shown, never
+// what it means: rates are kept in tokens per second.
+type RateUnit string
+
+// The units people use.
+const (
+	PerSecond RateUnit = "second"
+	PerMinute RateUnit = "minute"
+	PerHour   RateUnit = "hour"
+	PerDay    RateUnit = "day"
+)
+
+// Seconds returns the length of the unit in seconds, or 0 for a unit that does not exist.
+func (u RateUnit) Seconds() float64 {
+	switch u {
+	case PerSecond:
+		return 1
+	case PerMinute:
+		return 60
+	case PerHour:
+		return 3600
+	case PerDay:
+		return 86400
+	}
+	return 0
+}
+
+// Algorithm names how a rule's bucket fills and empties.
+type Algorithm string
+
+// TokenBucket refills continuously and lazily, up to the burst.
+const TokenBucket Algorithm = "token_bucket"
+
+// Mode says whether a rule decides or only reports.
+type Mode string
+
+// A rule in ModeShadow counts and reports what it would have done, and never decides.
+const (
+	ModeEnforce Mode = "enforce"
+	ModeShadow  Mode = "shadow"
+)
+
+// Action is what a rule does to a check that it matches.
+type Action string
+
+// A limit takes tokens; block always denies; bypass lets a check pass without any other rule.
+const (
+	ActionLimit  Action = "limit"
+	ActionBlock  Action = "block"
+	ActionBypass Action = "bypass"
+)
+
+// FailureMode says how a limit answers while its bucket cannot be reached.
+type FailureMode string
+
+// FailLocal asks this process's own buckets with the same limits; FailOpen skips the tier;
+// FailClosed denies the check. The empty mode of a rule means its tenant's default.
+const (
+	FailLocal  FailureMode = "local"
+	FailOpen   FailureMode = "open"
+	FailClosed FailureMode = "closed"
+)
+
+// Limit is what a bucket allows: continuous refill at Rate, up to Burst.
+type Limit struct {
+	// Rate is in tokens per second, from MinRate to MaxRate.
+	Rate float64
+	// Burst is the bucket's capacity in tokens, from 1 to MaxBurst.
+	Burst int64
+	// Since is when the limit came into force, in microseconds since the Unix epoch on the
+	// database's clock. Of two limits for one bucket the later one holds, whoever asks.
+	Since int64
+}
+
+// The ranges of a limit. Within them every cost and burst is exact in millionths of a token.
+const (
+	MinRate       = 1e-6
+	MaxRate       = 1e9
+	MaxBurst      = 1_000_000_000
+	MaxTimeToFull = 365 * 24 * time.Hour
+)
+
+// Tenant is one product or team with everything it owns.
+type Tenant struct {
+	ID          TenantID
+	Slug        string
+	Name        string
+	DefaultPlan string // the plan of users without an assignment; "" for none
+	Suspended   bool
+	Settings    Settings
+	Revision    int64 // raised by every change that a check depends on
+}
+
+// Settings are a tenant's own choices.
+type Settings struct {
+	// RetryJitterPercent, 0 to 50, spreads Retry-After over identities.
+	RetryJitterPercent int
+	// IPv4Prefix (0 to 32, default 32) and IPv6Prefix (0 to 128, default 64) say how many leading
+	// bits of an address are one IP subject.
+	IPv4Prefix, IPv6Prefix int
+	// FailureMode is the mode of rules that name none.
+	FailureMode FailureMode
+}
+
+// DefaultSettings are the settings of a tenant that has chosen nothing.
+func DefaultSettings() Settings {
+	return Settings{IPv4Prefix: 32, IPv6Prefix: 64, FailureMode: FailLocal}
+}
+
+// Plan is a named tier of a tenant: free, pro, enterprise.
+type Plan struct {
+	TenantID    TenantID
+	Name        string
+	Description string
+	Revision    int64
+	Removed     bool
+}
+
+// Rule says which requests it matches, which bucket they share, and what that bucket allows.
+// Pattern, Plan and Name together identify it within its tenant and never change.
+type Rule struct {
+	ID            RuleID
+	TenantID      TenantID
+	Name          string
+	Pattern       Pattern
+	Plan          string // "" for all plans
+	RatePerSecond float64
+	RateUnit      RateUnit
+	Burst         int64
+	Algorithm     Algorithm
+	Mode          Mode
+	Action        Action
+	FailureMode   FailureMode // "" for the tenant's default
+	Active        bool
+	Description   string
+	Version       int64     // 1 for a new rule, raised by each change to it
+	InForceSince  time.Time // when its present rate and burst came into force
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	Revision      int64
+	Removed       bool
+}
+
+// Scope is the tier of limit the rule is.
+func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
+
+// Override is one user's own rate and burst for one rule. It holds for all of that user's buckets
+// of the rule, until ExpiresAt.
+type Override struct {
+	TenantID      TenantID
+	RuleID        RuleID
+	UserID        string
+	RatePerSecond float64
+	RateUnit      RateUnit
+	Burst         int64
+	Reason        string
+	ExpiresAt     time.Time // zero: never
+	InForceSince  time.Time
+	// RemovedAt is when the override was taken away; zero while it stands. A removed override is
+	// remembered, because the rule's own limit is in force again since that moment.
+	RemovedAt time.Time
+	Revision  int64
+}
+
+// Assignment puts one user of a tenant on a plan.
+type Assignment struct {
+	TenantID TenantID
+	UserID   string
+	Plan     string
+	Revision int64
+	Removed  bool
+}
+
+// Permission is one thing an API key may do.
+type Permission string
+
+// What API keys may do: ask checks, ask for explanations, and manage the tenant.
+const (
+	PermissionCheck   Permission = "check"
+	PermissionExplain Permission = "explain"
+	PermissionManage  Permission = "manage"
+)
+
+// Key is what the decision plane knows of an API key: never the secret, only its digest.
+type Key struct {
+	ID          string // the part between slk_ and the secret; public
+	TenantID    TenantID
+	Digest      [32]byte // SHA-256 of the secret
+	Permissions []Permission
+	ExpiresAt   time.Time // zero: never
+	Revoked     bool
+	Revision    int64
+}
