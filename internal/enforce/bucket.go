@@ -48,7 +48,7 @@ func (l Level) earn(elapsed int64, limit Limit) Level {
 		micros++
 		fraction -= fractions
 	}
-	if full := Tokens(limit.Burst) * Token; micros >= float64(full) {
+	if full := capacity(limit); micros >= float64(full) {
 		return Level{Micros: full}
 	}
 	return Level{Micros: Tokens(micros), Fraction: uint32(fraction)}
@@ -81,7 +81,7 @@ type Bucket struct {
 
 // NewBucket returns a bucket that nobody has used: full.
 func NewBucket(limit Limit, now int64) Bucket {
-	return Bucket{Level: Level{Micros: Tokens(limit.Burst) * Token}, Stamp: now, Limit: limit}
+	return Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}
 }
 
 // Settle brings the bucket to now, with the caller's limit if that is later than the bucket's own:
@@ -106,13 +106,13 @@ func (b *Bucket) Settle(limit Limit, now int64) (mustWrite bool) {
 
 // TimeToFull returns how long the bucket takes to fill, rounded up to the microsecond; 0 if full.
 func (b *Bucket) TimeToFull() time.Duration {
-	return b.Level.until(Tokens(b.Limit.Burst)*Token, b.Limit.Rate)
+	return b.Level.until(capacity(b.Limit), b.Limit.Rate)
 }
 
 // Wait returns how long the bucket takes to hold a cost, rounded up to the microsecond; 0 if it
 // does. A cost above the burst has no such time, and ok is false.
 func (b *Bucket) Wait(cost Tokens) (wait time.Duration, ok bool) {
-	if cost > Tokens(b.Limit.Burst)*Token {
+	if cost > capacity(b.Limit) {
 		return 0, false
 	}
 	if b.Level.Holds(cost) {
@@ -120,3 +120,6 @@ func (b *Bucket) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	}
 	return b.Level.until(cost, b.Limit.Rate), true
 }
+
+// capacity is a limit's burst as an amount.
+func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }

@@ -49,10 +49,11 @@ type TierDecision struct {
 	Allowed bool
 	// Reason is why the tier denies; "" when it allows.
 	Reason Reason
-	// Known says that the tier is a limit whose bucket was read; the rest is meaningless if not.
-	Known bool
-	// Limit is the one in force.
+	// Limit is the one in force; meaningless for block and bypass.
 	Limit Limit
+	// Known says that the tier is a limit whose bucket was read. If it was not, nothing is known
+	// of the rest.
+	Known bool
 	// Remaining is what the bucket holds after the check. It can be a millionth below zero.
 	Remaining Tokens
 	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.

@@ -1,0 +1,73 @@
+# What one does with this repository; `make` alone lists it.
+#
+# Tools (generators, linters) are pinned in tools/go.mod and built into .bin when that changes.
+# `make run` and `make test` need none of them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+# Where Go's own installer puts it; fresh machines often lack it on PATH.
+export PATH := $(PATH):/usr/local/go/bin
+
+# The folders with Go modules whose code is ours: all but tools, which only pins versions.
+MODULES := $(filter-out tools/,$(dir $(wildcard go.mod */go.mod)))
+
+each_module = @for module in $(MODULES); do \
+	echo "$$module: $(1)"; (cd "$$module" && $(1)) || exit 1; done
+
+.PHONY: help
+help: ## List what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Install what is missing and start everything, with demo data (ARGS="--check-addr …" is passed on)
+	@scripts/install.sh run
+	@echo "building" >&2
+	@go build -o .bin/sluice ./cmd/sluice
+	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
+	@exec .bin/sluice dev $(ARGS)
+
+.PHONY: test
+test: ## Install what is missing and run every test
+	@scripts/install.sh test
+	$(call each_module,go vet ./...)
+	$(call each_module,go test -race ./...)
+
+.PHONY: generate
+generate: .bin/sqlc .bin/gofumpt ## Write generated code and tables, and format Go code
+	.bin/sqlc generate
+	go test ./internal/config -run '^TestDocumentation' -update
+	.bin/gofumpt -w .
+
+.PHONY: verify
+verify: lint .bin/sqlc .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
+	scripts/verify-generated.sh
+	@for module in $(dir $(wildcard go.mod */go.mod)); do \
+		echo "$$module: go mod tidy -diff"; (cd "$$module" && go mod tidy -diff) || exit 1; done
+	scripts/verify-hosts.sh
+	@for script in scripts/*.sh .ci/run; do bash -n "$$script" || exit 1; done
+
+.PHONY: lint
+lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
+	$(call each_module,$(CURDIR)/.bin/golangci-lint run ./...)
+
+.PHONY: bench
+bench: ## Run every Go benchmark once
+	@scripts/install.sh test
+	$(call each_module,go test -run '^$$' -bench . -benchmem ./...)
+
+.PHONY: soak
+soak: ## Search for rare failures: property tests at length, then each fuzz test (CASES=20000 FUZZTIME=1m)
+	@scripts/install.sh test
+	scripts/soak.sh
+
+tool/golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+tool/gofumpt       := mvdan.cc/gofumpt
+tool/sqlc          := github.com/sqlc-dev/sqlc/cmd/sqlc
+
+.bin/%: tools/go.mod tools/go.sum
+	@echo "building $* (once for each change of tools/go.sum)"
+	@cd tools && go build -o ../$@ $(tool/$*)

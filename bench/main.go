@@ -1,0 +1,69 @@
+// Command bench measures what Sluice promises about speed and memory, as ratios taken in one run on
+// one machine: absolute figures say more about the machine.
+//
+//	go run .                     in this folder; takes about a minute, needs redis-server
+//	go run . -rounds 9 -round 2s
+//
+// The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
+// medians of the rounds are compared.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+	"time"
+)
+
+// line is one row of the table.
+type line struct {
+	what           string
+	baseline, ours string
+	ratio, target  string
+}
+
+// section is one part of the benchmark: what it compares, and how.
+type section struct {
+	name string
+	run  func(ctx context.Context, rounds int, round time.Duration) ([]line, error)
+}
+
+// sections are all parts, in the order of the table.
+var sections = []section{
+	{"redis: the seed design and redisbucket", redisThroughput},
+	{"memory: a map increment and membucket", memoryTake},
+	{"redis: memory per bucket", redisMemory},
+}
+
+func main() {
+	rounds := flag.Int("rounds", 5, "rounds per side; the median counts")
+	round := flag.Duration("round", time.Second, "length of a round")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *rounds, *round); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, rounds int, round time.Duration) error {
+	if rounds < 1 || round <= 0 {
+		return fmt.Errorf("%d rounds of %v are nothing to measure", rounds, round)
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "what\tbaseline\tours\tratio\ttarget")
+	for _, section := range sections {
+		lines, err := section.run(ctx, rounds, round)
+		if err != nil {
+			return fmt.Errorf("%s: %w", section.name, err)
+		}
+		for _, l := range lines {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.what, l.baseline, l.ours, l.ratio, l.target)
+		}
+	}
+	return table.Flush()
+}

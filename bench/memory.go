@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+)
+
+// memoryTake compares a check of four tiers in memory with the least that a shared bucket could
+// cost: one increment in a map of the same keys behind one mutex.
+func memoryTake(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	const inTurn = 4096
+	asks := make([][]enforce.Ask, inTurn)
+	counts := map[enforce.Key]int64{}
+	for i := range asks {
+		asks[i] = checks(i, 1)
+		counts[asks[i][0].Tiers[0].Key] = 0
+	}
+	store := membucket.New(membucket.Options{})
+	var mu sync.Mutex
+	var failed error
+	increment := func(ask []enforce.Ask) {
+		mu.Lock()
+		counts[ask[0].Tiers[0].Key]++
+		mu.Unlock()
+	}
+	take := func(ask []enforce.Ask) {
+		if err := store.Take(ctx, ask); err != nil {
+			failed = err
+		}
+	}
+	var was, is []float64
+	for range rounds {
+		was = append(was, nanoseconds(asks, round/2, increment))
+		is = append(is, nanoseconds(asks, round/2, take))
+	}
+	before, after := median(was), median(is)
+	return []line{{
+		"four tiers in memory, ns", fmt.Sprintf("%.0f", before), fmt.Sprintf("%.0f", after),
+		fmt.Sprintf("%.1f", after/before), "at most 10",
+	}}, failed
+}
+
+// nanoseconds returns how long one call takes, over a round of them.
+func nanoseconds(asks [][]enforce.Ask, round time.Duration, do func([]enforce.Ask)) float64 {
+	start, calls := time.Now(), 0
+	for time.Since(start) < round {
+		for _, ask := range asks {
+			do(ask)
+		}
+		calls += len(asks)
+	}
+	return float64(time.Since(start).Nanoseconds()) / float64(calls)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// compare makes a row of the medians of one figure of both sides.
+func compare(what string, was, is []speed, target string, figure func(speed) float64) line {
+	var before, after []float64
+	for i := range was {
+		before, after = append(before, figure(was[i])), append(after, figure(is[i]))
+	}
+	baseline, ours := median(before), median(after)
+	if target != "" {
+		target = "at least " + target
+	}
+	return line{what, fmt.Sprintf("%.0f", baseline), fmt.Sprintf("%.0f", ours), fmt.Sprintf("%.2f", ours/baseline), target}
+}

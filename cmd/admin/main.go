@@ -1,0 +1,17 @@
+// Command admin sets Sluice up and changes rules.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/config"
+)
+
+func main() { os.Exit(app.Main("admin", run)) }
+
+func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	return app.Admin(ctx, cfg, os.Stdin, os.Stdout, log)
+}

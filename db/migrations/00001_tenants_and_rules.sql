@@ -1,0 +1,182 @@
+-- +goose Up
+
+-- moment_after returns the present, or just after the latest of some earlier moments if the clock
+-- does not say so. Of two limits for one bucket the later holds; a clock that stands still or steps
+-- back must not make a new limit look old.
+CREATE FUNCTION moment_after(earlier timestamptz[]) RETURNS timestamptz
+    LANGUAGE sql VOLATILE
+    RETURN (SELECT greatest(clock_timestamp(), max(moment) + interval '1 microsecond') FROM unnest(earlier) AS moment);
+
+-- if_passed returns an expiry that may have been acted on, and null for one that has not. Processes
+-- judge expiry by their own clocks, which may be ahead of this one by up to a minute.
+CREATE FUNCTION if_passed(expires_at timestamptz) RETURNS timestamptz
+    LANGUAGE sql VOLATILE
+    RETURN CASE WHEN expires_at <= clock_timestamp() + interval '1 minute' THEN expires_at END;
+
+CREATE TABLE tenant (
+    tenant_id            bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    slug                 text        NOT NULL COLLATE "C",
+    name                 text        NOT NULL,
+    default_plan         text        COLLATE "C", -- of users without an assignment; null for none
+    suspended_at         timestamptz,
+    retry_jitter_percent smallint    NOT NULL DEFAULT 0,
+    ipv4_prefix          smallint    NOT NULL DEFAULT 32,
+    ipv6_prefix          smallint    NOT NULL DEFAULT 64,
+    failure_mode         text        NOT NULL DEFAULT 'local',
+    revision             bigint      NOT NULL DEFAULT 1,
+    created_at           timestamptz NOT NULL DEFAULT now(),
+    updated_at           timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT tenant_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenant_slug_key UNIQUE (slug),
+    CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
+    CONSTRAINT tenant_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
+    CONSTRAINT tenant_retry_jitter_percent_check CHECK (retry_jitter_percent BETWEEN 0 AND 50),
+    CONSTRAINT tenant_ipv4_prefix_check CHECK (ipv4_prefix BETWEEN 0 AND 32),
+    CONSTRAINT tenant_ipv6_prefix_check CHECK (ipv6_prefix BETWEEN 0 AND 128),
+    CONSTRAINT tenant_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed'))
+);
+
+-- A plan's name is its key: rules, users, checks and files all name it, and it never changes.
+-- A removed plan keeps its row, and making it again revives the row.
+CREATE TABLE plan (
+    tenant_id   bigint      NOT NULL,
+    name        text        NOT NULL COLLATE "C",
+    description text        NOT NULL DEFAULT '',
+    revision    bigint      NOT NULL,
+    removed_at  timestamptz,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT plan_pkey PRIMARY KEY (tenant_id, name),
+    CONSTRAINT plan_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT plan_name_check CHECK (octet_length(name) BETWEEN 1 AND 64)
+);
+
+CREATE INDEX plan_revision_idx ON plan (tenant_id, revision, name);
+
+ALTER TABLE tenant
+    ADD CONSTRAINT tenant_default_plan_fkey FOREIGN KEY (tenant_id, default_plan) REFERENCES plan (tenant_id, name);
+
+-- Pattern, plan and name identify a rule and never change. Its id is never used again, so that
+-- nobody inherits a removed rule's buckets.
+CREATE TABLE rate_limit_rule (
+    tenant_id       bigint           NOT NULL,
+    rule_id         bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name            text             NOT NULL DEFAULT '' COLLATE "C",
+    key_pattern     text             NOT NULL COLLATE "C", -- in its canonical form
+    scope           text             NOT NULL, -- the pattern's first segment, to filter by
+    plan            text             COLLATE "C", -- null for all plans
+    rate_per_second double precision NOT NULL,
+    rate_unit       text             NOT NULL, -- as people typed the rate; means nothing to a check
+    burst_capacity  bigint           NOT NULL,
+    algorithm       text             NOT NULL,
+    mode            text             NOT NULL,
+    action          text             NOT NULL,
+    failure_mode    text, -- null for the tenant's
+    is_active       boolean          NOT NULL,
+    description     text             NOT NULL DEFAULT '',
+    version         bigint           NOT NULL DEFAULT 1,
+    in_force_since  timestamptz      NOT NULL, -- of the present rate and burst; see moment_after
+    revision        bigint           NOT NULL,
+    removed_at      timestamptz,
+    created_at      timestamptz      NOT NULL DEFAULT now(),
+    updated_at      timestamptz      NOT NULL DEFAULT now(),
+    CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
+    CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
+    CONSTRAINT rate_limit_rule_name_check CHECK (char_length(name) <= 64),
+    CONSTRAINT rate_limit_rule_key_pattern_check CHECK (octet_length(key_pattern) BETWEEN 1 AND 512),
+    CONSTRAINT rate_limit_rule_scope_check CHECK (scope IN ('user', 'endpoint', 'global', 'ip')),
+    CONSTRAINT rate_limit_rule_rate_unit_check CHECK (rate_unit IN ('second', 'minute', 'hour', 'day')),
+    CONSTRAINT rate_limit_rule_algorithm_check CHECK (algorithm IN ('token_bucket')),
+    CONSTRAINT rate_limit_rule_mode_check CHECK (mode IN ('enforce', 'shadow')),
+    CONSTRAINT rate_limit_rule_action_check CHECK (action IN ('limit', 'block', 'bypass')),
+    CONSTRAINT rate_limit_rule_bypass_check CHECK (action <> 'bypass' OR mode = 'enforce'),
+    CONSTRAINT rate_limit_rule_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed')),
+    -- Block and bypass have no limit; what is stored for them is only kept from being nonsense.
+    CONSTRAINT rate_limit_rule_rate_check CHECK (
+        rate_per_second BETWEEN 0 AND 1e9 AND (action <> 'limit' OR rate_per_second >= 1e-6)),
+    CONSTRAINT rate_limit_rule_burst_check CHECK (
+        burst_capacity BETWEEN 0 AND 1000000000 AND (action <> 'limit' OR burst_capacity >= 1)),
+    -- A year to fill at most; the one second over it keeps rounding from refusing what the domain accepts.
+    CONSTRAINT rate_limit_rule_time_to_full_check CHECK (
+        action <> 'limit' OR burst_capacity <= rate_per_second * 31536001)
+);
+
+CREATE UNIQUE INDEX rate_limit_rule_identity_key ON rate_limit_rule (tenant_id, key_pattern, plan, name)
+    NULLS NOT DISTINCT WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_revision_idx ON rate_limit_rule (tenant_id, revision, rule_id);
+CREATE INDEX rate_limit_rule_plan_idx ON rate_limit_rule (tenant_id, plan) WHERE removed_at IS NULL;
+
+-- One user's own limit for one rule. A removed override keeps its row, because the rule's own limit
+-- came back into force for that user when the override went.
+CREATE TABLE rate_limit_override (
+    tenant_id       bigint           NOT NULL,
+    rule_id         bigint           NOT NULL,
+    user_id         text             NOT NULL COLLATE "C",
+    rate_per_second double precision NOT NULL,
+    rate_unit       text             NOT NULL,
+    burst_capacity  bigint           NOT NULL,
+    reason          text             NOT NULL DEFAULT '',
+    expires_at      timestamptz, -- null: never
+    -- Later than the rule's in_force_since, and than whatever ended this user's override before.
+    in_force_since  timestamptz      NOT NULL,
+    revision        bigint           NOT NULL,
+    removed_at      timestamptz,
+    created_at      timestamptz      NOT NULL DEFAULT now(),
+    updated_at      timestamptz      NOT NULL DEFAULT now(),
+    CONSTRAINT rate_limit_override_pkey PRIMARY KEY (tenant_id, rule_id, user_id),
+    CONSTRAINT rate_limit_override_rule_fkey FOREIGN KEY (tenant_id, rule_id)
+        REFERENCES rate_limit_rule (tenant_id, rule_id),
+    CONSTRAINT rate_limit_override_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256),
+    CONSTRAINT rate_limit_override_rate_unit_check CHECK (rate_unit IN ('second', 'minute', 'hour', 'day')),
+    CONSTRAINT rate_limit_override_rate_check CHECK (rate_per_second BETWEEN 1e-6 AND 1e9),
+    CONSTRAINT rate_limit_override_burst_check CHECK (burst_capacity BETWEEN 1 AND 1000000000),
+    CONSTRAINT rate_limit_override_time_to_full_check CHECK (burst_capacity <= rate_per_second * 31536001),
+    -- Ended before it began, it would leave buckets on the limit that it was to end.
+    CONSTRAINT rate_limit_override_expires_at_check CHECK (expires_at > in_force_since),
+    CONSTRAINT rate_limit_override_removed_at_check CHECK (removed_at > in_force_since)
+);
+
+CREATE INDEX rate_limit_override_revision_idx ON rate_limit_override (tenant_id, revision, rule_id, user_id);
+
+-- Which plan a user is on. Users without a row are on their tenant's default plan.
+CREATE TABLE tenant_user (
+    tenant_id  bigint      NOT NULL,
+    user_id    text        NOT NULL COLLATE "C",
+    plan       text        NOT NULL COLLATE "C",
+    revision   bigint      NOT NULL,
+    removed_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT tenant_user_pkey PRIMARY KEY (tenant_id, user_id),
+    CONSTRAINT tenant_user_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT tenant_user_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
+    CONSTRAINT tenant_user_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256)
+);
+
+CREATE INDEX tenant_user_revision_idx ON tenant_user (tenant_id, revision, user_id);
+CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan) WHERE removed_at IS NULL;
+
+-- An API key names its tenant, so its id is unique among all tenants. Ids are random: that one is
+-- taken tells nothing. The secret itself is never stored.
+CREATE TABLE api_key (
+    tenant_id   bigint      NOT NULL,
+    key_id      text        NOT NULL COLLATE "C",
+    name        text        NOT NULL,
+    digest      bytea       NOT NULL, -- SHA-256 of the secret
+    permissions text[]      NOT NULL,
+    expires_at  timestamptz, -- null: never
+    revoked_at  timestamptz,
+    revision    bigint      NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT api_key_pkey PRIMARY KEY (tenant_id, key_id),
+    CONSTRAINT api_key_key_id_key UNIQUE (key_id),
+    CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT api_key_key_id_check CHECK (key_id ~ '^[0-9A-Za-z]{1,64}$'),
+    CONSTRAINT api_key_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
+    CONSTRAINT api_key_digest_check CHECK (octet_length(digest) = 32),
+    CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY['check', 'explain', 'manage'])
+);
+
+CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);

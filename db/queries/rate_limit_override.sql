@@ -1,0 +1,59 @@
+-- name: NewerOverrides :batchmany
+-- Removed ones as well, always: since when the rule's own limit holds again is part of the answer.
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (revision, rule_id, user_id)
+        > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_rule_id)::bigint, sqlc.arg(after_user_id)::text)
+ORDER BY revision, rule_id, user_id
+LIMIT sqlc.arg(page_size);
+
+-- name: OverridesAfter :many
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id > sqlc.arg(after)
+    AND removed_at IS NULL
+ORDER BY user_id
+LIMIT sqlc.arg(page_size);
+
+-- name: UnexpiredOverrides :many
+SELECT * FROM rate_limit_override
+WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())
+ORDER BY rule_id, user_id;
+
+-- name: PutOverride :one
+-- Answers no row if there is no such rule.
+INSERT INTO rate_limit_override AS o (
+    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
+)
+SELECT
+    r.tenant_id, r.rule_id, sqlc.arg(user_id), sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity),
+    sqlc.arg(reason), sqlc.narg(expires_at), moment_after(ARRAY[r.in_force_since]), sqlc.arg(revision)
+FROM rate_limit_rule AS r
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL
+ON CONFLICT (tenant_id, rule_id, user_id) DO UPDATE
+SET rate_per_second = excluded.rate_per_second,
+    rate_unit = excluded.rate_unit,
+    burst_capacity = excluded.burst_capacity,
+    reason = excluded.reason,
+    expires_at = excluded.expires_at,
+    in_force_since = CASE
+        WHEN o.rate_per_second = excluded.rate_per_second AND o.burst_capacity = excluded.burst_capacity
+            AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
+            THEN o.in_force_since
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, o.removed_at, if_passed(o.expires_at)])
+    END,
+    revision = excluded.revision,
+    removed_at = NULL,
+    updated_at = clock_timestamp()
+RETURNING *;
+
+-- name: RemoveOverride :execrows
+UPDATE rate_limit_override
+SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
+    revision = sqlc.arg(revision),
+    updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id = sqlc.arg(user_id)
+    AND removed_at IS NULL;
+
+-- name: DeleteOverridesOfRule :exec
+-- For a rule that is removed: its tombstone ends them all, and its buckets are never used again.
+DELETE FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2;

@@ -1,0 +1,32 @@
+-- name: NewerAssignments :batchmany
+SELECT * FROM tenant_user
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (revision, user_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_user_id)::text)
+    AND (removed_at IS NULL OR sqlc.arg(with_removed)::boolean)
+ORDER BY revision, user_id
+LIMIT sqlc.arg(page_size);
+
+-- name: AssignmentsAfter :many
+-- Of one plan, or of all if it is ''.
+SELECT * FROM tenant_user
+WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_at IS NULL
+    AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
+ORDER BY user_id
+LIMIT sqlc.arg(page_size);
+
+-- name: Assignment :one
+SELECT * FROM tenant_user WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
+
+-- name: AssignPlan :execrows
+-- Counts the users that were not on the plan. DISTINCT, because one upsert may not meet a row twice.
+INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+SELECT DISTINCT sqlc.arg(tenant_id)::bigint, user_id, sqlc.arg(plan)::text, sqlc.arg(revision)::bigint
+FROM unnest(sqlc.arg(user_ids)::text[]) AS user_id
+ON CONFLICT (tenant_id, user_id) DO UPDATE
+SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
+WHERE tenant_user.plan <> excluded.plan OR tenant_user.removed_at IS NOT NULL;
+
+-- name: UnassignPlan :execrows
+UPDATE tenant_user
+SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = ANY (sqlc.arg(user_ids)::text[]) AND removed_at IS NULL;

@@ -1,0 +1,281 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+)
+
+const (
+	// patience is how long a test waits for what nobody promised to be quick.
+	patience = 20 * time.Second
+	// changesArriveIn is how long a changed rule takes at most to be in force everywhere, and
+	// enforcement to be back after Redis is.
+	changesArriveIn = 2 * time.Second
+	pollEvery       = 10 * time.Millisecond
+)
+
+var soak = flag.Bool("soak", false, "let loads and outages last longer")
+
+// binaries is the folder with api, admin and sluice.
+var binaries string
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{devdbtest.Main(m)}) }
+
+// suite builds the binaries before the tests run.
+type suite struct{ tests devdbtest.Suite }
+
+// Run returns the exit status.
+func (s suite) Run() int {
+	var err error
+	if binaries, err = os.MkdirTemp("", "sluice-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, "make a folder for the binaries:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(binaries) }()
+	build := exec.Command("go", "build", "-o", binaries, "./cmd/api", "./cmd/admin", "./cmd/sluice")
+	build.Dir = ".."
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, output)
+		return 1
+	}
+	return s.tests.Run()
+}
+
+// process is one of the binaries, running.
+type process struct {
+	cmd            *exec.Cmd
+	stdout, stderr output
+	ended          chan struct{}
+}
+
+// output is what a process has written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// spawn starts a binary. Its environment is PATH and env alone, so that nothing of whoever runs the
+// tests configures it. When the test ends the process is killed, unless it has ended.
+func spawn(t *testing.T, env []string, binary string, args ...string) *process {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, binary), args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...) // of two that are equal the last one counts
+	cmd.Dir = binaries
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", binary, err)
+	}
+	go func() {
+		_ = cmd.Wait() // status reads how it ended
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails only if it has ended
+		<-p.ended
+		if t.Failed() {
+			t.Logf("%s wrote to standard error:\n%s", binary, p.stderr.String())
+		}
+	})
+	return p
+}
+
+// status waits for the end of the process and returns its exit status.
+func (p *process) status(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		t.Fatalf("%s did not end within %s", p.cmd.Path, patience)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// terminate tells the process to stop, as every supervisor does, and does not wait.
+func (p *process) terminate(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("send SIGTERM to %s: %v", p.cmd.Path, err)
+	}
+}
+
+// stop tells the process to stop, and wants it to do so in good order.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	p.terminate(t)
+	if status := p.status(t); status != 0 {
+		t.Errorf("%s ended with status %d after SIGTERM, want 0; it wrote:\n%s", p.cmd.Path, status, p.stderr.String())
+	}
+}
+
+// await waits until the process has written something that matches, and returns the groups.
+func (p *process) await(t *testing.T, from *output, pattern *regexp.Regexp) []string {
+	t.Helper()
+	var match []string
+	eventually(t, patience, fmt.Sprintf("%s to write %s", p.cmd.Path, pattern), func() bool {
+		match = pattern.FindStringSubmatch(from.String())
+		select {
+		case <-p.ended:
+			if match == nil {
+				t.Fatalf("%s ended with status %d before it wrote %s:\n%s",
+					p.cmd.Path, p.cmd.ProcessState.ExitCode(), pattern, p.stderr.String())
+			}
+		default:
+		}
+		return match != nil
+	})
+	return match
+}
+
+// result is how a one-shot command ended.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// run runs a command to its end.
+func run(t *testing.T, env []string, binary string, args ...string) result {
+	t.Helper()
+	p := spawn(t, env, binary, args...)
+	status := p.status(t)
+	return result{status, p.stdout.String(), p.stderr.String()}
+}
+
+// admin runs an admin command that must succeed, and returns what it printed.
+func admin(t *testing.T, database string, args ...string) string {
+	t.Helper()
+	r := run(t, []string{"SLUICE_DATABASE_URL=" + database}, "admin", args...)
+	if r.status != 0 {
+		t.Fatalf("admin %s: status %d\n%s", strings.Join(args, " "), r.status, r.stderr)
+	}
+	return r.stdout
+}
+
+// tenant is a tenant that has one API key.
+type tenant struct{ database, slug, key string }
+
+// newTenant creates a tenant with these rules in a database of its own.
+func newTenant(t *testing.T, rules string) tenant {
+	t.Helper()
+	return newTenantIn(t, devdbtest.Postgres(t), rules)
+}
+
+func newTenantIn(t *testing.T, database, rules string) tenant {
+	t.Helper()
+	admin(t, database, "create-tenant", "--slug", "acme", "--name", "Acme")
+	key := admin(t, database, "create-key", "--tenant", "acme", "--name", "ci", "--permissions", "check,explain")
+	tn := tenant{database, "acme", strings.TrimSpace(key)}
+	tn.apply(t, rules)
+	return tn
+}
+
+// apply makes the tenant's rules those of a text, and returns what the command printed.
+func (tn tenant) apply(t *testing.T, rules string, flags ...string) string {
+	t.Helper()
+	args := append([]string{"apply", "--tenant", tn.slug, "-f", writeRules(t, rules)}, flags...)
+	return admin(t, tn.database, args...)
+}
+
+// writeRules returns the name of a file with that text.
+func writeRules(t *testing.T, rules string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(name, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// api is a running process of the decision plane, and how to ask it as one tenant.
+type api struct {
+	*process
+	checks, metrics string // host:port
+	key             string
+	client          *http.Client
+}
+
+var answeringChecks = regexp.MustCompile(`"msg":"answering checks","check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
+
+// startAPI starts a process of the decision plane and waits until it is ready. When the test ends,
+// it is told to stop and has to do so in good order.
+func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api {
+	t.Helper()
+	a := tn.spawnAPI(t, redisURL, options...)
+	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
+	return a
+}
+
+// spawnAPI is startAPI without the wait for rules.
+func (tn tenant) spawnAPI(t *testing.T, redisURL string, options ...string) *api {
+	t.Helper()
+	env := []string{
+		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
+		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+	}
+	p := spawn(t, env, "api", options...)
+	t.Cleanup(func() { p.stop(t) })
+	addresses := p.await(t, &p.stderr, answeringChecks)
+	return &api{process: p, checks: addresses[1], metrics: addresses[2], key: tn.key, client: newClient(t)}
+}
+
+// startAPIs starts several on the same stores.
+func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...string) []*api {
+	t.Helper()
+	apis := make([]*api, n)
+	for i := range apis {
+		apis[i] = tn.startAPI(t, redisURL, options...)
+	}
+	return apis
+}
+
+// eventually polls until a condition holds, and fails the test if that takes longer than limit.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %s in vain for %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// quantile returns the element at a fraction of the sorted list: 0.5 is the median.
+func quantile(times []time.Duration, fraction float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[int(fraction*float64(len(sorted)-1))]
+}

@@ -1,0 +1,151 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rulesfile"
+)
+
+// Admin runs one of the admin commands, and writes just its result to out.
+func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
+	if cfg.Command == config.AdminMigrate {
+		return pgstore.Migrate(ctx, string(cfg.DatabaseURL), log)
+	}
+	store, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	switch args := cfg.Arguments; cfg.Command {
+	case config.AdminCreateTenant:
+		return createTenant(ctx, store, args, out)
+	case config.AdminCreateKey:
+		return createKey(ctx, store, args, out)
+	case config.AdminApply:
+		return apply(ctx, store, args, in, out)
+	case config.AdminExport:
+		return export(ctx, store, args, out)
+	default:
+		return fmt.Errorf("%s is no admin command", cfg.Command)
+	}
+}
+
+// openStore opens a database whose schema this binary knows.
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgstore.Store, error) {
+	if err := pgstore.CheckSchema(ctx, string(cfg.DatabaseURL)); err != nil {
+		return nil, err
+	}
+	return pgstore.Open(ctx, string(cfg.DatabaseURL), log)
+}
+
+func createTenant(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	tenant := rules.Tenant{
+		Slug: args.Slug, Name: args.Name, DefaultPlan: args.DefaultPlan, Settings: rules.DefaultSettings(),
+	}
+	if wrong := tenant.Validate(); len(wrong) > 0 {
+		return wrong
+	}
+	if tenant.DefaultPlan != "" {
+		if wrong := (&rules.Plan{Name: tenant.DefaultPlan}).Validate(); len(wrong) > 0 {
+			return fmt.Errorf("default plan: %w", wrong)
+		}
+	}
+	created, err := store.CreateTenant(ctx, tenant)
+	if err != nil {
+		return fmt.Errorf("create tenant %s: %w", args.Slug, err)
+	}
+	_, err = fmt.Fprintln(out, created.Slug)
+	return err
+}
+
+func createKey(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	token, id, digest := rules.NewToken()
+	key := rules.NamedKey{
+		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
+		Name: args.Name,
+	}
+	if _, err := store.CreateKey(ctx, key); err != nil {
+		return fmt.Errorf("create a key of tenant %s: %w", args.Tenant, err)
+	}
+	_, err = fmt.Fprintln(out, token)
+	return err
+}
+
+func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.Reader, out io.Writer) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	current, err := store.Config(ctx, tenant.ID)
+	if err != nil {
+		return err
+	}
+	desired, err := readRules(args.File, in, current)
+	if err != nil {
+		return err
+	}
+	options := rules.DiffOptions{Prune: args.Prune, Now: time.Now()}
+	var changes rules.Changes
+	if args.DryRun {
+		changes, err = rules.Diff(current, desired, options)
+	} else {
+		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current rules.Config) (rules.Changes, error) {
+			return rules.Diff(current, desired, options)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("apply to tenant %s: %w", args.Tenant, err)
+	}
+	return changes.WriteText(out)
+}
+
+// readRules reads the file with that name, or in if it is "-". Plans that the tenant has may be
+// named without being listed.
+func readRules(name string, in io.Reader, current rules.Config) (rules.Config, error) {
+	var plans []string
+	for _, plan := range current.Plans {
+		plans = append(plans, plan.Name)
+	}
+	if name == "-" {
+		return rulesfile.Decode(in, "standard input", plans)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return rules.Config{}, fmt.Errorf("read the rules: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	return rulesfile.Decode(file, name, plans)
+}
+
+func export(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	config, err := store.Config(ctx, tenant.ID)
+	if err != nil {
+		return err
+	}
+	return rulesfile.Encode(out, config)
+}
+
+func tenantBySlug(ctx context.Context, store rules.Store, slug string) (rules.Tenant, error) {
+	tenant, err := store.TenantBySlug(ctx, slug)
+	if errors.Is(err, rules.ErrNotFound) {
+		return tenant, fmt.Errorf("there is no tenant %q; create it with `admin create-tenant`", slug)
+	}
+	return tenant, err
+}

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// API is the decision plane in one process: it reads rules, takes tokens, and answers.
+type API struct {
+	cfg     config.Config
+	log     *slog.Logger
+	store   *pgstore.Store
+	buckets *buckets
+	watcher *rules.Watcher
+	checks  *listener
+	metrics *listener
+}
+
+// NewAPI builds the decision plane and binds its addresses. Neither the database nor Redis needs to
+// answer yet.
+func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, err error) {
+	a := &API{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if a.store, err = pgstore.Open(ctx, string(cfg.DatabaseURL), log); err != nil {
+		return nil, err
+	}
+	if a.buckets, err = openBuckets(cfg, log); err != nil {
+		return nil, err
+	}
+	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
+		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log,
+	})
+
+	build := config.ReadBuild()
+	m := metrics.New(build.Version, build.Revision)
+	m.Snapshot(a.sizes, a.watcher.Age)
+	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
+	handler := checkapi.NewHandler(checkapi.Config{
+		Snapshots: a.watcher,
+		Limiter:   limiter,
+		Readiness: a.readiness,
+		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
+	})
+	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
+		return nil, err
+	}
+	scrapes := http.NewServeMux()
+	scrapes.Handle("GET /metrics", m.Handler())
+	a.metrics, err = listen("metrics", cfg.MetricsAddr, scrapes, log)
+	return a, err
+}
+
+// CheckAddr is where checks are answered.
+func (a *API) CheckAddr() net.Addr { return a.checks.Addr() }
+
+// MetricsAddr is where Prometheus reads.
+func (a *API) MetricsAddr() net.Addr { return a.metrics.Addr() }
+
+// Load reads the rules now. Run would do so by itself, and keep trying; a program whose database must
+// be there calls this first.
+func (a *API) Load(ctx context.Context) error { return a.watcher.Refresh(ctx) }
+
+// Close frees what NewAPI took; Run does it at its end.
+func (a *API) Close() error {
+	var errs []error
+	for _, l := range []*listener{a.checks, a.metrics} {
+		if l != nil {
+			errs = append(errs, l.close())
+		}
+	}
+	if a.buckets != nil {
+		errs = append(errs, a.buckets.close())
+	}
+	if a.store != nil {
+		a.store.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Run answers checks until ctx ends, then finishes the requests under way, for at most the shutdown
+// timeout, and closes everything. It returns early, with an error, if the database's schema is
+// behind this binary or a listener fails.
+func (a *API) Run(ctx context.Context) error {
+	a.log.Info("answering checks", "check_addr", a.CheckAddr(), "metrics_addr", a.MetricsAddr())
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.checkSchema(ctx) })
+	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { return a.buckets.watch(ctx) })
+	group.Go(func() error { return a.checks.serve(ctx, a.cfg.ShutdownTimeout) })
+	group.Go(func() error { return a.metrics.serve(ctx, a.cfg.ShutdownTimeout) })
+	err := group.Wait()
+	return errors.Join(err, a.Close())
+}
+
+// checkSchema waits until the database answers and refuses a schema that is behind. Meanwhile the
+// process lives: whoever restarts it would not bring the database back.
+func (a *API) checkSchema(ctx context.Context) error {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		err := pgstore.CheckSchema(ctx, string(a.cfg.DatabaseURL))
+		if err == nil || errors.Is(err, pgstore.ErrSchemaBehind) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (a *API) sizes() rules.Sizes {
+	if snapshot := a.watcher.Snapshot(); snapshot != nil {
+		return snapshot.Sizes()
+	}
+	return rules.Sizes{}
+}
+
+func (a *API) readiness() checkapi.Readiness {
+	state := checkapi.Readiness{
+		RulesLoaded: a.watcher.Snapshot() != nil,
+		RulesAge:    a.watcher.Age(),
+		Database:    "up",
+		Redis:       a.buckets.state(),
+	}
+	if a.watcher.LastError() != nil {
+		state.Database = "down"
+	}
+	return state
+}
+
+// listener is one bound address and what it serves.
+type listener struct {
+	net.Listener
+	server *http.Server
+}
+
+func listen(what, addr string, handler http.Handler, log *slog.Logger) (*listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s requests: %w", what, err)
+	}
+	return &listener{l, httpapi.NewServer(addr, handler, log)}, nil
+}
+
+// serve answers until ctx ends, then takes no new connection and waits for the requests under way.
+func (l *listener) serve(ctx context.Context, drain time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- l.server.Serve(l.Listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	// The parent is done already; the drain has its own time.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := l.server.Shutdown(limited); err != nil {
+		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
+	}
+	return nil
+}
+
+// close frees the address of a listener that never served, and does nothing to one that did.
+func (l *listener) close() error {
+	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the listener at %s: %w", l.Addr(), err)
+	}
+	return nil
+}

@@ -1,0 +1,310 @@
+package buckettest
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// runContract runs the promises of enforce.Buckets, each by its name.
+func runContract(t *testing.T, open func(t *testing.T) Store) {
+	promises := map[string]func(*testing.T, Store){
+		"an ask takes from all its buckets or from none":                takesAllOrNothing,
+		"a shadow tier never decides and is taken from when it can":     shadowTiers,
+		"an ask without tiers is allowed":                               noTiers,
+		"no asks are no work":                                           noAsks,
+		"a cost of 0 looks without taking and makes no key":             looksWithoutTaking,
+		"a cost above the burst is denied and makes no key":             aboveBurst,
+		"a fraction of a token is a cost":                               fractionalCost,
+		"a denied ask writes nothing":                                   deniedWritesNothing,
+		"a denied ask settles an edited bucket":                         deniedSettlesEdited,
+		"a denied ask settles a bucket whose clock went back":           deniedSettlesBackwards,
+		"asks on one bucket see each other in order":                    inOrder,
+		"a bucket asked with two limits in one batch is asked in order": twoLimitsInOneBatch,
+		"a caller with an older limit is answered by the bucket's":      staleCaller,
+		"a limit in force since later than now holds from now":          sinceAhead,
+		"a bucket that nobody used has the caller's limit":              unusedHasCallersLimit,
+		"a thousand asks in one batch are answered in order":            largeBatch,
+		"one ask may have more tiers than a script has keys":            manyTiers,
+		"many tenants in one batch keep their own buckets and order":    manyTenants,
+		"the largest limit and the smallest hold their exact bursts":    extremes,
+		"a clock far behind and far ahead locks nobody out":             clockJumps,
+	}
+	for name, check := range promises {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, open(t))
+		})
+	}
+}
+
+var tenPerSecond = limit(10, 10, 0)
+
+func takesAllOrNothing(t *testing.T, s Store) {
+	user := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	global := enforce.Tier{Key: key(2, ""), Limit: limit(1, 3, 0)}
+	answers := take(t, s, after(0), ask(2, user, global), ask(2, user, global), ask(0, user, global))
+	expectAllowed(t, answers, true, false, true)
+	denied := answers[1]
+	if !denied.Tiers[0].Holds || denied.Tiers[1].Holds {
+		t.Errorf("the denied ask says holds %t, %t; want true, false", denied.Tiers[0].Holds, denied.Tiers[1].Holds)
+	}
+	expectTokens(t, answers[2], 8, 1)
+}
+
+func shadowTiers(t *testing.T, s Store) {
+	enforced := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 2, 0)}
+	shadow := enforce.Tier{Key: key(2, "42"), Limit: limit(1, 1, 0), Shadow: true}
+	answers := take(t, s, after(0),
+		ask(1, enforced, shadow), // both hold it
+		ask(1, enforced, shadow), // the shadow lacks it, and does not decide
+		ask(1, enforced, shadow)) // both lack it
+	expectAllowed(t, answers, true, true, false)
+	expectTokens(t, answers[0], 1, 0)
+	expectTokens(t, answers[1], 0, 0)
+	if answers[1].Tiers[1].Holds {
+		t.Error("the shadow tier without tokens says that it holds the cost")
+	}
+
+	answers = take(t, s, after(time.Second), ask(2, enforced, shadow), ask(0, enforced, shadow))
+	expectAllowed(t, answers, false, true)
+	expectTokens(t, answers[1], 1, 1) // a denied ask took nothing from the shadow either
+}
+
+func noTiers(t *testing.T, s Store) {
+	expectAllowed(t, take(t, s, after(0), ask(1), ask(1, enforce.Tier{Key: key(1, ""), Limit: tenPerSecond}), ask(0)), true, true, true)
+}
+
+func noAsks(t *testing.T, s Store) {
+	take(t, s, after(0))
+	expectKeys(t, s, 0)
+}
+
+func looksWithoutTaking(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	answers := take(t, s, after(0), ask(0, tier), ask(0, tier))
+	expectAllowed(t, answers, true, true)
+	expectTokens(t, answers[1], 10)
+	expectKeys(t, s, 0)
+
+	take(t, s, after(0), ask(10, tier))
+	before := s.State()
+	answers = take(t, s, after(500*time.Millisecond), ask(0, tier))
+	expectAllowed(t, answers, true)
+	expectTokens(t, answers[0], 5)
+	expectUnchanged(t, s, before)
+}
+
+func aboveBurst(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	answers := take(t, s, after(0), ask(10.000001, tier))
+	expectAllowed(t, answers, false)
+	expectTokens(t, answers[0], 10)
+	expectKeys(t, s, 0)
+}
+
+func fractionalCost(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 1, 0)}
+	answers := take(t, s, after(0), ask(0.5, tier), ask(0.499999, tier), ask(0.000001, tier), ask(0.000001, tier))
+	expectAllowed(t, answers, true, true, true, false)
+	expectTokens(t, answers[3], 0)
+}
+
+func deniedWritesNothing(t *testing.T, s Store) {
+	user := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	global := enforce.Tier{Key: key(2, ""), Limit: limit(0.001, 1, 0)}
+	unused := enforce.Tier{Key: key(3, "new"), Limit: tenPerSecond}
+	take(t, s, after(0), ask(1, user, global))
+	before := s.State()
+	for i := range 5 {
+		now := after(time.Duration(i) * 100 * time.Millisecond)
+		expectAllowed(t, take(t, s, now, ask(1, user, global, unused)), false)
+	}
+	expectUnchanged(t, s, before)
+}
+
+func deniedSettlesEdited(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	take(t, s, after(0), ask(10, tier))
+	before := s.State()
+	tier.Limit = limit(1, 5, time.Second)
+	expectAllowed(t, take(t, s, after(time.Second), ask(6, tier)), false)
+	if maps.Equal(before, s.State()) {
+		t.Error("nothing was written")
+	}
+	tier.Limit = tenPerSecond // a process that has not read the edit
+	answers := take(t, s, after(3*time.Second), ask(0, tier))
+	if got := answers[0].Tiers[0].Bucket.Limit; got != limit(1, 5, time.Second) {
+		t.Errorf("limit in force %+v, want the edited one", got)
+	}
+}
+
+func deniedSettlesBackwards(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 1, -2*time.Hour)}
+	take(t, s, after(0), ask(1, tier))
+	back := after(-time.Hour)
+	expectAllowed(t, take(t, s, back, ask(1, tier)), false)
+	expectAllowed(t, take(t, s, back+999_999, ask(1, tier)), false)
+	expectAllowed(t, take(t, s, back+1_000_000, ask(1, tier)), true)
+}
+
+func inOrder(t *testing.T, s Store) {
+	user := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	other := enforce.Tier{Key: key(1, "43"), Limit: tenPerSecond}
+	answers := take(t, s, after(0), ask(4, user), ask(7, user), ask(3, user, other), ask(4, other), ask(4, user), ask(3, user))
+	expectAllowed(t, answers, true, false, true, true, false, true)
+	for i, left := range []float64{6, 6, 3, 3, 3, 0} {
+		expectTokens(t, enforce.Ask{Tiers: answers[i].Tiers[:1]}, left)
+	}
+}
+
+// twoLimitsInOneBatch is what a batch looks like that was gathered while rules were reloaded.
+func twoLimitsInOneBatch(t *testing.T, s Store) {
+	older := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
+	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(100, 10, time.Second)}
+	r := reference{}
+	batches := [][]enforce.Ask{
+		{ask(10, older)},
+		{ask(5, older), ask(5, newer), ask(5, older), ask(1, newer)},
+		{ask(9, older), ask(9, newer)},
+	}
+	for i, asks := range batches {
+		want := clone(asks)
+		now := after(time.Duration(i) * 1050 * time.Millisecond)
+		r.take(now, want)
+		if err := equalAnswers(take(t, s, now, asks...), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func staleCaller(t *testing.T, s Store) {
+	older := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 100, 0)}
+	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(10, 5, time.Second)}
+	take(t, s, after(time.Second), ask(5, newer))
+	answers := take(t, s, after(1200*time.Millisecond), ask(6, older), ask(2, older))
+	expectAllowed(t, answers, false, true)
+	if got := answers[0].Tiers[0].Bucket.Limit; got != newer.Limit {
+		t.Errorf("limit in force %+v, want the newer", got)
+	}
+	if _, ok := answers[0].Tiers[0].Bucket.Wait(6 * enforce.Token); ok {
+		t.Error("a cost above the newer burst has a wait")
+	}
+	expectTokens(t, answers[1], 0)
+}
+
+func sinceAhead(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
+	take(t, s, after(0), ask(10, tier))
+	tier.Limit = limit(100, 10, time.Hour) // the database's clock is an hour ahead
+	expectTokens(t, take(t, s, after(time.Second), ask(0, tier))[0], 1)
+	expectTokens(t, take(t, s, after(1010*time.Millisecond), ask(0, tier))[0], 2)
+}
+
+func unusedHasCallersLimit(t *testing.T, s Store) {
+	got := take(t, s, after(0), ask(0, enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}))[0].Tiers[0]
+	if got.Bucket.Limit != tenPerSecond || !got.Holds {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func largeBatch(t *testing.T, s Store) {
+	asks := make([]enforce.Ask, 1000)
+	for i := range asks {
+		asks[i] = ask(1,
+			enforce.Tier{Key: key(1, fmt.Sprint(i%400)), Limit: tenPerSecond},
+			enforce.Tier{Key: key(2, fmt.Sprint("198.51.100.", i%250)), Limit: tenPerSecond},
+			enforce.Tier{Key: key(3, ""), Limit: limit(1, 700, 0)})
+	}
+	want := clone(asks)
+	reference{}.take(after(0), want)
+	if err := equalAnswers(take(t, s, after(0), asks...), want); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manyTiers(t *testing.T, s Store) {
+	one := ask(1)
+	for rule := range rules.RuleID(3000) {
+		one.Tiers = append(one.Tiers, enforce.Tier{Key: key(rule, ""), Limit: limit(1, 1+int64(rule), 0)})
+	}
+	asks := []enforce.Ask{ask(1, one.Tiers[1]), one, one}
+	want := clone(asks)
+	reference{}.take(after(0), want)
+	if err := equalAnswers(take(t, s, after(0), clone(asks)...), want); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manyTenants(t *testing.T, s Store) {
+	var asks []enforce.Ask
+	for i := range 300 {
+		tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+		tier.Key.Tenant = rules.TenantID(i % 25)
+		asks = append(asks, ask(1, tier))
+	}
+	for i, answer := range take(t, s, after(0), asks...) {
+		if want := i/25 < 10; answer.Allowed != want {
+			t.Fatalf("ask %d of tenant %d: allowed %t, want %t", i/25, i%25, answer.Allowed, want)
+		}
+	}
+	expectKeys(t, s, 25)
+}
+
+func extremes(t *testing.T, s Store) {
+	largest := enforce.Tier{Key: key(1, "a"), Limit: limit(rules.MaxRate, rules.MaxBurst, 0)}
+	slowest := enforce.Tier{Key: key(2, "a"), Limit: limit(rules.MinRate, rules.MaxBurst, 0)}
+	answers := take(t, s, after(0), ask(rules.MaxBurst, largest, slowest), ask(0.000001, largest), ask(0.000001, slowest))
+	expectAllowed(t, answers, true, false, false)
+	answers = take(t, s, after(time.Second), ask(rules.MaxBurst, largest), ask(0.000001, slowest), ask(0.000001, slowest))
+	expectAllowed(t, answers, true, true, false)
+}
+
+func clockJumps(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(2, 4, 0)}
+	const century = 100 * 365 * 24 * time.Hour
+	answers := take(t, s, after(0), ask(4, tier))
+	answers = append(answers, take(t, s, after(century), ask(4, tier), ask(1, tier))...)
+	answers = append(answers, take(t, s, 1_000_000, ask(1, tier))...)
+	answers = append(answers, take(t, s, 1_500_000, ask(1, tier))...)
+	expectAllowed(t, answers, true, true, false, false, true)
+}
+
+func expectAllowed(t *testing.T, answers []enforce.Ask, want ...bool) {
+	t.Helper()
+	for i := range want {
+		if answers[i].Allowed != want[i] {
+			t.Errorf("ask %d of cost %v: allowed %t, want %t; tiers %+v",
+				i, answers[i].Cost, answers[i].Allowed, want[i], answers[i].Tiers)
+		}
+	}
+}
+
+// expectTokens expects what is left in each tier's bucket, exactly.
+func expectTokens(t *testing.T, answer enforce.Ask, want ...float64) {
+	t.Helper()
+	for i := range want {
+		level := enforce.Level{Micros: enforce.Tokens(want[i] * float64(enforce.Token))}
+		if got := answer.Tiers[i].Bucket.Level; got != level {
+			t.Errorf("tier %d holds %+v, want %+v", i, got, level)
+		}
+	}
+}
+
+func expectKeys(t *testing.T, s Store, want int) {
+	t.Helper()
+	if state := s.State(); len(state) != want {
+		t.Errorf("the store holds %d buckets, want %d:\n%s", len(state), want, wholly(state))
+	}
+}
+
+func expectUnchanged(t *testing.T, s Store, before map[string]string) {
+	t.Helper()
+	if state := s.State(); !maps.Equal(state, before) {
+		t.Errorf("written:\n%s\nbefore:\n%s", wholly(state), wholly(before))
+	}
+}

@@ -1,0 +1,214 @@
+package buckettest
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// idle is how long a full bucket must be remembered. After that a store may forget it, and it is
+// as a bucket that nobody used: with the caller's limit, even if that is older or larger.
+const idle = 10 * time.Second
+
+// drawLimit draws any limit that rules accept, and often one with a rate that doubles cannot hold.
+func drawLimit(t *rapid.T, since int64) enforce.Limit {
+	rate := rapid.OneOf(
+		rapid.Float64Range(rules.MinRate, rules.MaxRate),
+		rapid.Map(rapid.Float64Range(math.Log(rules.MinRate), math.Log(rules.MaxRate)), math.Exp),
+		rapid.SampledFrom([]float64{rules.MinRate, 0.1, 0.3, 1.0 / 3, 1000.0 / 86400, 1, 10, 100.7, rules.MaxRate}),
+	).Draw(t, "rate")
+	burst := rapid.OneOf(
+		rapid.Int64Range(1, 20),
+		rapid.Int64Range(1, rules.MaxBurst),
+		rapid.Just(int64(rules.MaxBurst)),
+	).Draw(t, "burst")
+	return enforce.Limit{Rate: min(max(rate, rules.MinRate), rules.MaxRate), Burst: burst, Since: since}
+}
+
+// drawCost draws costs around what is interesting: nothing, the least, what the bucket holds, its
+// burst, and either side of them.
+func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
+	burst := enforce.Tokens(limit.Burst) * enforce.Token
+	return max(0, rapid.OneOf(
+		rapid.SampledFrom([]enforce.Tokens{
+			0, 1, enforce.Token, burst, burst + 1,
+			level.Micros - 1, level.Micros, level.Micros + 1,
+		}),
+		rapid.Map(rapid.Int64Range(0, int64(burst)), func(micros int64) enforce.Tokens { return enforce.Tokens(micros) }),
+	).Draw(t, "cost"))
+}
+
+// drawStep draws how far the store's clock moves: mostly on, sometimes not at all, rarely back.
+func drawStep(t *rapid.T, limit enforce.Limit) int64 {
+	toFull := int64(min(float64(limit.Burst)/limit.Rate*1e6, 1e13))
+	return rapid.OneOf(
+		rapid.Just(int64(0)),
+		rapid.Int64Range(0, 1000),
+		rapid.Int64Range(0, max(1, toFull)),
+		rapid.Int64Range(0, int64(400*24*time.Hour/time.Microsecond)),
+		rapid.Int64Range(-int64(time.Hour/time.Microsecond), 0),
+	).Draw(t, "clock")
+}
+
+// history is the world of one random history: a few rules that people edit, and callers, some of
+// whom have not read the latest edit.
+type history struct {
+	now, latest int64 // latest is the highest that now ever was
+	tenant      rules.TenantID
+	limits      [3][2]enforce.Limit // of each rule, the present limit and the one before
+	subjects    int                 // drawn so far
+	reference   reference
+}
+
+func (h *history) advance(t *rapid.T) {
+	h.now = max(0, h.now+drawStep(t, h.limits[0][0]))
+	h.latest = max(h.latest, h.now)
+	if rapid.IntRange(0, 4).Draw(t, "edit") == 0 {
+		rule := rapid.IntRange(0, len(h.limits)-1).Draw(t, "rule")
+		// Since is the database's clock; its order is the order of edits.
+		since := max(h.limits[rule][0].Since+1, h.now+rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew"))
+		h.limits[rule] = [2]enforce.Limit{drawLimit(t, since), h.limits[rule][0]}
+	}
+}
+
+func (h *history) drawAsk(t *rapid.T) enforce.Ask {
+	var one enforce.Ask
+	for rule := range h.limits {
+		if rapid.IntRange(0, 3).Draw(t, "skip") == 0 {
+			continue
+		}
+		tier := enforce.Tier{
+			Key: enforce.Key{
+				Tenant: h.tenant, Rule: rules.RuleID(rule),
+				Subject: fmt.Sprint(rapid.IntRange(0, rule).Draw(t, "subject")),
+			},
+			Limit:  h.limits[rule][rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "reader")],
+			Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
+		}
+		if h.forgettable(tier) {
+			h.subjects++
+			tier.Key.Subject = fmt.Sprint("somebody new ", h.subjects)
+		}
+		one.Tiers = append(one.Tiers, tier)
+	}
+	if len(one.Tiers) > 0 {
+		first := one.Tiers[0]
+		one.Cost = drawCost(t, first.Limit, h.reference[first.Key].Level)
+	}
+	return one
+}
+
+// forgettable says that a store may have forgotten the tier's bucket, and that it would show.
+func (h *history) forgettable(tier enforce.Tier) bool {
+	bucket, ok := h.reference[tier.Key]
+	if !ok {
+		return false
+	}
+	full := bucket.Stamp + bucket.TimeToFull().Microseconds()
+	mayBeGone := h.latest >= full+idle.Microseconds()
+	return mayBeGone && (tier.Limit != bucket.Limit || h.now < full)
+}
+
+// runHistories replays random histories of several rules with edits, stale callers, shadow tiers,
+// batches and clock jumps, and compares each answer with the reference.
+func runHistories(t *testing.T, s Store) {
+	var tenant atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		h := history{now: epoch, latest: epoch, tenant: rules.TenantID(tenant.Add(1)), reference: reference{}}
+		for rule := range h.limits {
+			l := drawLimit(t, epoch)
+			h.limits[rule] = [2]enforce.Limit{l, l}
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "takes") {
+			h.advance(t)
+			asks := make([]enforce.Ask, rapid.IntRange(1, 4).Draw(t, "asks"))
+			for i := range asks {
+				asks[i] = h.drawAsk(t)
+			}
+			want := clone(asks)
+			h.reference.take(h.now, want)
+			if err := s.Take(h.now, asks); err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			if err := equalAnswers(asks, want); err != nil {
+				t.Fatalf("%v after the start: %v", time.Duration(h.now-epoch)*time.Microsecond, err)
+			}
+		}
+	})
+}
+
+// runExact replays random histories of one bucket beside rational arithmetic. A decision may
+// differ only where the exact level is within a millionth of a token of the cost.
+func runExact(t *testing.T, s Store) {
+	var subject atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		now := epoch
+		tier := enforce.Tier{
+			Key:   enforce.Key{Tenant: 2, Rule: 1, Subject: fmt.Sprint(subject.Add(1))},
+			Limit: drawLimit(t, epoch),
+		}
+		var want *exact
+		for range rapid.IntRange(1, 60).Draw(t, "takes") {
+			now = max(0, now+drawStep(t, tier.Limit))
+			if rapid.IntRange(0, 6).Draw(t, "edit") == 0 {
+				tier.Limit = drawLimit(t, max(tier.Limit.Since+1, now-rapid.Int64Range(0, 2_000_000).Draw(t, "late")))
+			}
+			asks := []enforce.Ask{{
+				Cost: drawCost(t, tier.Limit, tier.Bucket.Level), Tiers: []enforce.Tier{tier},
+			}}
+			if err := s.Take(now, asks); err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			tier.Bucket = asks[0].Tiers[0].Bucket
+			found, written := want.settled(tier.Limit, now)
+			missing := found.missing(asks[0].Cost)
+			if asks[0].Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
+				t.Fatalf("cost %v: allowed %t, but %v tokens are missing", asks[0].Cost, asks[0].Allowed, missing)
+			}
+			if asks[0].Allowed && asks[0].Cost > 0 {
+				found.take(asks[0].Cost)
+				written = true
+			}
+			if written {
+				want = found
+			}
+			if off := found.off(tier.Bucket.Level); off > 1e-6 {
+				t.Fatalf("level %+v is %g tokens off", tier.Bucket.Level, off)
+			}
+		}
+	})
+}
+
+// runMillion takes a million times from a bucket whose rate is no number that a double can hold,
+// half of the takes denied, and compares what is left.
+func runMillion(t *testing.T, s Store) {
+	const takes, batch = 1_000_000, 250
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1000.1/3, 1_000_000_000, 0)}
+	var want *exact
+	asks := make([]enforce.Ask, batch)
+	tiers := make([]enforce.Tier, batch)
+	now := epoch
+	for range takes / batch {
+		for i := range asks {
+			tiers[i] = tier
+			asks[i] = enforce.Ask{Cost: enforce.Tokens(999_999 + 7919*i), Tiers: tiers[i : i+1]}
+		}
+		now += 333_331
+		want, _ = want.settled(tier.Limit, now)
+		for _, answer := range take(t, s, now, asks...) {
+			if answer.Allowed {
+				want.take(answer.Cost)
+			}
+		}
+	}
+	if off := want.off(asks[batch-1].Tiers[0].Bucket.Level); off > 1e-6 {
+		t.Errorf("%g tokens off after %d takes", off, takes)
+	}
+}

@@ -1,0 +1,91 @@
+package buckettest
+
+import (
+	"math"
+	"math/big"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// reference is the contract of enforce.Buckets in its plainest words.
+type reference map[enforce.Key]enforce.Bucket
+
+func (r reference) take(now int64, asks []enforce.Ask) {
+	for i := range asks {
+		ask := &asks[i]
+		ask.Allowed = true
+		for j := range ask.Tiers {
+			tier := &ask.Tiers[j]
+			bucket, ok := r[tier.Key]
+			if !ok {
+				bucket = enforce.NewBucket(tier.Limit, now)
+			} else if bucket.Settle(tier.Limit, now) {
+				r[tier.Key] = bucket
+			}
+			tier.Bucket, tier.Holds = bucket, bucket.Level.Holds(ask.Cost)
+			ask.Allowed = ask.Allowed && (tier.Holds || tier.Shadow)
+		}
+		for j := range ask.Tiers {
+			if tier := &ask.Tiers[j]; ask.Allowed && ask.Cost > 0 && tier.Holds {
+				tier.Bucket.Level.Micros -= ask.Cost
+				r[tier.Key] = tier.Bucket
+			}
+		}
+	}
+}
+
+// exact is one bucket in rational arithmetic: the algorithm as PRODUCT.md states it, without a
+// thought for machines. Levels are in tokens.
+type exact struct {
+	level *big.Rat
+	stamp int64
+	limit enforce.Limit
+}
+
+// settled returns the bucket as it is at a time, for a caller with a limit, and says whether that
+// must be remembered even if nothing is taken. A nil bucket is one that nobody used.
+func (e *exact) settled(limit enforce.Limit, now int64) (settled *exact, mustWrite bool) {
+	if e == nil {
+		return &exact{level: big.NewRat(limit.Burst, 1), stamp: now, limit: limit}, false
+	}
+	settled = &exact{level: new(big.Rat).Set(e.level), stamp: e.stamp, limit: e.limit}
+	if settled.stamp > now {
+		settled.stamp, mustWrite = now, true
+	}
+	if limit.Since > settled.limit.Since {
+		settled.earn(min(max(limit.Since, settled.stamp), now))
+		settled.limit, mustWrite = limit, true
+	}
+	settled.earn(now)
+	return settled, mustWrite
+}
+
+// earn adds elapsed × rate, and caps at the burst.
+func (e *exact) earn(now int64) {
+	gain := new(big.Rat).SetFloat64(e.limit.Rate)
+	gain.Mul(gain, big.NewRat(now-e.stamp, 1_000_000))
+	e.level.Add(e.level, gain)
+	if burst := big.NewRat(e.limit.Burst, 1); e.level.Cmp(burst) > 0 {
+		e.level = burst
+	}
+	e.stamp = now
+}
+
+func (e *exact) take(cost enforce.Tokens) {
+	e.level.Sub(e.level, big.NewRat(int64(cost), int64(enforce.Token)))
+}
+
+// off returns by how many tokens a level differs from the exact one.
+func (e *exact) off(level enforce.Level) float64 {
+	got := new(big.Rat).SetFrac64(int64(level.Micros), int64(enforce.Token))
+	got.Add(got, new(big.Rat).SetFrac(new(big.Int).SetUint64(uint64(level.Fraction)),
+		new(big.Int).Lsh(big.NewInt(int64(enforce.Token)), 32)))
+	off, _ := got.Sub(got, e.level).Float64()
+	return math.Abs(off)
+}
+
+// missing returns how many tokens the exact level lacks for a cost; negative if it has more.
+func (e *exact) missing(cost enforce.Tokens) float64 {
+	missing, _ := new(big.Rat).Sub(big.NewRat(int64(cost), int64(enforce.Token)), e.level).Float64()
+	return missing
+}

@@ -1,0 +1,207 @@
+package buckettest
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+//go:embed testdata/*.txt
+var scripts embed.FS
+
+// step is one line of a decision script that takes. Its figures are NaN where the line says none.
+type step struct {
+	line                     string
+	now                      int64
+	cost                     enforce.Tokens
+	repeat                   int
+	limit                    enforce.Limit
+	allowed                  bool
+	tokens, retryMs, resetMs float64
+}
+
+func runScripts(t *testing.T, open func(t *testing.T) Store) {
+	files, err := fs.Glob(scripts, "testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find decision scripts: %d found, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := scripts.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps, err := parseScript(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		name := strings.TrimSuffix(path.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replay(t, open(t), steps, func(s Store, now int64, asks []enforce.Ask) []enforce.Ask {
+				for i := range asks {
+					take(t, s, now, asks[i:i+1]...)
+				}
+				return asks
+			})
+		})
+		t.Run(name+" with repeats in one batch", func(t *testing.T) {
+			t.Parallel()
+			replay(t, open(t), steps, func(s Store, now int64, asks []enforce.Ask) []enforce.Ask {
+				return take(t, s, now, asks...)
+			})
+		})
+	}
+}
+
+func replay(t *testing.T, s Store, steps []step, ask func(Store, int64, []enforce.Ask) []enforce.Ask) {
+	for _, step := range steps {
+		asks := make([]enforce.Ask, step.repeat)
+		for i := range asks {
+			asks[i] = enforce.Ask{Cost: step.cost, Tiers: []enforce.Tier{{Key: key(1, "42"), Limit: step.limit}}}
+		}
+		for i, answer := range ask(s, step.now, asks) {
+			if answer.Allowed != step.allowed {
+				t.Fatalf("%s: ask %d: allowed %t at level %+v", step.line, i+1, answer.Allowed, answer.Tiers[0].Bucket.Level)
+			}
+		}
+		if err := step.check(asks[step.repeat-1].Tiers[0].Bucket); err != nil {
+			t.Errorf("%s: %v", step.line, err)
+		}
+	}
+}
+
+// check compares the line's figures with the bucket after its last ask.
+func (s step) check(bucket enforce.Bucket) error {
+	tokens := (float64(bucket.Level.Micros) + float64(bucket.Level.Fraction)/(1<<32)) / float64(enforce.Token)
+	if math.Abs(tokens-s.tokens) > 1e-6 {
+		return fmt.Errorf("%v tokens left", tokens)
+	}
+	wait, _ := bucket.Wait(s.cost)
+	if got := milliseconds(wait); !math.IsNaN(s.retryMs) && got != s.retryMs {
+		return fmt.Errorf("retry in %v ms", got)
+	}
+	if got := milliseconds(bucket.TimeToFull()); !math.IsNaN(s.resetMs) && got != s.resetMs {
+		return fmt.Errorf("full in %v ms", got)
+	}
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return math.Ceil(d.Seconds() * 1000) }
+
+// parseScript reads a decision script; its grammar is in testdata/README.md.
+func parseScript(text string) ([]step, error) {
+	var steps []step
+	var limits []enforce.Limit
+	for number, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		var err error
+		if words[0] == "limit" {
+			var l enforce.Limit
+			l, err = parseLimit(words[1:])
+			limits = append(limits, l)
+		} else {
+			var s step
+			s, err = parseStep(words, limits)
+			s.line = fmt.Sprintf("line %d: %s", number+1, strings.TrimSpace(line))
+			steps = append(steps, s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %q: %w", number+1, line, err)
+		}
+	}
+	return steps, nil
+}
+
+func parseLimit(words []string) (enforce.Limit, error) {
+	l := enforce.Limit{Since: epoch}
+	if len(words) != 2 && (len(words) != 4 || words[2] != "at") {
+		return l, fmt.Errorf("want rate=, burst= and perhaps at")
+	}
+	if _, err := fmt.Sscanf(words[0]+" "+words[1], "rate=%g burst=%d", &l.Rate, &l.Burst); err != nil {
+		return l, fmt.Errorf("read rate and burst: %w", err)
+	}
+	if len(words) == 4 {
+		since, err := parseTime(words[3])
+		l.Since = since
+		return l, err
+	}
+	return l, nil
+}
+
+func parseStep(words []string, limits []enforce.Limit) (step, error) {
+	s := step{repeat: 1, tokens: math.NaN(), retryMs: math.NaN(), resetMs: math.NaN()}
+	if len(words) < 6 || words[0] != "at" || words[2] != "take" || len(limits) == 0 {
+		return s, fmt.Errorf("want at, take and -> after a limit")
+	}
+	s.limit = limits[len(limits)-1]
+	var err error
+	if s.now, err = parseTime(words[1]); err != nil {
+		return s, err
+	}
+	cost, err := strconv.ParseFloat(words[3], 64)
+	if err != nil {
+		return s, fmt.Errorf("read cost: %w", err)
+	}
+	s.cost = enforce.Tokens(math.Round(cost * float64(enforce.Token)))
+	at := 4
+	for ; at+1 < len(words) && words[at] != "->"; at += 2 {
+		n, err := strconv.Atoi(words[at+1])
+		switch {
+		case err != nil || n < 1:
+			return s, fmt.Errorf("%s needs a number from 1", words[at])
+		case words[at] == "x":
+			s.repeat = n
+		case words[at] == "as" && n <= len(limits):
+			s.limit = limits[n-1]
+		default:
+			return s, fmt.Errorf("no such condition: %s %d", words[at], n)
+		}
+	}
+	return s, s.parseAnswer(words[at:])
+}
+
+// parseAnswer reads what is expected: the words from the arrow on.
+func (s *step) parseAnswer(words []string) error {
+	if len(words) < 2 || words[0] != "->" || (words[1] != "allow" && words[1] != "deny") {
+		return fmt.Errorf("want -> allow or -> deny")
+	}
+	s.allowed = words[1] == "allow"
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		figure, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", word, err)
+		}
+		switch name {
+		case "tokens":
+			s.tokens = figure
+		case "retry_ms":
+			s.retryMs = figure
+		case "reset_ms":
+			s.resetMs = figure
+		default:
+			return fmt.Errorf("no such figure: %s", name)
+		}
+	}
+	return nil
+}
+
+func parseTime(word string) (int64, error) {
+	ms, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read time: %w", err)
+	}
+	return epoch + ms*1000, nil
+}

@@ -1,0 +1,161 @@
+package checkapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// storeRetryAfter is what a caller is told while the buckets of a closed tier cannot be asked.
+const storeRetryAfter = time.Second
+
+// status is the HTTP status of a decision.
+func status(d *enforce.Decision) int {
+	switch {
+	case d.Allowed:
+		return http.StatusOK
+	case d.Reason == enforce.StoreUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
+
+// appendAnswer appends a decision as a JSON object.
+func appendAnswer(b []byte, d *enforce.Decision) []byte {
+	return append(appendMembers(append(b, '{'), d), '}')
+}
+
+// appendBatchAnswer appends the results of a batch, each a decision with its status.
+func appendBatchAnswer(b []byte, decisions []enforce.Decision) []byte {
+	b = append(b, `{"results":[`...)
+	for i := range decisions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, `{"status":`...), int64(status(&decisions[i])), 10)
+		b = append(appendMembers(append(b, ','), &decisions[i]), '}')
+	}
+	return append(b, `]}`...)
+}
+
+func appendMembers(b []byte, d *enforce.Decision) []byte {
+	b = strconv.AppendBool(append(b, `"allowed":`...), d.Allowed)
+	b = appendText(append(b, `,"plan":`...), d.Plan)
+	deciding := d.DecidingTier()
+	if d.Allowed {
+		b = append(b, `,"violated_tier":null,"violated_rule":null,"violated_rule_id":null,"reason":null`...)
+	} else {
+		rule := deciding.Match.Rule
+		b = appendText(append(b, `,"violated_tier":`...), string(rule.Scope()))
+		b = appendText(append(b, `,"violated_rule":`...), rule.Pattern.String())
+		b = strconv.AppendInt(append(b, `,"violated_rule_id":`...), int64(rule.ID), 10)
+		b = appendText(append(b, `,"reason":`...), string(d.Reason))
+	}
+	b = append(b, `,"retry_after_ms":`...)
+	if d.Allowed {
+		b = append(b, '0')
+	} else {
+		b = appendWait(b, deciding)
+	}
+	b = appendLimit(append(b, `,"limit":`...), deciding)
+	b = append(b, `,"remaining":`...)
+	if deciding != nil && deciding.Known {
+		b = strconv.AppendInt(b, deciding.Remaining.Whole(), 10)
+	} else {
+		b = append(b, `null`...)
+	}
+	b = appendReset(append(b, `,"reset_after_ms":`...), deciding)
+	b = strconv.AppendBool(append(b, `,"degraded":`...), d.Degraded)
+	b = append(b, `,"tiers":[`...)
+	for i := range d.Tiers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendTier(b, &d.Tiers[i])
+	}
+	return append(b, ']')
+}
+
+func appendTier(b []byte, t *enforce.TierDecision) []byte {
+	b = appendRule(append(b, '{'), t.Match.Rule)
+	b = strconv.AppendBool(append(b, `,"allowed":`...), t.Allowed)
+	b = appendLimit(append(b, `,"limit":`...), t)
+	b = append(b, `,"remaining":`...)
+	if t.Known {
+		b = appendTokens(b, t.Remaining)
+	} else {
+		b = append(b, `null`...)
+	}
+	b = appendWait(append(b, `,"retry_after_ms":`...), t)
+	b = appendReset(append(b, `,"reset_after_ms":`...), t)
+	return append(b, '}')
+}
+
+// appendRule appends the members that say which rule is meant.
+func appendRule(b []byte, rule *rules.Rule) []byte {
+	b = strconv.AppendInt(append(b, `"rule_id":`...), int64(rule.ID), 10)
+	b = httpapi.AppendString(append(b, `,"name":`...), rule.Name)
+	b = appendText(append(b, `,"scope":`...), string(rule.Scope()))
+	b = appendText(append(b, `,"key_pattern":`...), rule.Pattern.String())
+	return appendText(append(b, `,"mode":`...), string(rule.Mode))
+}
+
+// appendLimit appends a tier's burst, or null where no limit stands.
+func appendLimit(b []byte, t *enforce.TierDecision) []byte {
+	if t == nil || t.Match.Rule.Action != rules.ActionLimit {
+		return append(b, `null`...)
+	}
+	return strconv.AppendInt(b, t.Limit.Burst, 10)
+}
+
+// appendWait appends how long until a tier would allow, in milliseconds; null is never.
+func appendWait(b []byte, t *enforce.TierDecision) []byte {
+	switch t.Reason {
+	case enforce.Blocked, enforce.CostExceedsLimit:
+		return append(b, `null`...)
+	case enforce.StoreUnavailable:
+		return appendMillis(b, storeRetryAfter)
+	}
+	return appendMillis(b, t.RetryAfter)
+}
+
+// appendReset appends how long until a tier's bucket is full, or null if that is not known.
+func appendReset(b []byte, t *enforce.TierDecision) []byte {
+	if t == nil || !t.Known {
+		return append(b, `null`...)
+	}
+	return appendMillis(b, t.ResetAfter)
+}
+
+// appendMillis rounds up, so that waiting what is written is enough.
+func appendMillis(b []byte, d time.Duration) []byte {
+	return strconv.AppendInt(b, int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// appendTokens writes an amount exactly, with as few decimals as it needs.
+func appendTokens(b []byte, t enforce.Tokens) []byte {
+	t = max(t, 0)
+	b = strconv.AppendInt(b, t.Whole(), 10)
+	decimals := t % enforce.Token
+	if decimals == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for unit := enforce.Token / 10; decimals > 0; unit /= 10 {
+		b = append(b, byte('0'+decimals/unit))
+		decimals %= unit
+	}
+	return b
+}
+
+// appendText appends a string, or null for one without a value.
+func appendText(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, `null`...)
+	}
+	return httpapi.AppendString(b, s)
+}

@@ -1,0 +1,94 @@
+package checkapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// maxNearMisses bounds an explanation: of a tenant's thousands of rules only the closest help.
+const maxNearMisses = 100
+
+// explain handles POST /v1/explain.
+//
+// The answer holds the decision as /v1/check would give it, but with nothing taken and with the tier
+// of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
+// planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
+// matched, with the reason.
+func (s *surface) explain(w http.ResponseWriter, r *http.Request) error {
+	tenant, err := s.authorize(w, r, rules.PermissionExplain)
+	if err != nil {
+		return err
+	}
+	x := exchanges.Get().(*exchange)
+	defer x.release()
+	if err := x.readCheck(w, r); err != nil {
+		return err
+	}
+	check := &x.checks[0]
+	source := planSource(tenant, &check.Request)
+	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
+		return err
+	}
+	d := s.Limiter.Explain(r.Context(), tenant, check)
+	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
+	x.answer = appendExplanation(x.answer[:0], &d, source, misses)
+	x.headers.reset()
+	x.write(w, http.StatusOK)
+	return nil
+}
+
+// planSource says where a check's plan comes from: check, it names the plan; user, its user is
+// assigned to it; tenant, it is the default; "" if there is no plan at all.
+func planSource(tenant *rules.TenantRules, r *rules.Request) string {
+	if r.Plan != "" {
+		return "check"
+	}
+	if _, assigned := tenant.AssignedPlan(r.UserID); assigned {
+		return "user"
+	}
+	if tenant.Tenant.DefaultPlan != "" {
+		return "tenant"
+	}
+	return ""
+}
+
+func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses []rules.Miss) []byte {
+	b = appendAnswer(append(b, `{"decision":`...), d)
+	b = appendText(append(b, `,"plan_source":`...), planSource)
+	b = append(b, `,"rules":[`...)
+	for i := range d.Tiers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendMatch(b, d.Tiers[i].Match)
+	}
+	b = append(b, `],"near_misses":[`...)
+	for i := range misses {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRule(append(b, '{'), misses[i].Rule)
+		b = appendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
+		b = append(appendText(append(b, `,"reason":`...), misses[i].Reason), '}')
+	}
+	return append(b, `]}`...)
+}
+
+// appendMatch appends a matched rule with the limit that holds for this check, which is an
+// override's if overridden says so.
+func appendMatch(b []byte, m *rules.Match) []byte {
+	b = appendRule(append(b, '{'), m.Rule)
+	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)
+	b = appendText(append(b, `,"action":`...), string(m.Rule.Action))
+	if m.Rule.Action != rules.ActionLimit {
+		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
+	}
+	overridden := m.Limit.Rate != m.Rule.RatePerSecond || m.Limit.Burst != m.Rule.Burst
+	b = appendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
+	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
+	return append(strconv.AppendBool(append(b, `,"overridden":`...), overridden), '}')
+}

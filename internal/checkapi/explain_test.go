@@ -1,0 +1,85 @@
+package checkapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(),
+		with(limit(t, 1, "user:{user_id}", 0.5, 5), func(r *rules.Rule) { r.Plan, r.Name = "pro", "daily" }),
+		with(limit(t, 2, "user:7", 0, 0), func(r *rules.Rule) { r.Action = rules.ActionBlock }),
+		limit(t, 3, "ip:{ip}", 1, 1),
+	)
+	const body = `{"user_id":7}`
+	for range 2 { // the second is answered like the first: nothing was taken
+		w := h.post("/v1/explain", body)
+		h.want(w, 200, `{"decision":{"allowed":false,"plan":"pro","violated_tier":"user","violated_rule":"user:7","violated_rule_id":2,`+
+			`"reason":"blocked","retry_after_ms":null,"limit":null,"remaining":null,"reset_after_ms":null,"degraded":false,"tiers":[`+
+			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":5,"remaining":5,"retry_after_ms":0,"reset_after_ms":0},`+
+			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","allowed":false,"limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":null}]},`+
+			`"plan_source":"user","rules":[`+
+			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"overridden":false},`+
+			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}],`+
+			`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}]}`)
+		h.wantHeaders(w, nil)
+	}
+	if h.store.Len() != 0 || h.decided != 0 {
+		t.Errorf("an explanation left %d buckets and %d decisions", h.store.Len(), h.decided)
+	}
+}
+
+func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 5))
+	h.snapshot = h.snapshot.With(rules.Rows{Overrides: []rules.Override{
+		{TenantID: 1, RuleID: 1, UserID: "7", RatePerSecond: 1000000.000001, Burst: 2000000, InForceSince: start},
+	}})
+	w := h.post("/v1/explain", `{"user_id":7}`)
+	const want = `"rate_per_second":1000000.000001,"burst_capacity":2000000,"overridden":true}`
+	if !strings.Contains(w.Body.String(), want) {
+		t.Errorf("answered %s, want %s in it", w.Body, want)
+	}
+}
+
+func TestAnExplanationSaysWhereThePlanComesFrom(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	for body, want := range map[string]string{
+		`{"user_id":7,"plan":"free"}`: `"plan":"free","check"`,
+		`{"user_id":7}`:               `"plan":"pro","user"`,
+		`{"user_id":"free-rider"}`:    `"plan":"free","user"`,
+		`{"user_id":8}`:               `"plan":"free","tenant"`,
+		`{}`:                          `"plan":"free","tenant"`,
+	} {
+		w := h.post("/v1/explain", body)
+		var got struct {
+			Decision   struct{ Plan string }
+			PlanSource string `json:"plan_source"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprintf(`"plan":%q,%q`, got.Decision.Plan, got.PlanSource) != want {
+			t.Errorf("%s is explained by %+v, want %s", body, got, want)
+		}
+	}
+}
+
+func TestAtMostAHundredNearMissesAreTold(t *testing.T) {
+	t.Parallel()
+	var own []rules.Rule
+	for id := range rules.RuleID(150) {
+		own = append(own, limit(t, id+1, fmt.Sprintf("user:%d", 1000+id), 1, 1))
+	}
+	h := newHarness(t, rules.DefaultSettings(), own...)
+	w := h.post("/v1/explain", `{"user_id":7}`)
+	if got := strings.Count(w.Body.String(), `"reason":"`); got != 100 {
+		t.Errorf("%d near misses, want 100", got)
+	}
+}

@@ -1,0 +1,167 @@
+package checkapi
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// headerText gathers header fields in one piece of memory: they are the larger half of what an
+// answer allocates if each is a string of its own. The zero value is empty.
+type headerText struct {
+	text   []byte
+	fields []headerField
+}
+
+type headerField struct {
+	name string // as net/http spells it
+	end  int    // of the value in text; it starts where the one before ends
+}
+
+func (t *headerText) reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
+
+// end gives what was appended to the text since the last field a name.
+func (t *headerText) end(name string) {
+	t.fields = append(t.fields, headerField{name, len(t.text)})
+}
+
+func (t *headerText) addInt(name string, value int64) {
+	t.text = strconv.AppendInt(t.text, value, 10)
+	t.end(name)
+}
+
+// writeTo sets the fields. h keeps no part of t's memory.
+func (t *headerText) writeTo(h http.Header) {
+	text := string(t.text)
+	values := make([]string, len(t.fields))
+	start := 0
+	for i, f := range t.fields {
+		values[i] = text[start:f.end]
+		h[f.name] = values[i : i+1 : i+1]
+		start = f.end
+	}
+}
+
+// addRateLimit adds the headers that tell a client how it stands:
+//
+//	RateLimit-Policy: "user-12";q=50;w=5
+//	RateLimit: "user-12";r=0;t=1
+//	X-RateLimit-Limit: 50
+//	X-RateLimit-Remaining: 0
+//	X-RateLimit-Reset: 1797000005
+//	Retry-After: 1
+//	X-Sluice-Reason: limit_exceeded
+//
+// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item
+// for each enforced tier whose bucket is known, named by its scope and rule id. q is the burst and w
+// the seconds in which it is earned, at least 1; r is what remains in whole tokens. t is the seconds
+// until the tier has more for this caller: its wait if it denies, else the time to the next whole
+// token, and 0 if it is full. So whoever spends r and waits t never asks in vain.
+//
+// The X-RateLimit fields describe the one tier that the body's top level describes;
+// X-RateLimit-Reset is when it is full, in Unix seconds. Retry-After is there if a wait ends the
+// denial: that wait, lengthened by the caller's jitter, at least 1. It is never before the t of the
+// tier that denies, as the draft's section 6 asks. All seconds are rounded up. A check that no rule
+// limits, or that a rule bypasses, has none of these headers.
+func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
+	t.addItems("Ratelimit-Policy", d, appendPolicyItem)
+	t.addItems("Ratelimit", d, appendServiceLimitItem)
+	deciding := d.DecidingTier()
+	if deciding != nil && deciding.Known {
+		t.addInt("X-Ratelimit-Limit", deciding.Limit.Burst)
+		t.addInt("X-Ratelimit-Remaining", deciding.Remaining.Whole())
+		t.addInt("X-Ratelimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
+	}
+	if d.Allowed {
+		return
+	}
+	switch d.Reason {
+	case enforce.LimitExceeded:
+		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, jitter))
+	case enforce.StoreUnavailable:
+		t.addInt("Retry-After", seconds(storeRetryAfter))
+	}
+	t.text = append(t.text, d.Reason...)
+	t.end("X-Sluice-Reason")
+}
+
+// addItems adds a field that is a list of one item for each enforced tier that is known, unless
+// there is none.
+func (t *headerText) addItems(name string, d *enforce.Decision, appendItem func([]byte, *enforce.TierDecision) []byte) {
+	start := len(t.text)
+	for i := range d.Tiers {
+		tier := &d.Tiers[i]
+		if !tier.Known || !tier.Enforced() {
+			continue
+		}
+		if len(t.text) > start {
+			t.text = append(t.text, ", "...)
+		}
+		// Scopes and numbers need no escaping in a structured field's string.
+		t.text = append(append(t.text, '"'), tier.Match.Rule.Scope()...)
+		t.text = strconv.AppendInt(append(t.text, '-'), int64(tier.Match.Rule.ID), 10)
+		t.text = appendItem(append(t.text, '"'), tier)
+	}
+	if len(t.text) > start {
+		t.end(name)
+	}
+}
+
+func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {
+	empty := enforce.Bucket{Limit: t.Limit}
+	b = strconv.AppendInt(append(b, ";q="...), t.Limit.Burst, 10)
+	return strconv.AppendInt(append(b, ";w="...), max(1, seconds(empty.TimeToFull())), 10)
+}
+
+func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
+	more := t.RetryAfter
+	if more == 0 {
+		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Limit: t.Limit}
+		next := min(t.Remaining.Whole()+1, t.Limit.Burst)
+		more, _ = bucket.Wait(enforce.Tokens(next) * enforce.Token) // never above the burst
+	}
+	b = strconv.AppendInt(append(b, ";r="...), t.Remaining.Whole(), 10)
+	return strconv.AppendInt(append(b, ";t="...), seconds(more), 10)
+}
+
+// seconds rounds up to whole seconds.
+func seconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
+
+// jitterScale is the jitter that doubles a wait: jitter is counted in hundredths of a percent.
+const jitterScale = 10_000
+
+// retryAfter is max(1, ceil(wait × (1 + jitter))) in whole seconds. In microseconds the longest wait,
+// a year, times the largest jitter is far from overflowing.
+func retryAfter(wait time.Duration, jitter int64) int64 {
+	micros := int64((wait + time.Microsecond - 1) / time.Microsecond)
+	const scale = jitterScale * int64(time.Second/time.Microsecond)
+	return max(1, (micros*(jitterScale+jitter)+scale-1)/scale)
+}
+
+// jitter is how much of its wait a caller waits longer, in hundredths of a percent, so that those
+// who are denied together do not come back together. It depends on nothing but the tenant and the
+// user, or without one the address: every process tells a caller the same. SHA-256 is used for its
+// even spread alone; a sum such as FNV gives neighbouring ids neighbouring values.
+func jitter(tenant *rules.Tenant, request *rules.Request) int64 {
+	most := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
+	if most == 0 {
+		return 0
+	}
+	var memory [320]byte
+	identity := binary.BigEndian.AppendUint64(memory[:0], uint64(tenant.ID))
+	switch {
+	case request.UserID != "":
+		identity = append(append(identity, "user:"...), request.UserID...)
+	case request.IP.IsValid():
+		identity = request.IP.AppendTo(append(identity, "ip:"...))
+	}
+	sum := sha256.Sum256(identity)
+	return int64(binary.BigEndian.Uint64(sum[:]) % (most + 1))
+}

@@ -1,0 +1,50 @@
+package checkapi_test
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		path   string
+		ready  checkapi.Readiness
+		status int
+		body   string
+	}{
+		"the process lives": {"/healthz", checkapi.Readiness{}, 200, `{"status":"ok"}`},
+		"rules were loaded": {
+			"/readyz",
+			checkapi.Readiness{RulesLoaded: true, RulesAge: 1500 * time.Microsecond, Database: "up", Redis: "memory"},
+			200,
+			`{"status":"ready","rules_loaded":true,"rules_age_ms":2,"database":"up","redis":"memory"}`,
+		},
+		"neighbours that are down do not take the process out of service": {
+			"/readyz",
+			checkapi.Readiness{RulesLoaded: true, RulesAge: time.Hour, Database: "down", Redis: "down"},
+			200,
+			`{"status":"ready","rules_loaded":true,"rules_age_ms":3600000,"database":"down","redis":"down"}`,
+		},
+		"rules were never loaded": {
+			"/readyz",
+			checkapi.Readiness{Database: "down", Redis: "up"},
+			503,
+			`{"status":"waiting for rules","rules_loaded":false,"rules_age_ms":null,"database":"down","redis":"up"}`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, rules.DefaultSettings())
+			h.snapshot, h.ready = nil, test.ready
+			w := httptest.NewRecorder()
+			h.handler.ServeHTTP(w, httptest.NewRequest("GET", test.path, nil))
+			h.want(w, test.status, test.body)
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package checkapi_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// start is when every test begins, in a second of its own so that rounding shows.
+var start = time.Date(2026, 12, 11, 14, 40, 0, 0, time.UTC)
+
+const (
+	secret   = "0123456789abcdef0123456789abcdef"
+	fullKey  = "slk_full_" + secret
+	jsonType = "application/json"
+)
+
+// harness is a whole surface over a real Limiter and buckets in memory, with a clock that stands
+// still until it is told otherwise. One goroutine uses it.
+type harness struct {
+	t        testing.TB
+	handler  http.Handler
+	now      time.Time
+	store    *membucket.Store
+	snapshot *rules.Snapshot
+	ready    checkapi.Readiness
+	decided  int
+	storeErr error // what the shared buckets answer instead of asking the store
+}
+
+// newHarness has the tenants 1 and 2 (suspended), the plans free and pro, the users 7 (on pro) and
+// free-rider (on free, the default), one key for each permission, and the given rules of tenant 1.
+func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harness {
+	t.Helper()
+	h := &harness{t: t, now: start, ready: checkapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}}
+	h.store = membucket.New(membucket.Options{Clock: func() int64 { return h.now.UnixMicro() }})
+	key := func(id string, tenant rules.TenantID, permissions ...rules.Permission) rules.Key {
+		return rules.Key{ID: id, TenantID: tenant, Digest: rules.DigestSecret(secret), Permissions: permissions}
+	}
+	revoked, expired := key("revoked", 1, rules.PermissionCheck), key("expired", 1, rules.PermissionCheck)
+	revoked.Revoked = true
+	expired.ExpiresAt = start.Add(time.Second)
+	h.snapshot = rules.NewSnapshot(rules.Rows{
+		Tenants: []rules.Tenant{
+			{ID: 1, Slug: "one", DefaultPlan: "free", Settings: settings},
+			{ID: 2, Slug: "two", Suspended: true, Settings: settings},
+		},
+		Plans:       []rules.Plan{{TenantID: 1, Name: "free"}, {TenantID: 1, Name: "pro"}},
+		Rules:       own,
+		Assignments: []rules.Assignment{{TenantID: 1, UserID: "7", Plan: "pro"}, {TenantID: 1, UserID: "free-rider", Plan: "free"}},
+		Keys: []rules.Key{
+			key("full", 1, rules.PermissionCheck, rules.PermissionExplain), key("check", 1, rules.PermissionCheck),
+			key("explain", 1, rules.PermissionExplain), key("manage", 1, rules.PermissionManage),
+			key("suspended", 2, rules.PermissionCheck, rules.PermissionExplain),
+			key("orphan", 3, rules.PermissionCheck), revoked, expired,
+		},
+	})
+	clock := func() time.Time { return h.now }
+	h.handler = checkapi.NewHandler(checkapi.Config{
+		Snapshots: h,
+		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
+		Readiness: func() checkapi.Readiness { return h.ready },
+		Requests:  &httpapi.Requests{Log: slog.New(slog.DiscardHandler)},
+		Now:       clock,
+	})
+	return h
+}
+
+// Snapshot makes the harness the surface's Snapshots.
+func (h *harness) Snapshot() *rules.Snapshot { return h.snapshot }
+
+// Take makes the harness the Limiter's shared buckets.
+func (h *harness) Take(ctx context.Context, asks []enforce.Ask) error {
+	if h.storeErr != nil {
+		return h.storeErr
+	}
+	return h.store.Take(ctx, asks)
+}
+
+// Decided and StoreAnswered make the harness the Limiter's Observer.
+func (h *harness) Decided(*rules.TenantRules, *enforce.Check, *enforce.Decision) { h.decided++ }
+
+func (h *harness) StoreAnswered(time.Duration, error) {}
+
+var errStoreDown = errors.New("store is down")
+
+func (h *harness) post(path, body string) *httptest.ResponseRecorder {
+	return h.postAs(fullKey, path, body)
+}
+
+func (h *harness) postAs(key, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set("Content-Type", jsonType)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	w := httptest.NewRecorder()
+	h.handler.ServeHTTP(w, r)
+	return w
+}
+
+// want fails the test unless the answer is this.
+func (h *harness) want(w *httptest.ResponseRecorder, status int, body string) {
+	h.t.Helper()
+	if w.Code != status || w.Body.String() != body {
+		h.t.Errorf("answered %d\n     %s\nwant %d\n     %s", w.Code, w.Body, status, body)
+	}
+}
+
+// wantHeaders fails the test unless the answer's headers about limits are exactly these.
+func (h *harness) wantHeaders(w *httptest.ResponseRecorder, want map[string]string) {
+	h.t.Helper()
+	for _, name := range []string{
+		"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+		"X-RateLimit-Reset", "Retry-After", "X-Sluice-Reason",
+	} {
+		if got := w.Header().Get(name); got != want[name] {
+			h.t.Errorf("%s is %q, want %q", name, got, want[name])
+		}
+	}
+}
+
+// limit returns an enforced rule of tenant 1.
+func limit(t testing.TB, id rules.RuleID, pattern string, rate float64, burst int64) rules.Rule {
+	t.Helper()
+	parsed, err := rules.ParsePattern(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Rule{
+		ID: id, TenantID: 1, Pattern: parsed, RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
+		InForceSince: start.Add(-time.Hour),
+	}
+}
+
+// with changes a rule.
+func with(r rules.Rule, change func(*rules.Rule)) rules.Rule {
+	change(&r)
+	return r
+}

@@ -1,0 +1,114 @@
+package devdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// oldestPostgres is the first major version that knows UNIQUE NULLS NOT DISTINCT.
+const oldestPostgres = 15
+
+// wellKnownFolders is where packages put the server programs without adding them to PATH: Debian and
+// Ubuntu, Fedora and Red Hat, Homebrew on Apple and on Intel machines.
+var wellKnownFolders = []string{
+	"/usr/lib/postgresql/*/bin",
+	"/usr/pgsql-*/bin",
+	"/opt/homebrew/opt/postgresql*/bin",
+	"/usr/local/opt/postgresql*/bin",
+}
+
+// findPostgres returns the folder with the programs of the newest Postgres, or of the version that
+// wrote the data if there are any.
+func findPostgres(ctx context.Context, data string) (string, error) {
+	wanted, err := dataVersion(data)
+	if err != nil {
+		return "", err
+	}
+	best, bestVersion := "", 0
+	for _, folder := range postgresFolders(ctx) {
+		version := programVersion(ctx, folder)
+		if version > bestVersion && (wanted == 0 || version == wanted) {
+			best, bestVersion = folder, version
+		}
+	}
+	switch {
+	case bestVersion >= oldestPostgres:
+		return best, nil
+	case wanted != 0:
+		return "", fmt.Errorf("the data in %s was written by Postgres %d, which is %w", data, wanted, ErrNotInstalled)
+	default:
+		return "", fmt.Errorf("server programs of Postgres %d or later: %w", oldestPostgres, ErrNotInstalled)
+	}
+}
+
+// postgresFolders lists the folders that have both programs we need.
+func postgresFolders(ctx context.Context) []string {
+	var candidates []string
+	if program, err := exec.LookPath("postgres"); err == nil {
+		candidates = append(candidates, filepath.Dir(program))
+	}
+	if output, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
+		candidates = append(candidates, strings.TrimSpace(string(output)))
+	}
+	for _, pattern := range wellKnownFolders {
+		matches, _ := filepath.Glob(pattern) // fails only on a malformed pattern
+		candidates = append(candidates, matches...)
+	}
+	var folders []string
+	for _, folder := range candidates {
+		_, errServer := exec.LookPath(filepath.Join(folder, "postgres"))
+		_, errInit := exec.LookPath(filepath.Join(folder, "initdb"))
+		if errServer == nil && errInit == nil {
+			folders = append(folders, folder)
+		}
+	}
+	return folders
+}
+
+var versionNumber = regexp.MustCompile(`\) (\d+)`)
+
+// programVersion returns the major version of the server in a folder, or 0 if it does not say.
+func programVersion(ctx context.Context, folder string) int {
+	output, err := exec.CommandContext(ctx, filepath.Join(folder, "postgres"), "--version").Output()
+	if err != nil {
+		return 0
+	}
+	return parseVersion(string(output))
+}
+
+// parseVersion reads the major version from text such as "postgres (PostgreSQL) 15.14 (Debian …)".
+func parseVersion(text string) int {
+	match := versionNumber.FindStringSubmatch(text)
+	if match == nil {
+		return 0
+	}
+	version, err := strconv.Atoi(match[1])
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// dataVersion returns the major version that wrote a data folder, or 0 if there is no such folder.
+func dataVersion(data string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data: %w", err)
+	}
+	version, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the data: %w", err)
+	}
+	return version, nil
+}

@@ -1,0 +1,55 @@
+package devdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lockPatience covers a server that is shutting down because the process that started it died.
+const lockPatience = 5 * time.Second
+
+// lockDir takes the lock of a server's directory. The lock belongs to the open file, which the
+// server and its children inherit: it is held until the last of them has ended, and no earlier or
+// later. A pid file cannot say that, since pids are used again.
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = lock.Close()
+			return nil, fmt.Errorf("lock %s: %w", lock.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = lock.Close()
+			return nil, fmt.Errorf("directory %s is in use by a running server%s", dir, serverPID(dir))
+		case <-tick.C:
+		}
+	}
+}
+
+// serverPID names the process that Postgres wrote down, if it did.
+func serverPID(dir string) string {
+	pidFile, err := os.ReadFile(filepath.Join(dir, dataDir, "postmaster.pid"))
+	if err != nil {
+		return ""
+	}
+	pid, _, _ := strings.Cut(string(pidFile), "\n")
+	return " (process " + pid + ")"
+}

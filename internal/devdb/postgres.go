@@ -1,0 +1,287 @@
+package devdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	dataDir   = "data" // inside the server's directory
+	superuser = "sluice"
+)
+
+// PostgresOptions are the choices one has about a private Postgres.
+type PostgresOptions struct {
+	// Throwaway trades safety for speed: nothing is synced to disk, so that a crash of the machine
+	// may corrupt the data. For tests.
+	Throwaway bool
+}
+
+// Postgres is a Postgres server of our own.
+type Postgres struct {
+	dir      string
+	binaries string   // the folder of postgres and initdb
+	as       *runAs   // nil: as this process's own user
+	lock     *os.File // held by this process and the server
+	options  PostgresOptions
+	password string
+	port     int
+	proc     *process
+}
+
+// StartPostgres starts a Postgres server that listens on a free loopback port and lives in dir: its
+// data, its log, its password. All are created by the first start and kept for the next one. ctx
+// bounds only the start, which returns when the server answers queries.
+//
+// Postgres refuses to run as root; then the server runs as user postgres, dir is made to belong to
+// that user, and every folder above it must let that user through.
+//
+// The error is ErrNotInstalled if there is no Postgres 15 or later, or none of the version that wrote
+// the data.
+func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*Postgres, error) {
+	p := &Postgres{options: options}
+	if err := p.prepare(ctx, dir); err != nil {
+		return nil, fmt.Errorf("start Postgres: %w", err)
+	}
+	var err error
+	p.proc, p.port, err = serve(ctx, func(port int) (*process, error) { return p.start(ctx, port) })
+	if err != nil {
+		_ = p.lock.Close()
+		return nil, fmt.Errorf("start Postgres: %w", err)
+	}
+	return p, nil
+}
+
+// prepare leaves a locked directory with initialized data and nothing running in it.
+func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
+	if p.dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if p.as, err = serverUser(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return err
+	}
+	if err := p.as.own(p.dir); err != nil {
+		return err
+	}
+	if p.binaries, err = findPostgres(ctx, p.path(dataDir)); err != nil {
+		return err
+	}
+	if p.lock, err = lockDir(ctx, p.dir); err != nil {
+		return err
+	}
+	if err = p.initialize(ctx); err != nil {
+		_ = p.lock.Close()
+		return err
+	}
+	// With the lock ours no server runs here, so a pid file is a dead one's. Postgres would ask
+	// whether its pid is alive, which after a reboot may be true of any program of the same user.
+	if err = os.Remove(p.path(dataDir, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		_ = p.lock.Close()
+		return err
+	}
+	return nil
+}
+
+// initialize creates the data, once. The folder gets its name when it is complete, so that an
+// interrupted attempt is not mistaken for a database.
+func (p *Postgres) initialize(ctx context.Context) error {
+	passwordFile := p.path("password")
+	if _, err := os.Stat(p.path(dataDir)); err == nil {
+		password, err := os.ReadFile(passwordFile)
+		p.password = strings.TrimSpace(string(password))
+		return err
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	p.password = newPassword()
+	if err := os.WriteFile(passwordFile, []byte(p.password+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := p.as.own(passwordFile); err != nil {
+		return err
+	}
+	unfinished := p.path(dataDir + ".new")
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	arguments := []string{
+		"--pgdata", unfinished, "--username", superuser, "--pwfile", passwordFile,
+		"--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale",
+	}
+	if p.options.Throwaway {
+		arguments = append(arguments, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.binaries, "initdb"), arguments...)
+	p.asServer(cmd)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", p.explain(err), strings.TrimSpace(string(output)))
+	}
+	return os.Rename(unfinished, p.path(dataDir))
+}
+
+func (p *Postgres) start(ctx context.Context, port int) (*process, error) {
+	settings := []string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port),
+		"unix_socket_directories=", // a socket's path is limited to 107 bytes, a directory's is not
+		"max_connections=200", "timezone=UTC", "log_timezone=UTC",
+	}
+	if p.options.Throwaway {
+		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"wal_level=minimal", "max_wal_senders=0", "autovacuum=off")
+	}
+	arguments := []string{"-D", p.path(dataDir)}
+	for _, setting := range settings {
+		arguments = append(arguments, "-c", setting)
+	}
+	// The server outlives ctx.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(p.binaries, "postgres"), arguments...)
+	p.asServer(cmd)
+	cmd.ExtraFiles = []*os.File{p.lock}
+	proc, err := spawn(cmd, p.path("postgres.log"))
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	err = proc.awaitReady(ctx, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, connectionURL(port, p.password, "postgres"))
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+	return proc, err
+}
+
+// asServer makes a command run in the server's directory and as its user.
+func (p *Postgres) asServer(cmd *exec.Cmd) {
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // the log's language; macOS needs it set to start
+	cmd.SysProcAttr = sysProcAttr(syscall.SIGINT, p.as.credential())
+}
+
+// explain says what a refused start as another user most likely means.
+func (p *Postgres) explain(err error) error {
+	if p.as != nil && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("user %s, whom Postgres runs as because it refuses root, cannot enter %s; choose a directory "+
+			"that it can reach: %w", p.as.name, p.dir, err)
+	}
+	return err
+}
+
+func (p *Postgres) path(elements ...string) string {
+	return filepath.Join(append([]string{p.dir}, elements...)...)
+}
+
+// URL is the address of one of the server's databases, as a superuser.
+func (p *Postgres) URL(database string) string { return connectionURL(p.port, p.password, database) }
+
+func connectionURL(port int, password, database string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(superuser, password), Host: address(port),
+		Path: "/" + database, RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// CreateDatabase creates a database and returns its address. If it exists already it is left as it
+// is. A template other than "" is copied; nobody may be connected to it meanwhile.
+func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (databaseURL string, err error) {
+	conn, err := pgx.Connect(ctx, p.URL("postgres"))
+	if err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var exists bool
+	err = conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&exists)
+	if err != nil {
+		return "", fmt.Errorf("look for database %s: %w", name, err)
+	}
+	if exists {
+		return p.URL(name), nil
+	}
+	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
+	if template != "" {
+		statement += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
+	}
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		return "", fmt.Errorf("create database %s: %w", name, err)
+	}
+	return p.URL(name), nil
+}
+
+// Done is closed when the server has ended.
+func (p *Postgres) Done() <-chan struct{} { return p.proc.done }
+
+// Stop ends the server in an orderly way: sessions are ended and everything is written to disk. It
+// returns when the server has ended, and does nothing if it had already.
+func (p *Postgres) Stop() error {
+	err := p.proc.stop(syscall.SIGINT)
+	return errors.Join(err, p.unlock())
+}
+
+// Kill ends the server at once, as a crash would; the next start recovers. For tests.
+func (p *Postgres) Kill() {
+	p.proc.kill()
+	_ = p.unlock()
+}
+
+func (p *Postgres) unlock() error {
+	if err := p.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("unlock directory: %w", err)
+	}
+	return nil
+}
+
+// runAs is the user that a server runs as when this process is root.
+type runAs struct {
+	name     string
+	uid, gid int
+}
+
+// serverUser returns the user postgres if this process is root, and nil if it is not.
+func serverUser() (*runAs, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil //nolint:nilnil // nil is a meaningful value: run as whoever we are
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("Postgres refuses to run as root, and there is no user postgres: %w", err)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, fmt.Errorf("user postgres has uid %q: %w", u.Uid, err)
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, fmt.Errorf("user postgres has gid %q: %w", u.Gid, err)
+	}
+	return &runAs{name: u.Username, uid: uid, gid: gid}, nil
+}
+
+func (u *runAs) credential() *syscall.Credential {
+	if u == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(u.uid), Gid: uint32(u.gid)}
+}
+
+func (u *runAs) own(path string) error {
+	if u == nil {
+		return nil
+	}
+	return os.Chown(path, u.uid, u.gid)
+}

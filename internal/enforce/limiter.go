@@ -1,0 +1,317 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Observer is told what the Limiter does. Its methods are called from many goroutines at once and
+// must not block.
+type Observer interface {
+	// Decided is called once for each check that was decided; not for explanations.
+	Decided(tenant *rules.TenantRules, check *Check, decision *Decision)
+	// StoreAnswered is called once for each question to the shared buckets, with the error if they
+	// could not answer.
+	StoreAnswered(took time.Duration, err error)
+}
+
+// Limiter decides checks.
+type Limiter struct {
+	shared   Buckets
+	local    Buckets
+	observer Observer
+	now      func() time.Time
+}
+
+// NewLimiter returns a Limiter over the buckets that all processes share. When those cannot answer,
+// local holds this process's own for rules that fail local. It must answer always; where the
+// shared buckets are themselves in this process the same store can serve as both. A nil now is
+// time.Now; it judges when overrides expire, never how buckets fill.
+func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) *Limiter {
+	if now == nil {
+		now = time.Now
+	}
+	return &Limiter{shared: shared, local: local, observer: observer, now: now}
+}
+
+// Decide answers checks of one tenant in order, decisions[i] answering checks[i]. The plan that
+// each check names must be the one that TenantRules.PlanOf answered for it.
+//
+// Decide always answers, within the time budget of the shared buckets: if those fail, the failure
+// mode of each rule does. A caller that goes away in the meantime does not look like such a
+// failure, so its check is decided to the end.
+func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
+	now := l.now()
+	asks := make([]Ask, 0, len(checks))
+	asked := make([]int, 0, len(checks)) // asks[k] belongs to checks[asked[k]]
+	for i := range checks {
+		matches := tenant.Match(&checks[i].Request, checks[i].Plan, now, nil)
+		decisions[i] = begin(checks[i].Plan, matches)
+		if tiers := bucketTiers(tenant, decisions[i].Tiers, nil); len(tiers) > 0 {
+			asks = append(asks, Ask{Cost: checks[i].Cost, Tiers: tiers})
+			asked = append(asked, i)
+		}
+	}
+	if len(asks) > 0 {
+		ctx = context.WithoutCancel(ctx)
+		if err := l.ask(ctx, asks); err == nil {
+			for k, i := range asked {
+				decisions[i].read(asks[k].Tiers, checks[i].Cost)
+			}
+		} else {
+			for _, i := range asked {
+				l.degrade(ctx, tenant, &checks[i], &decisions[i])
+			}
+		}
+	}
+	for i := range checks {
+		decisions[i].conclude()
+		l.observer.Decided(tenant, &checks[i], &decisions[i])
+	}
+}
+
+// Explain answers what Decide would, without taking anything, and with every matched rule's tier
+// as it stands: limits behind a block or a bypass too.
+func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
+	matches := tenant.Match(&check.Request, check.Plan, l.now(), nil)
+	d := Decision{Plan: check.Plan, Tiers: tierDecisions(matches, all)}
+	if tiers := bucketTiers(tenant, d.Tiers, nil); len(tiers) > 0 {
+		asks := []Ask{{Cost: 0, Tiers: tiers}}
+		if err := l.ask(context.WithoutCancel(ctx), asks); err == nil {
+			for i := range tiers {
+				tiers[i].Holds = tiers[i].Bucket.Level.Holds(check.Cost)
+			}
+			d.read(tiers, check.Cost)
+		} else {
+			// What the failure modes would do to a real check is documented; there is nothing to
+			// show of buckets that cannot be read.
+			d.Degraded = true
+			for i := range d.Tiers {
+				if t := &d.Tiers[i]; isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed {
+					t.deny(StoreUnavailable)
+				}
+			}
+		}
+	}
+	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
+	d.conclude()
+	return d
+}
+
+// ask puts the asks to the shared buckets and reports how that went.
+func (l *Limiter) ask(ctx context.Context, asks []Ask) error {
+	start := time.Now()
+	err := l.shared.Take(ctx, asks)
+	l.observer.StoreAnswered(time.Since(start), err)
+	return err
+}
+
+// begin sorts out what can be said without asking any bucket. An enforced bypass stands alone, and
+// so do enforced blocks.
+func begin(plan string, matches []rules.Match) Decision {
+	d := Decision{Plan: plan}
+	switch {
+	case anyEnforced(matches, rules.ActionBypass):
+		d.Bypassed = true
+		d.Tiers = tierDecisions(matches, enforced(rules.ActionBypass))
+	case anyEnforced(matches, rules.ActionBlock):
+		d.Tiers = tierDecisions(matches, enforced(rules.ActionBlock))
+	default:
+		d.Tiers = tierDecisions(matches, all)
+	}
+	return d
+}
+
+// degrade answers a check whose shared buckets did not answer, by the failure mode of each tier.
+func (l *Limiter) degrade(ctx context.Context, tenant *rules.TenantRules, check *Check, d *Decision) {
+	d.Degraded = true
+	// A cost that can never pass is refused without any bucket, whatever the failure mode.
+	if deny(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
+		return isLimit(t.Match) && check.Cost > capacity(t.Match.Limit)
+	}) {
+		d.keep(func(t *TierDecision) bool { return t.Reason == CostExceedsLimit })
+		return
+	}
+	if deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
+		return isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed
+	}) {
+		d.keep(func(t *TierDecision) bool { return t.Reason == StoreUnavailable })
+		return
+	}
+	d.keep(func(t *TierDecision) bool {
+		return !isLimit(t.Match) || t.Match.FailureMode == rules.FailLocal
+	})
+	tiers := bucketTiers(tenant, d.Tiers, nil)
+	if len(tiers) == 0 {
+		return
+	}
+	asks := []Ask{{Cost: check.Cost, Tiers: tiers}}
+	if err := l.local.Take(ctx, asks); err != nil {
+		deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
+		return
+	}
+	d.read(tiers, check.Cost)
+}
+
+// deny marks the tiers of which so says true, and says whether an enforced one is among them.
+func deny(tiers []TierDecision, reason Reason, so func(*TierDecision) bool) (decides bool) {
+	for i := range tiers {
+		if t := &tiers[i]; so(t) {
+			t.deny(reason)
+			decides = decides || t.Enforced()
+		}
+	}
+	return decides
+}
+
+// keep drops the tiers of which wanted says false.
+func (d *Decision) keep(wanted func(*TierDecision) bool) {
+	kept := d.Tiers[:0]
+	for i := range d.Tiers {
+		if wanted(&d.Tiers[i]) {
+			kept = append(kept, d.Tiers[i])
+		}
+	}
+	d.Tiers = kept
+}
+
+// read takes over what the buckets answered: tiers are those of the limits among d.Tiers, in the
+// same order.
+func (d *Decision) read(tiers []Tier, cost Tokens) {
+	next := 0
+	for i := range d.Tiers {
+		t := &d.Tiers[i]
+		if !isLimit(t.Match) {
+			continue
+		}
+		answer := &tiers[next]
+		next++
+		t.Known = true
+		t.Limit = answer.Bucket.Limit
+		t.Remaining = answer.Bucket.Level.Micros
+		t.ResetAfter = answer.Bucket.TimeToFull()
+		t.Allowed, t.Reason = true, ""
+		if answer.Holds {
+			continue
+		}
+		wait, ok := answer.Bucket.Wait(cost)
+		if !ok {
+			t.deny(CostExceedsLimit)
+			continue
+		}
+		t.deny(LimitExceeded)
+		t.RetryAfter = wait
+	}
+}
+
+// conclude draws the decision from its tiers.
+func (d *Decision) conclude() {
+	d.Allowed, d.Reason, d.Deciding = true, "", -1
+	if d.Bypassed {
+		return
+	}
+	for i := range d.Tiers {
+		t := &d.Tiers[i]
+		if !t.Enforced() || (t.Allowed && !t.Known) {
+			continue
+		}
+		if d.Deciding < 0 || decidesBefore(t, &d.Tiers[d.Deciding]) {
+			d.Deciding = i
+		}
+	}
+	if t := d.DecidingTier(); t != nil && !t.Allowed {
+		d.Allowed, d.Reason = false, t.Reason
+	}
+}
+
+// decidesBefore orders the enforced tiers of one decision: the first of them decides. Tiers come
+// in order of rule id, so a tie leaves the lowest in place.
+func decidesBefore(a, b *TierDecision) bool {
+	if order := cmp.Compare(precedence(a.Reason), precedence(b.Reason)); order != 0 {
+		return order > 0
+	}
+	if !a.Allowed {
+		return a.RetryAfter > b.RetryAfter
+	}
+	if order := cmp.Compare(a.Remaining.Whole(), b.Remaining.Whole()); order != 0 {
+		return order < 0
+	}
+	return a.ResetAfter > b.ResetAfter
+}
+
+// precedence is the order in which reasons to deny are looked for; the highest decides.
+func precedence(r Reason) int {
+	switch r {
+	case Blocked:
+		return 4
+	case CostExceedsLimit:
+		return 3
+	case StoreUnavailable:
+		return 2
+	case LimitExceeded:
+		return 1
+	}
+	return 0
+}
+
+func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
+
+// tierDecisions starts one tier for each match that is wanted. Limits allow until their bucket
+// says otherwise.
+func tierDecisions(matches []rules.Match, wanted func(*rules.Match) bool) []TierDecision {
+	tiers := make([]TierDecision, 0, len(matches))
+	for i := range matches {
+		m := &matches[i]
+		if !wanted(m) {
+			continue
+		}
+		t := TierDecision{Match: m, Limit: m.Limit, Allowed: true}
+		if m.Rule.Action == rules.ActionBlock {
+			t.deny(Blocked)
+		}
+		tiers = append(tiers, t)
+	}
+	return tiers
+}
+
+// bucketTiers appends the buckets of the limits among the tiers.
+func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, to []Tier) []Tier {
+	for i := range tiers {
+		m := tiers[i].Match
+		if !isLimit(m) {
+			continue
+		}
+		if to == nil {
+			to = make([]Tier, 0, len(tiers)-i)
+		}
+		to = append(to, Tier{
+			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
+			Limit:  m.Limit,
+			Shadow: m.Rule.Mode == rules.ModeShadow,
+		})
+	}
+	return to
+}
+
+func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit }
+
+func all(*rules.Match) bool { return true }
+
+func enforced(action rules.Action) func(*rules.Match) bool {
+	return func(m *rules.Match) bool {
+		return m.Rule.Mode == rules.ModeEnforce && m.Rule.Action == action
+	}
+}
+
+func anyEnforced(matches []rules.Match, action rules.Action) bool {
+	wanted := enforced(action)
+	for i := range matches {
+		if wanted(&matches[i]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Kind is one sort of problem. Callers tell problems apart by Type, which never changes; Title is
+// the same for all problems of a kind.
+type Kind struct {
+	Type   string
+	Title  string
+	Status int
+}
+
+// typePrefix makes types absolute, as RFC 9457 section 3.1.1 recommends, without promising that a
+// page can be read there.
+const typePrefix = "urn:sluice:problem:"
+
+// The kinds of problem that any surface can answer.
+var (
+	InvalidRequest = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
+	Unauthorized   = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
+	Forbidden      = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
+	Suspended      = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
+	NotFound       = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
+	WrongMethod    = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
+	TooLarge       = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
+	WrongMediaType = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
+	Internal       = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}
+	Unavailable    = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
+)
+
+// FieldError says what is wrong with one value of a body and what would be right.
+type FieldError struct {
+	Pointer string // JSON pointer (RFC 6901); "" is the whole body
+	Detail  string
+}
+
+// Problem is an error that the caller is told as it is.
+type Problem struct {
+	Kind
+	Detail string
+	Fields []FieldError
+}
+
+// Problem returns a problem of the kind. The detail is for people: a sentence that says what to do.
+func (k Kind) Problem(detail string, fields ...FieldError) *Problem {
+	return &Problem{Kind: k, Detail: detail, Fields: fields}
+}
+
+// Error is the title and the detail.
+func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+
+// WriteError answers a request with an error: a *Problem, or *http.MaxBytesError, as it is;
+// anything else is logged and answered as an internal error.
+func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+	var p *Problem
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+	case errors.As(err, &tooLarge):
+		p = bodyTooLarge(tooLarge.Limit)
+	default:
+		log.ErrorContext(r.Context(), "request failed",
+			"request_id", RequestID(w), "method", r.Method, "path", r.URL.Path, "error", err)
+		p = Internal.Problem("Try again; if it stays, tell the operators the request_id.")
+	}
+	p.write(w)
+}
+
+func (p *Problem) write(w http.ResponseWriter) {
+	b := p.append(make([]byte, 0, 512), RequestID(w))
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(b) // a caller that went away needs no answer
+}
+
+func (p *Problem) append(b []byte, requestID string) []byte {
+	b = AppendString(append(b, `{"type":`...), p.Type)
+	b = AppendString(append(b, `,"title":`...), p.Title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)
+	b = AppendString(append(b, `,"detail":`...), p.Detail)
+	if requestID != "" {
+		b = AppendString(append(b, `,"request_id":`...), requestID)
+	}
+	if len(p.Fields) > 0 {
+		b = append(b, `,"errors":[`...)
+		for i, f := range p.Fields {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = AppendString(append(b, `{"pointer":`...), f.Pointer)
+			b = append(AppendString(append(b, `,"detail":`...), f.Detail), '}')
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func AppendString(b []byte, s string) []byte {
+	// AppendQuote's only error is invalid UTF-8, which it has replaced by then.
+	b, _ = jsontext.AppendQuote(b, s)
+	return b
+}

@@ -1,0 +1,149 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+// Handler answers a request, or returns the error to answer it with; see WriteError.
+type Handler func(w http.ResponseWriter, r *http.Request) error
+
+// Observer is told of every request that was answered. It is called from many goroutines at once
+// and must not block.
+type Observer interface {
+	// RequestAnswered names the route as it was registered, never the path: its values are few.
+	RequestAnswered(route string, status int, took time.Duration)
+}
+
+// Requests is what surrounds every route of a surface.
+type Requests struct {
+	Log *slog.Logger
+	// Observer may be nil.
+	Observer Observer
+	// Deadline bounds the context of each request; 0 leaves it unbounded.
+	Deadline time.Duration
+}
+
+// requestIDHeader is spelled as net/http keeps it.
+const requestIDHeader = "X-Request-Id"
+
+// RequestID returns the id of the request that w answers: the caller's own X-Request-Id if that is
+// 1 to 64 letters, digits, dots, dashes and underscores, else a random one. It lives in the answer's
+// header rather than in the context, which saves the hot path a copy of the request.
+func RequestID(w http.ResponseWriter) string {
+	if values := w.Header()[requestIDHeader]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Route surrounds a handler. The name is what logs and the Observer call the route.
+func (q *Requests) Route(name string, handler Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		w.Header()[requestIDHeader] = []string{requestIDOf(r)}
+		answer := &response{ResponseWriter: w}
+		if q.Deadline > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), q.Deadline)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		defer func() {
+			took := time.Since(start)
+			if q.Observer != nil {
+				q.Observer.RequestAnswered(name, answer.statusCode(), took)
+			}
+			if q.Log.Enabled(r.Context(), slog.LevelDebug) {
+				q.Log.DebugContext(r.Context(), "request", "request_id", RequestID(w), "method", r.Method,
+					"route", name, "status", answer.statusCode(), "took", took)
+			}
+		}()
+		q.answer(answer, r, handler)
+	})
+}
+
+// answer runs the handler and answers with its error, or with its panic.
+func (q *Requests) answer(w *response, r *http.Request, handler Handler) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler {
+			panic(cause)
+		}
+		q.Log.ErrorContext(r.Context(), "panic", "request_id", RequestID(w), "method", r.Method,
+			"path", r.URL.Path, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		if w.status != 0 {
+			// Half an answer is on its way; only a broken connection says that it is not whole.
+			panic(http.ErrAbortHandler)
+		}
+		Internal.Problem("Try again; if it stays, tell the operators the request_id.").write(w)
+	}()
+	if err := handler(w, r); err != nil {
+		WriteError(w, r, q.Log, err)
+	}
+}
+
+// response remembers the status of an answer.
+type response struct {
+	http.ResponseWriter
+	status int // 0 until the header is written
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach what net/http provides.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) statusCode() int {
+	if w.status == 0 {
+		return http.StatusOK
+	}
+	return w.status
+}
+
+func requestIDOf(r *http.Request) string {
+	if values := r.Header[requestIDHeader]; len(values) == 1 && isRequestID(values[0]) {
+		return values[0]
+	}
+	// It tells requests apart and guards nothing, so it need not be unpredictable.
+	const digits = "0123456789abcdef"
+	var id [16]byte
+	for i, n := 0, rand.Uint64(); i < len(id); i, n = i+1, n>>4 {
+		id[i] = digits[n&15]
+	}
+	return string(id[:])
+}
+
+func isRequestID(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '.', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,159 @@
+package metrics
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Decisions counts decisions and times the shared buckets. It is an enforce.Observer.
+type Decisions struct {
+	// The indices are 0 for false and 1 for true.
+	allowed  [2]prometheus.Counter // by degraded
+	bypassed [2]prometheus.Counter
+	denied   [len(reasons)][2]prometheus.Counter
+
+	tiers    [len(scopes)][2][2]prometheus.Counter // by shadow and allowed
+	degraded [len(failureModes)]prometheus.Counter
+
+	answered, failed prometheus.Observer
+}
+
+// The values that labels can have. A value of the domain that is missing here is not counted.
+var (
+	reasons = [...]enforce.Reason{
+		enforce.LimitExceeded, enforce.Blocked, enforce.CostExceedsLimit, enforce.StoreUnavailable,
+	}
+	scopes       = [...]rules.Scope{rules.ScopeUser, rules.ScopeEndpoint, rules.ScopeGlobal, rules.ScopeIP}
+	failureModes = [...]rules.FailureMode{rules.FailLocal, rules.FailOpen, rules.FailClosed}
+)
+
+var _ enforce.Observer = (*Decisions)(nil)
+
+// Decisions returns what an enforce.Limiter is to tell of its decisions. Store names where the
+// shared buckets are: redis or memory.
+func (m *Metrics) Decisions(store string) *Decisions {
+	d := &Decisions{}
+	d.countChecks(m.registry)
+	d.countTiers(m.registry)
+	d.countDegraded(m.registry)
+
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sluice_store_duration_seconds",
+		Help:    "Time that the shared buckets took to answer one question, or to fail.",
+		Buckets: durationBuckets,
+	}, []string{"store", "result"})
+	m.registry.MustRegister(durations)
+	d.answered = durations.WithLabelValues(store, "ok")
+	d.failed = durations.WithLabelValues(store, "error")
+	return d
+}
+
+func (d *Decisions) countChecks(registry *prometheus.Registry) {
+	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_checks_total",
+		Help: "Checks decided; degraded ones were decided by failure modes, without the shared buckets.",
+	}, []string{"outcome", "reason", "degraded"})
+	registry.MustRegister(checks)
+	for i, degraded := range []string{"false", "true"} {
+		d.allowed[i] = checks.WithLabelValues("allowed", "", degraded)
+		d.bypassed[i] = checks.WithLabelValues("bypassed", "", degraded)
+	}
+	for i, reason := range reasons {
+		d.denied[i] = [2]prometheus.Counter{
+			checks.WithLabelValues("denied", string(reason), "false"),
+			checks.WithLabelValues("denied", string(reason), "true"),
+		}
+	}
+}
+
+func (d *Decisions) countTiers(registry *prometheus.Registry) {
+	tiers := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_tier_decisions_total",
+		Help: "Verdicts of single rules on checks; a shadow rule's denial denied nothing.",
+	}, []string{"scope", "mode", "outcome"})
+	registry.MustRegister(tiers)
+	for i, scope := range scopes {
+		for j, mode := range []rules.Mode{rules.ModeEnforce, rules.ModeShadow} {
+			d.tiers[i][j] = [2]prometheus.Counter{
+				tiers.WithLabelValues(string(scope), string(mode), "denied"),
+				tiers.WithLabelValues(string(scope), string(mode), "allowed"),
+			}
+		}
+	}
+}
+
+func (d *Decisions) countDegraded(registry *prometheus.Registry) {
+	degraded := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_degraded_decisions_total",
+		Help: "Checks decided without the shared buckets, by the failure mode that decided: closed if one " +
+			"denied, else local if local buckets were asked, else open.",
+	}, []string{"failure_mode"})
+	registry.MustRegister(degraded)
+	for i, mode := range failureModes {
+		d.degraded[i] = degraded.WithLabelValues(string(mode))
+	}
+}
+
+// Decided counts one decision.
+func (d *Decisions) Decided(_ *rules.TenantRules, _ *enforce.Check, decision *enforce.Decision) {
+	degraded := index(decision.Degraded)
+	switch {
+	case decision.Bypassed:
+		d.bypassed[degraded].Inc()
+	case decision.Allowed:
+		d.allowed[degraded].Inc()
+	default:
+		if i := slices.Index(reasons[:], decision.Reason); i >= 0 {
+			d.denied[i][degraded].Inc()
+		}
+	}
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		if scope := slices.Index(scopes[:], t.Match.Rule.Scope()); scope >= 0 {
+			d.tiers[scope][index(!t.Enforced())][index(t.Allowed)].Inc()
+		}
+	}
+	if decision.Degraded {
+		if i := slices.Index(failureModes[:], decidingMode(decision)); i >= 0 {
+			d.degraded[i].Inc()
+		}
+	}
+}
+
+// StoreAnswered times one question to the shared buckets.
+func (d *Decisions) StoreAnswered(took time.Duration, err error) {
+	if err != nil {
+		d.failed.Observe(took.Seconds())
+		return
+	}
+	d.answered.Observe(took.Seconds())
+}
+
+// decidingMode is the failure mode that made a degraded decision; "" for a cost that no bucket
+// could ever hold, which is refused with or without a store.
+func decidingMode(d *enforce.Decision) rules.FailureMode {
+	switch d.Reason {
+	case enforce.StoreUnavailable:
+		return rules.FailClosed
+	case enforce.CostExceedsLimit:
+		return ""
+	}
+	for i := range d.Tiers {
+		if d.Tiers[i].Known {
+			return rules.FailLocal
+		}
+	}
+	return rules.FailOpen
+}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

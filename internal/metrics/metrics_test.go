@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// everything returns metrics with all that there is.
+func everything() *Metrics {
+	m := New("v1.2.3", "abc")
+	m.Decisions("redis")
+	m.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond)
+	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond)
+	m.Snapshot(
+		func() rules.Sizes {
+			return rules.Sizes{Tenants: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5}
+		},
+		func() time.Duration { return 1500 * time.Millisecond },
+	)
+	m.SnapshotReads(
+		func() time.Duration { return 2 * time.Millisecond },
+		func() time.Duration { return 3 * time.Second },
+	)
+	m.SharedStore(func() int { return 2 }, func() int64 { return 6 })
+	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
+	return m
+}
+
+// scrape returns what Prometheus would read.
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("GET /metrics: %d %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
+	t.Parallel()
+	page := scrape(t, everything())
+	for _, line := range []string{
+		`sluice_snapshot_age_seconds 1.5`,
+		`sluice_snapshot_tenants 1`,
+		`sluice_snapshot_rules 2`,
+		`sluice_snapshot_overrides 3`,
+		`sluice_snapshot_assignments 4`,
+		`sluice_snapshot_keys 5`,
+		`sluice_snapshot_read_duration_seconds{kind="poll"} 0.002`,
+		`sluice_snapshot_read_duration_seconds{kind="reread"} 3`,
+		`sluice_store_breaker_state 2`,
+		`sluice_bucket_states_reset_total 6`,
+		`sluice_local_buckets 7`,
+		`sluice_local_bucket_evictions_total 8`,
+		`sluice_check_requests_total{route="/v1/check",status="200"} 1`,
+		`sluice_admin_requests_total{route="/api/v1/session",status="200"} 1`,
+	} {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page lacks %s", line)
+		}
+	}
+	for _, start := range []string{
+		`sluice_build_info{goversion="go1.`, "go_goroutines ", "process_start_time_seconds ",
+	} {
+		if !strings.Contains(page, "\n"+start) {
+			t.Errorf("the page lacks %s…", start)
+		}
+	}
+}
+
+func TestNamesFollowPrometheusPractice(t *testing.T) {
+	t.Parallel()
+	problems, err := testutil.GatherAndLint(everything().registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestTwoMetricsInOneProcessShareNothing(t *testing.T) {
+	t.Parallel()
+	one, other := New("v1", "abc"), New("v1", "abc")
+	one.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond)
+	other.Requests("check")
+	assertMetric(t, one, "sluice_check_requests_total", "route=/v1/check status=200")
+	assertMetric(t, other, "sluice_check_requests_total")
+}

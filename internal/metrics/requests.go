@@ -1,0 +1,76 @@
+package metrics
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Requests counts and times the requests of one HTTP surface. It is an httpapi.Observer.
+type Requests struct {
+	durations *prometheus.HistogramVec
+	answers   *prometheus.CounterVec
+
+	// series holds what was seen already, so that a request costs one look-up in a map that nobody
+	// writes. A new pair of route and status copies it; there are a few dozen.
+	series atomic.Pointer[map[routeStatus]requestSeries]
+	adding sync.Mutex
+}
+
+type routeStatus struct {
+	route  string
+	status int
+}
+
+type requestSeries struct {
+	duration prometheus.Observer
+	answers  prometheus.Counter
+}
+
+// Requests returns what a surface is to tell of its requests. Surface is check or admin, and is part
+// of the names: sluice_check_duration_seconds, sluice_check_requests_total.
+func (m *Metrics) Requests(surface string) *Requests {
+	r := &Requests{
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "sluice_" + surface + "_duration_seconds",
+			Help:    "Time from the end of a request's headers to the end of its answer.",
+			Buckets: durationBuckets,
+		}, []string{"route"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_" + surface + "_requests_total",
+			Help: "Requests answered, by HTTP status.",
+		}, []string{"route", "status"}),
+	}
+	r.series.Store(&map[routeStatus]requestSeries{})
+	m.registry.MustRegister(r.durations, r.answers)
+	return r
+}
+
+// RequestAnswered counts and times one request. Route must be the name of a route, never a path.
+func (r *Requests) RequestAnswered(route string, status int, took time.Duration) {
+	key := routeStatus{route, status}
+	s, ok := (*r.series.Load())[key]
+	if !ok {
+		s = r.add(key)
+	}
+	s.duration.Observe(took.Seconds())
+	s.answers.Inc()
+}
+
+// add makes the series of a route and status that was not seen yet.
+func (r *Requests) add(key routeStatus) requestSeries {
+	s := requestSeries{
+		duration: r.durations.WithLabelValues(key.route),
+		answers:  r.answers.WithLabelValues(key.route, strconv.Itoa(key.status)),
+	}
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	series := maps.Clone(*r.series.Load())
+	series[key] = s
+	r.series.Store(&series)
+	return s
+}

@@ -1,0 +1,118 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours, theirs := w.ours.ID, w.theirs.user
+	stolen := theirs
+	stolen.TenantID = ours
+	tests := map[string]func(context.Context) error{
+		"reading a rule": func(ctx context.Context) error {
+			_, err := w.Rule(ctx, ours, theirs.ID)
+			return err
+		},
+		"updating a rule": func(ctx context.Context) error {
+			_, err := w.UpdateRule(ctx, stolen)
+			return err
+		},
+		"removing a rule": func(ctx context.Context) error { return w.RemoveRule(ctx, ours, theirs.ID) },
+		"overriding a rule": func(ctx context.Context) error {
+			_, err := w.PutOverride(ctx, overrideOf(stolen, "7"))
+			return err
+		},
+		"replacing an override": func(ctx context.Context) error {
+			_, err := w.PutOverride(ctx, overrideOf(stolen, "42"))
+			return err
+		},
+		"removing an override": func(ctx context.Context) error { return w.RemoveOverride(ctx, ours, theirs.ID, "42") },
+		"revoking a key":       func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID) },
+	}
+	for name, do := range tests {
+		t.Run(name, func(t *testing.T) { wantError(t, do(t.Context()), rules.ErrNotFound) })
+	}
+	if overrides := must(w.Overrides(t.Context(), ours, theirs.ID, "", 10))(t); len(overrides) > 0 {
+		t.Errorf("overrides of the other tenant's rule were listed: %v", overrides)
+	}
+}
+
+func TestListsHoldOneTenantsRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	owners := map[string][]rules.TenantID{}
+	for _, plan := range must(w.Plans(ctx, ours.ID))(t) {
+		owners["plans"] = append(owners["plans"], plan.TenantID)
+	}
+	for _, rule := range must(w.Rules(ctx, ours.ID, 0, 10))(t) {
+		owners["rules"] = append(owners["rules"], rule.TenantID)
+	}
+	for _, override := range must(w.Overrides(ctx, ours.ID, ours.user.ID, "", 10))(t) {
+		owners["overrides"] = append(owners["overrides"], override.TenantID)
+	}
+	for _, assignment := range must(w.Assignments(ctx, ours.ID, "", "", 10))(t) {
+		owners["assignments"] = append(owners["assignments"], assignment.TenantID)
+	}
+	for _, key := range must(w.Keys(ctx, ours.ID))(t) {
+		owners["keys"] = append(owners["keys"], key.TenantID)
+	}
+	config := must(w.Config(ctx, ours.ID))(t)
+	for _, override := range config.Overrides {
+		owners["configured overrides"] = append(owners["configured overrides"], override.TenantID)
+	}
+	want := map[string]int{
+		"plans": 2, "rules": 2, "overrides": 1, "assignments": 1, "keys": 1, "configured overrides": 1,
+	}
+	for list, n := range want {
+		if len(owners[list]) != n {
+			t.Errorf("%d %s were listed, want %d", len(owners[list]), list, n)
+		}
+		for _, owner := range owners[list] {
+			if owner != ours.ID {
+				t.Errorf("a row of tenant %d is among tenant %d's %s", owner, ours.ID, list)
+			}
+		}
+	}
+	if len(config.Plans) != 2 || len(config.Rules) != 2 {
+		t.Errorf("the configuration has %d plans and %d rules, want 2 and 2", len(config.Plans), len(config.Rules))
+	}
+}
+
+func TestForeignKeysRefuseAnotherTenantsRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// A plan that only the other tenant has; the row is taken away before the tenants are compared.
+	must(w.CreatePlan(t.Context(), rules.Plan{TenantID: w.theirs.ID, Name: "secret"}))(t)
+	t.Cleanup(func() {})
+	tests := map[string]struct {
+		sql  string
+		args []any
+	}{
+		"an override of its rule": {`INSERT INTO rate_limit_override
+			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
+			VALUES ($1, $2, '42', 1, 'second', 1, now(), 1)`, []any{w.ours.ID, w.theirs.user.ID}},
+		"a rule for its plan":         {"UPDATE rate_limit_rule SET plan = 'secret' WHERE tenant_id = $1", []any{w.ours.ID}},
+		"a user on its plan":          {"UPDATE tenant_user SET plan = 'secret' WHERE tenant_id = $1", []any{w.ours.ID}},
+		"its plan as default":         {"UPDATE tenant SET default_plan = 'secret' WHERE tenant_id = $1", []any{w.ours.ID}},
+		"a plan of a tenant that isn't": {"INSERT INTO plan (tenant_id, name, revision) VALUES (0, 'free', 1)", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := connect(t, w.url).Exec(t.Context(), test.sql, test.args...)
+			var refusal *pgconn.PgError
+			if !errors.As(err, &refusal) || refusal.Code != "23503" {
+				t.Errorf("the database answers %v, want a foreign key violation", err)
+			}
+		})
+	}
+}

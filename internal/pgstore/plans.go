@@ -1,0 +1,124 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Plans returns a tenant's plans by name.
+func (s *Store) Plans(ctx context.Context, tenant rules.TenantID) ([]rules.Plan, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Plan, error) {
+		return q.Plans(ctx, tenant)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return each(rows, planFromRow), nil
+}
+
+// CreatePlan creates a plan, or one that was removed anew.
+func (s *Store) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.Plan, err error) {
+	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
+		created, err = w.createPlan(ctx, plan)
+		return err
+	})
+	if err != nil {
+		return rules.Plan{}, fmt.Errorf("create plan: %w", err)
+	}
+	return created, nil
+}
+
+// UpdatePlan changes a plan's description, if its Revision is still the stored one.
+func (s *Store) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
+	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
+		stored, err := w.Plan(ctx, w.tenant, plan.Name)
+		if err != nil {
+			return err
+		}
+		if stored.Revision != plan.Revision {
+			return rules.ErrChanged
+		}
+		updated, err = w.updatePlan(ctx, plan)
+		return err
+	})
+	if err != nil {
+		return rules.Plan{}, fmt.Errorf("update plan %q: %w", plan.Name, err)
+	}
+	return updated, nil
+}
+
+// RemovePlan removes a plan that nobody uses.
+func (s *Store) RemovePlan(ctx context.Context, tenant rules.TenantID, name string) error {
+	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		return w.removePlan(ctx, name)
+	})
+	if err != nil {
+		return fmt.Errorf("remove plan %q: %w", name, err)
+	}
+	return nil
+}
+
+func (w write) createPlan(ctx context.Context, plan rules.Plan) (rules.Plan, error) {
+	row, err := w.CreatePlan(ctx, dbsqlc.CreatePlanParams{
+		TenantID: w.tenant, Name: plan.Name, Description: plan.Description, Revision: w.revision,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return rules.Plan{}, fmt.Errorf("plan %q %w", plan.Name, rules.ErrExists)
+	}
+	return planFromRow(row), err
+}
+
+func (w write) updatePlan(ctx context.Context, plan rules.Plan) (rules.Plan, error) {
+	row, err := w.UpdatePlan(ctx, dbsqlc.UpdatePlanParams{
+		Description: plan.Description, Revision: w.revision, TenantID: w.tenant, Name: plan.Name,
+	})
+	return planFromRow(row), err
+}
+
+func (w write) removePlan(ctx context.Context, name string) error {
+	use, err := w.PlanUse(ctx, w.tenant, name)
+	if err != nil {
+		return err
+	}
+	var users []string
+	if use.Rules > 0 {
+		users = append(users, counted(use.Rules, "rule"))
+	}
+	if use.Users > 0 {
+		users = append(users, counted(use.Users, "user"))
+	}
+	if use.IsDefault {
+		users = append(users, "the tenant, as its default")
+	}
+	if len(users) > 0 {
+		return fmt.Errorf("plan %q is %w by %s", name, rules.ErrInUse, strings.Join(users, " and "))
+	}
+	return foundOne(w.RemovePlan(ctx, w.revision, w.tenant, name))
+}
+
+func counted(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// requirePlan refuses a reference to a plan that does not exist; "" refers to none. A foreign key
+// stands behind it, which does not know that a plan was removed.
+func (w write) requirePlan(ctx context.Context, field, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := w.Plan(ctx, w.tenant, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return noSuchPlan(field, name)
+	}
+	return err
+}

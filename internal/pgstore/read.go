@@ -1,0 +1,193 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// tenantsPerTrip is how many tenants' pages are asked for in one round trip.
+const tenantsPerTrip = 100
+
+// Read visits what is newer than the given revisions; see rules.Source. When nothing is, it costs one
+// query over the tenants. All of it is one transaction with one view of the database, and a page is
+// at most 5,000 rows of one tenant. A tenant that is read whole comes without removed rows, but for
+// removed overrides and revoked keys.
+func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(rules.Rows) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.pool, oneView, func(tx pgx.Tx) error {
+		return s.read(ctx, s.queries.WithTx(tx), newerThan, visit)
+	})
+	if err != nil {
+		return fmt.Errorf("read rules: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules.TenantID]int64, visit func(rules.Rows) error) error {
+	ids, revisions := make([]int64, 0, len(newerThan)), make([]int64, 0, len(newerThan))
+	for id, revision := range newerThan {
+		ids, revisions = append(ids, int64(id)), append(revisions, revision)
+	}
+	rows, err := q.ChangedTenants(ctx, ids, revisions)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	tenants := each(rows, tenantFromRow)
+	starts := make([]position, len(tenants))
+	for i := range tenants {
+		revision, known := newerThan[tenants[i].ID]
+		// Keys are never empty and ids begin at 1, so that every row of the next revision, or of
+		// revision 0, comes after this position.
+		starts[i] = position{tenant: tenants[i].ID, whole: !known}
+		if known {
+			starts[i].revision = revision + 1
+		}
+	}
+	for len(tenants) > 0 {
+		n := min(len(tenants), int(s.pageSize))
+		if err := visit(rules.Rows{Tenants: tenants[:n]}); err != nil {
+			return err
+		}
+		tenants = tenants[n:]
+	}
+	return s.readTables(ctx, q, starts, visit)
+}
+
+func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []position, visit func(rules.Rows) error) error {
+	plans := table[dbsqlc.Plan]{
+		query: func(at []position, each func(int, []dbsqlc.Plan, error)) {
+			q.NewerPlans(ctx, params(at, s.plansAfter)).Query(each)
+		},
+		after: func(row dbsqlc.Plan) position { return position{revision: row.Revision, text: row.Name} },
+		visit: func(rows []dbsqlc.Plan) error { return visit(rules.Rows{Plans: each(rows, planFromRow)}) },
+	}
+	ruleRows := table[dbsqlc.RateLimitRule]{
+		query: func(at []position, each func(int, []dbsqlc.RateLimitRule, error)) {
+			q.NewerRules(ctx, params(at, s.rulesAfter)).Query(each)
+		},
+		after: func(row dbsqlc.RateLimitRule) position { return position{revision: row.Revision, rule: row.RuleID} },
+		visit: func(rows []dbsqlc.RateLimitRule) error {
+			return visit(rules.Rows{Rules: s.rulesFromRows(ctx, rows)})
+		},
+	}
+	overrides := table[dbsqlc.RateLimitOverride]{
+		query: func(at []position, each func(int, []dbsqlc.RateLimitOverride, error)) {
+			q.NewerOverrides(ctx, params(at, s.overridesAfter)).Query(each)
+		},
+		after: func(row dbsqlc.RateLimitOverride) position {
+			return position{revision: row.Revision, rule: row.RuleID, text: row.UserID}
+		},
+		visit: func(rows []dbsqlc.RateLimitOverride) error {
+			return visit(rules.Rows{Overrides: each(rows, overrideFromRow)})
+		},
+	}
+	assignments := table[dbsqlc.TenantUser]{
+		query: func(at []position, each func(int, []dbsqlc.TenantUser, error)) {
+			q.NewerAssignments(ctx, params(at, s.assignmentsAfter)).Query(each)
+		},
+		after: func(row dbsqlc.TenantUser) position { return position{revision: row.Revision, text: row.UserID} },
+		visit: func(rows []dbsqlc.TenantUser) error {
+			return visit(rules.Rows{Assignments: each(rows, assignmentFromRow)})
+		},
+	}
+	keys := table[dbsqlc.ApiKey]{
+		query: func(at []position, each func(int, []dbsqlc.ApiKey, error)) {
+			q.NewerKeys(ctx, params(at, s.keysAfter)).Query(each)
+		},
+		after: func(row dbsqlc.ApiKey) position { return position{revision: row.Revision, text: row.KeyID} },
+		visit: func(rows []dbsqlc.ApiKey) error { return visit(rules.Rows{Keys: each(rows, keyFromRow)}) },
+	}
+	for _, read := range []func([]position, int) error{
+		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read,
+	} {
+		if err := read(starts, int(s.pageSize)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position is a place in the order in which each table is read: by revision, then by key. What a
+// table's key does not have is zero.
+type position struct {
+	tenant   rules.TenantID
+	whole    bool // the tenant is read whole: leave out what was removed
+	revision int64
+	rule     rules.RuleID
+	text     string
+}
+
+// table reads one table of many tenants.
+type table[Row any] struct {
+	query func(at []position, each func(i int, rows []Row, err error)) // one page for each position, in one round trip
+	after func(Row) position
+	visit func([]Row) error
+}
+
+// read visits the table's rows from each start on, tenantsPerTrip pages in a round trip.
+func (t table[Row]) read(starts []position, pageSize int) (err error) {
+	for len(starts) > 0 && err == nil {
+		asked := starts[:min(len(starts), tenantsPerTrip)]
+		starts = starts[len(asked):]
+		var unfinished []position
+		t.query(asked, func(i int, rows []Row, queryErr error) {
+			if err == nil {
+				err = queryErr
+			}
+			if err != nil || len(rows) == 0 {
+				return
+			}
+			err = t.visit(rows)
+			if len(rows) == pageSize {
+				next := t.after(rows[len(rows)-1])
+				next.tenant, next.whole = asked[i].tenant, asked[i].whole
+				unfinished = append(unfinished, next)
+			}
+		})
+		starts = append(unfinished, starts...)
+	}
+	return err
+}
+
+func params[P any](at []position, param func(position) P) []P {
+	all := make([]P, len(at))
+	for i := range at {
+		all[i] = param(at[i])
+	}
+	return all
+}
+
+func (s *Store) plansAfter(p position) dbsqlc.NewerPlansParams {
+	return dbsqlc.NewerPlansParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterName: p.text, WithRemoved: !p.whole, PageSize: s.pageSize,
+	}
+}
+
+func (s *Store) rulesAfter(p position) dbsqlc.NewerRulesParams {
+	return dbsqlc.NewerRulesParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), WithRemoved: !p.whole, PageSize: s.pageSize,
+	}
+}
+
+func (s *Store) overridesAfter(p position) dbsqlc.NewerOverridesParams {
+	return dbsqlc.NewerOverridesParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), AfterUserID: p.text, PageSize: s.pageSize,
+	}
+}
+
+func (s *Store) assignmentsAfter(p position) dbsqlc.NewerAssignmentsParams {
+	return dbsqlc.NewerAssignmentsParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterUserID: p.text, WithRemoved: !p.whole, PageSize: s.pageSize,
+	}
+}
+
+func (s *Store) keysAfter(p position) dbsqlc.NewerKeysParams {
+	return dbsqlc.NewerKeysParams{TenantID: p.tenant, AfterRevision: p.revision, AfterKeyID: p.text, PageSize: s.pageSize}
+}

@@ -1,0 +1,162 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// This file is the one place where the database's rows become the domain's.
+
+func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
+	values := make([]Value, len(rows))
+	for i := range rows {
+		values[i] = convert(rows[i])
+	}
+	return values
+}
+
+func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
+	return rules.Tenant{
+		ID:          row.TenantID,
+		Slug:        row.Slug,
+		Name:        row.Name,
+		DefaultPlan: orEmpty(row.DefaultPlan),
+		Suspended:   row.SuspendedAt != nil,
+		Settings: rules.Settings{
+			RetryJitterPercent: int(row.RetryJitterPercent),
+			IPv4Prefix:         int(row.Ipv4Prefix),
+			IPv6Prefix:         int(row.Ipv6Prefix),
+			FailureMode:        row.FailureMode,
+		},
+		Revision: row.Revision,
+	}
+}
+
+func planFromRow(row dbsqlc.Plan) rules.Plan {
+	return rules.Plan{
+		TenantID:    row.TenantID,
+		Name:        row.Name,
+		Description: row.Description,
+		Revision:    row.Revision,
+		Removed:     row.RemovedAt != nil,
+	}
+}
+
+func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
+	pattern, err := rules.ParsePattern(row.KeyPattern)
+	if err != nil {
+		return rules.Rule{}, fmt.Errorf("stored pattern of rule %d: %w", row.RuleID, err)
+	}
+	return rules.Rule{
+		ID:            row.RuleID,
+		TenantID:      row.TenantID,
+		Name:          row.Name,
+		Pattern:       pattern,
+		Plan:          orEmpty(row.Plan),
+		RatePerSecond: row.RatePerSecond,
+		RateUnit:      row.RateUnit,
+		Burst:         row.BurstCapacity,
+		Algorithm:     row.Algorithm,
+		Mode:          row.Mode,
+		Action:        row.Action,
+		FailureMode:   rules.FailureMode(orEmpty(row.FailureMode)),
+		Active:        row.IsActive,
+		Description:   row.Description,
+		Version:       row.Version,
+		InForceSince:  row.InForceSince.UTC(),
+		CreatedAt:     row.CreatedAt.UTC(),
+		UpdatedAt:     row.UpdatedAt.UTC(),
+		Revision:      row.Revision,
+		Removed:       row.RemovedAt != nil,
+	}, nil
+}
+
+// rulesFromRows leaves out a rule whose pattern does not parse. Only something other than Sluice can
+// have written it, and one such row must not keep all other rules from being read.
+func (s *Store) rulesFromRows(ctx context.Context, rows []dbsqlc.RateLimitRule) []rules.Rule {
+	readable := make([]rules.Rule, 0, len(rows))
+	for _, row := range rows {
+		rule, err := ruleFromRow(row)
+		if err != nil {
+			s.unreadable.Add(1)
+			s.log.ErrorContext(ctx, "rule left out", "tenant_id", row.TenantID, "rule_id", row.RuleID, "error", err)
+			continue
+		}
+		readable = append(readable, rule)
+	}
+	return readable
+}
+
+func overrideFromRow(row dbsqlc.RateLimitOverride) rules.Override {
+	return rules.Override{
+		TenantID:      row.TenantID,
+		RuleID:        row.RuleID,
+		UserID:        row.UserID,
+		RatePerSecond: row.RatePerSecond,
+		RateUnit:      row.RateUnit,
+		Burst:         row.BurstCapacity,
+		Reason:        row.Reason,
+		ExpiresAt:     orZero(row.ExpiresAt),
+		InForceSince:  row.InForceSince.UTC(),
+		RemovedAt:     orZero(row.RemovedAt),
+		Revision:      row.Revision,
+	}
+}
+
+func assignmentFromRow(row dbsqlc.TenantUser) rules.Assignment {
+	return rules.Assignment{
+		TenantID: row.TenantID,
+		UserID:   row.UserID,
+		Plan:     row.Plan,
+		Revision: row.Revision,
+		Removed:  row.RemovedAt != nil,
+	}
+}
+
+func keyFromRow(row dbsqlc.ApiKey) rules.Key {
+	key := rules.Key{
+		ID:          row.KeyID,
+		TenantID:    row.TenantID,
+		Permissions: row.Permissions,
+		ExpiresAt:   orZero(row.ExpiresAt),
+		Revoked:     row.RevokedAt != nil,
+		Revision:    row.Revision,
+	}
+	copy(key.Digest[:], row.Digest)
+	return key
+}
+
+func namedKeyFromRow(row dbsqlc.ApiKey) rules.NamedKey {
+	return rules.NamedKey{
+		Key:       keyFromRow(row),
+		Name:      row.Name,
+		CreatedAt: row.CreatedAt.UTC(),
+		RevokedAt: orZero(row.RevokedAt),
+	}
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// orNull is the inverse of orZero.
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,180 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
+
+// world is a database with two tenants that own the same things under the same names. Tests use the
+// first; that no row of the second was touched is checked when the test ends.
+type world struct {
+	*pgstore.Store
+	url          string
+	ours, theirs owned
+}
+
+// owned is what a tenant has at first.
+type owned struct {
+	rules.Tenant               // with default plan free
+	user, daily  rules.Rule    // user:{user_id} for all plans, and named daily for free
+	override     rules.Override // of user 42 for user
+	key          rules.NamedKey
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := devdbtest.Postgres(t)
+	store, err := pgstore.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	w := &world{Store: store, url: url}
+	w.theirs = w.found(t, "theirs")
+	w.ours = w.found(t, "ours")
+	connection := connect(t, url)
+	before := dump(t, connection, w.theirs.ID)
+	t.Cleanup(func() {
+		if after := dump(t, connection, w.theirs.ID); after != before {
+			t.Errorf("the other tenant's rows were\n%s\nand are now\n%s", before, after)
+		}
+	})
+	return w
+}
+
+func (w *world) found(t *testing.T, slug string) owned {
+	t.Helper()
+	ctx := t.Context()
+	var o owned
+	o.Tenant = must(w.CreateTenant(ctx, rules.Tenant{
+		Slug: slug, Name: "Acme", DefaultPlan: "free", Settings: rules.DefaultSettings(),
+	}))(t)
+	must(w.CreatePlan(ctx, rules.Plan{TenantID: o.ID, Name: "pro", Description: "for a living"}))(t)
+	o.user = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "", "")))(t)
+	o.daily = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "free", "daily")))(t)
+	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42")))(t)
+	must(w.AssignPlan(ctx, o.ID, "pro", []string{"42"}))(t)
+	o.key = must(w.CreateKey(ctx, rules.NamedKey{
+		Key:  rules.Key{TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3}, Permissions: []rules.Permission{rules.PermissionCheck}},
+		Name: "ci",
+	}))(t)
+	o.Tenant = must(w.Tenant(ctx, o.ID))(t)
+	return o
+}
+
+// limit is a rule of 10 per second with bursts to 50.
+func limit(t *testing.T, tenant rules.TenantID, pattern, plan, name string) rules.Rule {
+	t.Helper()
+	return rules.Rule{
+		TenantID: tenant, Pattern: must(rules.ParsePattern(pattern))(t), Plan: plan, Name: name,
+		RatePerSecond: 10, RateUnit: rules.PerSecond, Burst: 50,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
+	}
+}
+
+// overrideOf is an override of 100 per second with bursts to 500 that never expires.
+func overrideOf(rule rules.Rule, userID string) rules.Override {
+	return rules.Override{
+		TenantID: rule.TenantID, RuleID: rule.ID, UserID: userID,
+		RatePerSecond: 100, RateUnit: rules.PerSecond, Burst: 500, Reason: "migration week",
+	}
+}
+
+// must(f())(t) is f's value, and ends the test if there was an error.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return value
+	}
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	connection := must(pgx.Connect(t.Context(), url))(t)
+	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	return connection
+}
+
+func exec(t *testing.T, url, sql string, args ...any) {
+	t.Helper()
+	if _, err := connect(t, url).Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dump writes all rows of a tenant as text.
+func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text string) {
+	t.Helper()
+	for _, table := range []string{"tenant", "plan", "rate_limit_rule", "rate_limit_override", "tenant_user", "api_key"} {
+		var rows string
+		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE tenant_id = $1", table)
+		ctx := context.WithoutCancel(t.Context()) // also called when the test has ended
+		if err := connection.QueryRow(ctx, query, tenant).Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		text += table + "\n" + rows + "\n"
+	}
+	return text
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("error is %v, want %v", err, want)
+	}
+}
+
+// poll returns all that Read visits, as one page.
+func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all rules.Rows) {
+	t.Helper()
+	err := w.Read(t.Context(), newerThan, func(page rules.Rows) error {
+		all.Tenants = append(all.Tenants, page.Tenants...)
+		all.Plans = append(all.Plans, page.Plans...)
+		all.Rules = append(all.Rules, page.Rules...)
+		all.Overrides = append(all.Overrides, page.Overrides...)
+		all.Assignments = append(all.Assignments, page.Assignments...)
+		all.Keys = append(all.Keys, page.Keys...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// revisions are what a watcher that has read everything would poll with.
+func (w *world) revisions(t *testing.T) map[rules.TenantID]int64 {
+	t.Helper()
+	revisions := map[rules.TenantID]int64{}
+	for _, tenant := range must(w.Tenants(t.Context()))(t) {
+		revisions[tenant.ID] = tenant.Revision
+	}
+	return revisions
+}
+
+// setBack moves what is stored of our limits into the future, as if the clock had stepped back by
+// an hour since.
+func (w *world) setBack(t *testing.T) {
+	t.Helper()
+	exec(t, w.url, "UPDATE rate_limit_rule SET in_force_since = in_force_since + interval '1 hour' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, `UPDATE rate_limit_override SET in_force_since = in_force_since + interval '1 hour 1 minute',
+		removed_at = removed_at + interval '1 hour 2 minutes' WHERE tenant_id = $1`, w.ours.ID)
+}
+
+func soon() time.Time { return time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC() }

@@ -1,0 +1,352 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// still is a limit that earns nothing while a test runs, so that every take shows.
+var still = enforce.Limit{Rate: rules.MinRate, Burst: 1_000_000}
+
+// late is by how much an answer may miss the budget on a busy machine. The driver's own timeouts
+// would be seconds.
+const late = 400 * time.Millisecond
+
+func TestScriptFlushUnderLoadLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	stop := make(chan struct{})
+	var flusher, load sync.WaitGroup
+	var flushes atomic.Int64
+	flusher.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.rdb.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Errorf("flush: %v", err)
+				return
+			}
+			flushes.Add(1)
+		}
+	})
+	var allowed atomic.Int64
+	for worker := range 4 {
+		load.Go(func() {
+			for range 100 {
+				asks := make([]enforce.Ask, 1+99*(worker%2)) // single checks, and batches of two scripts
+				for i := range asks {
+					asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{user("42", still)}}
+				}
+				if err := s.Take(t.Context(), asks); err != nil {
+					t.Errorf("take: %v", err)
+					return
+				}
+				for _, ask := range asks {
+					if ask.Allowed {
+						allowed.Add(1)
+					}
+				}
+			}
+		})
+	}
+	load.Wait()
+	close(stop)
+	flusher.Wait()
+	left := mustTake(t, s, []enforce.Ask{{Tiers: []enforce.Tier{user("42", still)}}})[0].Tiers[0].Bucket.Level
+	if taken := still.Burst - left.Micros.Whole(); taken != allowed.Load() || flushes.Load() == 0 {
+		t.Errorf("%d tokens were taken for %d allowed checks in %d flushes", taken, allowed.Load(), flushes.Load())
+	}
+}
+
+func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 500}
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				asks := one(user("42", limit))
+				if err := s.Take(t.Context(), asks); err != nil {
+					t.Errorf("take: %v", err)
+				}
+				if asks[0].Allowed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if allowed.Load() != 500 {
+		t.Errorf("%d checks passed a burst of 500", allowed.Load())
+	}
+}
+
+func TestALostReplyChargesAtMostOnce(t *testing.T) {
+	t.Parallel()
+	for name, tenants := range map[string]int{"one script": 1, "a pipeline": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := devdbtest.Redis(t)
+			p := newProxy(t, server.Addr())
+			s := New(client(t, "redis://"+p.addr(), patience), patience)
+			direct := New(client(t, server.URL(), patience), patience)
+			loseReply(t, s, direct, p, tenants)
+		})
+	}
+}
+
+// loseReply takes once, then once more with the reply lost, and looks at what was taken.
+func loseReply(t *testing.T, s, direct *Store, p *proxy, tenants int) {
+	t.Helper()
+	asks := make([]enforce.Ask, tenants)
+	for i := range asks {
+		tier := user("42", still)
+		tier.Key.Tenant = rules.TenantID(i)
+		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
+	}
+	mustTake(t, s, asks)
+	p.loseReply.Store(true)
+	if err := s.Take(t.Context(), asks); err == nil {
+		t.Error("no error though the reply was lost")
+	}
+	if p.lost.Load() != 1 {
+		t.Fatalf("%d replies were lost, want 1", p.lost.Load())
+	}
+	for i := range asks {
+		asks[i].Cost = 0
+	}
+	for i, ask := range mustTake(t, direct, asks) {
+		if taken := still.Burst - ask.Tiers[0].Bucket.Level.Micros.Whole(); taken != 2 {
+			t.Errorf("tenant %d: %d tokens taken, want 2", i, taken)
+		}
+	}
+}
+
+func TestAFrozenRedisIsAnErrorWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	known := New(client(t, server.URL(), DefaultBudget), DefaultBudget)
+	eventually(t, "redis answers", patience, func() bool { return known.Take(t.Context(), one(user("42", still))) == nil })
+	fresh := New(client(t, server.URL(), DefaultBudget), DefaultBudget)
+	if err := server.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*Store{"on an open connection": known, "on a new connection": fresh} {
+		for range tripAfter {
+			start := time.Now()
+			err := s.Take(t.Context(), one(user("42", still)))
+			if elapsed := time.Since(start); err == nil || elapsed > DefaultBudget+late {
+				t.Errorf("%s: %v after %v", name, err, elapsed)
+			}
+		}
+		if s.State() == Up {
+			t.Errorf("%s: the breaker is closed after %d failures", name, tripAfter)
+		}
+		if err := s.Ping(t.Context()); err == nil {
+			t.Errorf("%s: a ping was answered", name)
+		}
+		if _, err := s.Check(t.Context()); err == nil {
+			t.Errorf("%s: settings were read", name)
+		}
+	}
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*Store{"on an open connection": known, "on a new connection": fresh} {
+		eventually(t, name+": the store enforces again", 2*time.Second, func() bool {
+			return s.Take(t.Context(), one(user("42", still))) == nil
+		})
+	}
+}
+
+func TestAKilledRedisIsEnforcedWithin2SecondsOfItsReturn(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	s := New(client(t, server.URL(), DefaultBudget), DefaultBudget)
+	take := func() error { return s.Take(t.Context(), one(user("42", still))) }
+	eventually(t, "redis answers", patience, func() bool { return take() == nil })
+	server.Kill()
+	// Long enough for the driver's pool to reach its own back-off: as many failed dials as it has
+	// connections.
+	failed := 0
+	eventually(t, "the breaker has tried many times", patience, func() bool {
+		if err := take(); err != nil && !errors.Is(err, gobreaker.ErrOpenState) {
+			failed++
+		}
+		return failed > 4*tripAfter
+	})
+	if s.State() == Up {
+		t.Error("the breaker is closed")
+	}
+	start := time.Now()
+	for range 100 {
+		if err := take(); err == nil {
+			t.Fatal("a dead redis answered")
+		}
+	}
+	if elapsed := time.Since(start); elapsed > 2*DefaultBudget+late {
+		t.Errorf("100 asks of a dead redis took %v", elapsed)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("enforcing %v after redis's return", eventually(t, "the store enforces again", 2*time.Second,
+		func() bool { return take() == nil }))
+	if s.State() != Up {
+		t.Errorf("the store says %s", s.State())
+	}
+}
+
+func TestACallerThatGoesAwayIsNotAFailureOfRedis(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	s := New(client(t, server.URL(), patience), patience)
+	mustTake(t, s, one(user("42", still)))
+	if err := server.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 * tripAfter {
+		start := time.Now()
+		if err := s.Take(gone, one(user("42", still))); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := s.Take(hurried, one(user("42", still))); err == nil {
+			t.Error("a frozen redis answered")
+		}
+		cancel()
+		if elapsed := time.Since(start); elapsed > late {
+			t.Errorf("both took %v", elapsed)
+		}
+	}
+	if s.State() != Up {
+		t.Errorf("the store says %s", s.State())
+	}
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, s, one(user("42", still)))
+}
+
+func TestARedisWithoutMemoryIsAnErrorAndTakesNothing(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	mustTake(t, s, one(user("42", still)))
+	setMemory := func(bytes string) {
+		if err := s.rdb.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMemory("1000")
+	for range tripAfter {
+		err := s.Take(t.Context(), one(user("42", still), user("43", still)))
+		if err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("take: %v", err)
+		}
+	}
+	if s.State() == Up {
+		t.Error("the breaker is closed")
+	}
+	setMemory("0")
+	eventually(t, "the store enforces again", 2*time.Second, func() bool {
+		return s.Take(t.Context(), one(user("42", still))) == nil
+	})
+	asks := []enforce.Ask{{Tiers: []enforce.Tier{user("42", still), user("43", still)}}}
+	mustTake(t, s, asks)
+	for i, want := range []int64{still.Burst - 2, still.Burst} {
+		if got := asks[0].Tiers[i].Bucket.Level.Micros.Whole(); got != want {
+			t.Errorf("tier %d holds %d tokens, want %d", i, got, want)
+		}
+	}
+}
+
+func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
+	t.Parallel()
+	for name, tenants := range map[string]int{"one script": 1, "a pipeline": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, promoted := devdbtest.Redis(t), devdbtest.Redis(t)
+			p := newProxy(t, old.Addr())
+			s := New(client(t, "redis://"+p.addr(), patience), patience)
+			take := func() error {
+				var asks []enforce.Ask
+				for i := range tenants {
+					tier := user("42", still)
+					tier.Key.Tenant = rules.TenantID(i)
+					asks = append(asks, enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}})
+				}
+				return s.Take(t.Context(), asks)
+			}
+			// Several connections are open and pooled when the failover happens.
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if err := take(); err != nil {
+						t.Errorf("take: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			demote(t, client(t, old.URL(), patience), promoted.Addr())
+			p.target.Store(promoted.Addr())
+			if err := take(); err == nil || !strings.Contains(err.Error(), "READONLY") {
+				t.Errorf("the first take after the failover: %v", err)
+			}
+			eventually(t, "the store enforces on the new master", 3*time.Second, func() bool { return take() == nil })
+			if err := take(); err != nil {
+				t.Errorf("a later take: %v", err)
+			}
+		})
+	}
+}
+
+func demote(t *testing.T, rdb redis.UniversalClient, master string) {
+	t.Helper()
+	host, port, _ := strings.Cut(master, ":")
+	if err := rdb.(*redis.Client).SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica follows", patience, func() bool {
+		info, err := rdb.Info(t.Context(), "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+func TestARedisThatWasNeverThereIsAnErrorSoon(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	server.Kill()
+	s := New(client(t, server.URL(), DefaultBudget), DefaultBudget)
+	for i := range 3 * tripAfter {
+		start := time.Now()
+		if err := s.Take(t.Context(), one(user(fmt.Sprint(i), still))); err == nil {
+			t.Fatal("no error")
+		}
+		if elapsed := time.Since(start); elapsed > DefaultBudget+late {
+			t.Errorf("an error after %v", elapsed)
+		}
+	}
+	if s.State() != Down {
+		t.Errorf("the store says %s", s.State())
+	}
+}

@@ -1,0 +1,119 @@
+package redisbucket
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// patience is for what should happen soon on a busy machine.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	logging.Disable() // the driver reports each failed dial
+	code := m.Run()
+	// The driver's pool looks for a lost server once a second, and sees only then that it is closed.
+	deadline := time.Now().Add(2 * time.Second)
+	err := goleak.Find()
+	for err != nil && time.Now().Before(deadline) {
+		err = goleak.Find()
+	}
+	if err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines left:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// client returns a client with a budget, as production makes it.
+func client(t testing.TB, url string, budget time.Duration) redis.UniversalClient {
+	t.Helper()
+	options, err := Options(url, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewUniversalClient(options)
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Errorf("close client: %v", err)
+		}
+	})
+	return rdb
+}
+
+// generous returns a Redis of the test's own and a store on it that never runs out of time.
+func generous(t testing.TB) (*devdb.Redis, *Store) {
+	t.Helper()
+	server := devdbtest.Redis(t)
+	return server, New(client(t, server.URL(), patience), patience)
+}
+
+func user(subject string, limit enforce.Limit) enforce.Tier {
+	return enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 1, Subject: subject}, Limit: limit}
+}
+
+func one(tiers ...enforce.Tier) []enforce.Ask {
+	return []enforce.Ask{{Cost: enforce.Token, Tiers: tiers}}
+}
+
+// fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
+func fourTiers(subject int, limit enforce.Limit) enforce.Ask {
+	ask := enforce.Ask{Cost: enforce.Token, Tiers: make([]enforce.Tier, 4)}
+	for i, subject := range []string{fmt.Sprint("user-", subject), fmt.Sprint("203.0.113.", subject), "/api/search", ""} {
+		ask.Tiers[i] = enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(i), Subject: subject}, Limit: limit}
+	}
+	return ask
+}
+
+func mustTake(t testing.TB, s *Store, asks []enforce.Ask) []enforce.Ask {
+	t.Helper()
+	if err := s.Take(t.Context(), asks); err != nil {
+		t.Fatalf("take: %v", err)
+	}
+	return asks
+}
+
+// eventually waits until a condition holds and returns how long that took.
+func eventually(t testing.TB, what string, within time.Duration, condition func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Since(start) > within {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
+}
+
+// contents returns all keys with their values.
+func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	all := map[string]string{}
+	keys := rdb.Scan(ctx, 0, "*", 1000).Iterator()
+	for keys.Next(ctx) {
+		value, err := rdb.Get(ctx, keys.Val()).Result()
+		if err != nil {
+			t.Fatalf("get %q: %v", keys.Val(), err)
+		}
+		all[keys.Val()] = value
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatalf("scan: %v", err)
+	}
+	return all
+}

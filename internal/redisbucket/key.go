@@ -1,0 +1,35 @@
+package redisbucket
+
+import (
+	"crypto/sha256"
+	"strconv"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// rawSubject is how long a subject may be, in bytes, to stand in the key as it is.
+const rawSubject = 64
+
+// redisKey writes down a key so that no two share a bucket and no subject chooses its slot:
+//
+//	{s1}12:203.0.113.9    tenant 1, rule 12, a subject of at most 64 bytes
+//	{s1}12#<32 bytes>     a longer one, by its SHA-256
+//
+// The hash tag comes first, so Redis Cluster looks no further for braces and a tenant's buckets are
+// in one slot. The ids are digits, so the first byte after them tells the two forms apart.
+func redisKey(key enforce.Key) string {
+	buf := make([]byte, 0, 128)
+	buf = append(buf, "{s"...)
+	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
+	buf = append(buf, '}')
+	buf = strconv.AppendInt(buf, int64(key.Rule), 10)
+	if len(key.Subject) <= rawSubject {
+		buf = append(buf, ':')
+		buf = append(buf, key.Subject...)
+	} else {
+		digest := sha256.Sum256([]byte(key.Subject))
+		buf = append(buf, '#')
+		buf = append(buf, digest[:]...)
+	}
+	return string(buf)
+}

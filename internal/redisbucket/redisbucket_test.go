@@ -1,0 +1,355 @@
+package redisbucket
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/buckettest"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	admin := client(t, server.URL(), patience)
+	if err := admin.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// Sixteen databases are what a server has; a test takes one, empty, and gives it back.
+	free := make(chan int, 16)
+	for database := range cap(free) {
+		free <- database
+	}
+	buckettest.Run(t, func(t *testing.T) buckettest.Store {
+		database := <-free
+		rdb := client(t, fmt.Sprintf("redis://%s/%d", server.Addr(), database), patience)
+		if err := rdb.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { free <- database })
+		s := New(rdb, patience)
+		return buckettest.Store{
+			Take: func(now int64, asks []enforce.Ask) error {
+				return s.take(t.Context(), asks, now)
+			},
+			State: func() map[string]string { return contents(t, rdb) },
+		}
+	})
+}
+
+func TestProductionTimeIsThatOfRedis(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: 50, Burst: 1}
+	if !mustTake(t, s, one(user("42", limit)))[0].Allowed {
+		t.Fatal("a fresh bucket denies")
+	}
+	start, denied := time.Now(), 0
+	eventually(t, "the bucket earns a token", patience, func() bool {
+		allowed := mustTake(t, s, one(user("42", limit)))[0].Allowed
+		if !allowed {
+			denied++
+		}
+		return allowed
+	})
+	if elapsed := time.Since(start); denied == 0 && elapsed < 15*time.Millisecond {
+		t.Errorf("a token came back after %v", elapsed)
+	}
+	want, err := s.rdb.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range contents(t, s.rdb) {
+		stamp := time.UnixMicro(int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(value[13:21])))))
+		if off := want.Sub(stamp); off < 0 || off > patience {
+			t.Errorf("the bucket's stamp is %v behind Redis's clock", off)
+		}
+	}
+}
+
+func TestEveryKeyExpiresSoonAfterItIsFull(t *testing.T) {
+	t.Parallel()
+	const slack = 10 * time.Second
+	tests := map[string]struct {
+		limit enforce.Limit
+		cost  enforce.Tokens
+		want  time.Duration
+	}{
+		"a second to full":             {enforce.Limit{Rate: 10, Burst: 10}, 10 * enforce.Token, slack + time.Second},
+		"a microsecond to full":        {enforce.Limit{Rate: 1e6, Burst: 1}, enforce.Token, slack + time.Millisecond},
+		"an hour to full":              {enforce.Limit{Rate: 1, Burst: 7200}, 3600 * enforce.Token, slack + time.Hour},
+		"thirty million years to full": {enforce.Limit{Rate: rules.MinRate, Burst: rules.MaxBurst}, rules.MaxBurst * enforce.Token, slack + rules.MaxTimeToFull},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, s := generous(t)
+			start := time.Now()
+			asks := one(user("42", test.limit))
+			asks[0].Cost = test.cost
+			mustTake(t, s, asks)
+			ttl, err := s.rdb.PTTL(t.Context(), "{s1}1:42").Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if low := test.want - time.Since(start) - time.Millisecond; ttl < low || ttl > test.want+time.Millisecond {
+				t.Errorf("expires in %v, want %v", ttl, test.want)
+			}
+		})
+	}
+}
+
+func TestAValueStaysInsideItsObject(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	mustTake(t, s, one(user("42", enforce.Limit{Rate: 0.1, Burst: 10, Since: 1_800_000_000_000_000})))
+	encoding, err := s.rdb.ObjectEncoding(t.Context(), "{s1}1:42").Result()
+	if err != nil || encoding != "embstr" {
+		t.Errorf("the value's encoding is %q, %v", encoding, err)
+	}
+}
+
+// state writes a bucket as take.lua does.
+func state(version byte, micros float64, fraction uint32, stamp, rate float64, burst uint32, since float64) string {
+	buf := appendFloat([]byte{version}, micros)
+	buf = binary.LittleEndian.AppendUint32(buf, fraction)
+	buf = appendFloat(appendFloat(buf, stamp), rate)
+	buf = binary.LittleEndian.AppendUint32(buf, burst)
+	return string(appendFloat(buf, since))
+}
+
+func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
+	t.Parallel()
+	const now = 1_800_000_000_000_000
+	limit := enforce.Limit{Rate: 1, Burst: 10, Since: 5}
+	nan, inf := math.NaN(), math.Inf(1)
+	values := map[string]string{
+		"empty":                  "",
+		"text":                   "hello",
+		"a number":               "12345",
+		"41 bytes of text":       strings.Repeat("x", 41),
+		"41 NULs":                strings.Repeat("\x00", 41),
+		"another version":        state(2, 1e6, 0, now, 1, 10, 5),
+		"one byte short":         state(1, 1e6, 0, now, 1, 10, 5)[:40],
+		"one byte long":          state(1, 1e6, 0, now, 1, 10, 5) + "x",
+		"micros not a number":    state(1, nan, 0, now, 1, 10, 5),
+		"micros infinite":        state(1, inf, 0, now, 1, 10, 5),
+		"micros a fraction":      state(1, 0.5, 0, now, 1, 10, 5),
+		"micros below zero":      state(1, -2, 0, now, 1, 10, 5),
+		"micros above the burst": state(1, 10_000_001, 0, now, 1, 10, 5),
+		"stamp not a number":     state(1, 0, 0, nan, 1, 10, 5),
+		"stamp infinite":         state(1, 0, 0, inf, 1, 10, 5),
+		"stamp below zero":       state(1, 0, 0, -1, 1, 10, 5),
+		"stamp a fraction":       state(1, 0, 0, now-0.25, 1, 10, 5),
+		"rate not a number":      state(1, 0, 0, now, nan, 10, 9),
+		"rate zero":              state(1, 0, 0, now, 0, 10, 9),
+		"rate infinite":          state(1, 0, 0, now, inf, 10, 9),
+		"burst zero":             state(1, 0, 0, now, 1, 0, 9),
+		"burst too large":        state(1, 0, 0, now, 1, 1_000_000_001, 9),
+		"since not a number":     state(1, 0, 0, now, 1, 10, nan),
+		"since infinite":         state(1, 0, 0, now, 1, 10, inf),
+	}
+	_, s := generous(t)
+	for name, value := range values {
+		broken := s.Broken()
+		if err := s.rdb.Set(t.Context(), "{s1}1:"+name, value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		asks := one(user(name, limit))
+		asks[0].Cost = 0 // even an ask that takes nothing replaces it
+		if err := s.take(t.Context(), asks, now); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, want := asks[0].Tiers[0].Bucket, enforce.NewBucket(limit, 0); got != want {
+			t.Errorf("%s: answered by %+v, want a fresh bucket", name, got)
+		}
+		if got := s.Broken() - broken; got != 1 {
+			t.Errorf("%s: counted %d times", name, got)
+		}
+		want := state(1, 10e6, 0, now, 1, 10, 5)
+		if got := s.rdb.Get(t.Context(), "{s1}1:"+name).Val(); got != want {
+			t.Errorf("%s: replaced by %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAKeyOfAnotherTypeIsAFreshBucket(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	if err := s.rdb.HSet(t.Context(), "{s1}1:42", "tokens", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 1}
+	if !mustTake(t, s, one(user("42", limit)))[0].Allowed {
+		t.Error("the first ask was denied")
+	}
+	if mustTake(t, s, one(user("42", limit)))[0].Allowed {
+		t.Error("the second ask was allowed")
+	}
+}
+
+func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
+	t.Parallel()
+	const now = 1_800_000_000_000_000
+	_, s := generous(t)
+	if err := s.rdb.Set(t.Context(), "{s1}1:42", state(1, 0, 0, now+1e12, 1, 10, 5), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for step, want := range []bool{false, true} {
+		asks := one(user("42", enforce.Limit{Rate: 1, Burst: 10, Since: 5}))
+		if err := s.take(t.Context(), asks, now+int64(step)*1_000_000); err != nil || asks[0].Allowed != want {
+			t.Errorf("after %d s: allowed %t, want %t; %v", step, asks[0].Allowed, want, err)
+		}
+	}
+}
+
+func TestScriptsHoldTheirBounds(t *testing.T) {
+	t.Parallel()
+	limit := enforce.Limit{Rate: 1, Burst: 10}
+	tests := map[string]struct {
+		asks, tiers int
+		shared      bool
+		want        []int // asks per script
+	}{
+		"64 checks fit":                       {asks: 64, tiers: 1, want: []int{64}},
+		"the 65th starts another":             {asks: 65, tiers: 1, want: []int{64, 1}},
+		"256 keys fit":                        {asks: 32, tiers: 8, want: []int{32}},
+		"the 257th key starts another":        {asks: 33, tiers: 8, want: []int{32, 1}},
+		"shared keys count once":              {asks: 60, tiers: 200, shared: true, want: []int{60}},
+		"one check is one script at any size": {asks: 2, tiers: 1000, want: []int{1, 1}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asks := make([]enforce.Ask, test.asks)
+			for i := range asks {
+				for j := range test.tiers {
+					subject := fmt.Sprint(i, "-", j)
+					if test.shared {
+						subject = fmt.Sprint(j)
+					}
+					asks[i].Tiers = append(asks[i].Tiers, user(subject, limit))
+				}
+			}
+			scripts, err := plan(asks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for _, script := range scripts {
+				got = append(got, len(script.asks))
+			}
+			if fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("scripts of %v checks, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestACheckOfTooManyTiersIsRefused(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	asks := []enforce.Ask{{Tiers: make([]enforce.Tier, maxTiers+1)}}
+	if err := s.Take(t.Context(), asks); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: 1, Burst: 10}
+	// From here on Redis knows the script, and both of the driver's pools have a connection.
+	mustTake(t, s, one(user("warm", limit)))
+	mustTake(t, s, checks200(limit))
+	var trips atomic.Int64
+	s.rdb.AddHook(countTrips{&trips})
+	for name, test := range map[string]struct {
+		asks    []enforce.Ask
+		scripts int64
+	}{
+		"one check of four tiers": {checks200(limit)[:1], 1},
+		"200 checks":              {checks200(limit), 4},
+	} {
+		trips.Store(0)
+		before := scriptCalls(t, s)
+		mustTake(t, s, test.asks)
+		if got := scriptCalls(t, s) - before; got != test.scripts {
+			t.Errorf("%s: %d scripts, want %d", name, got, test.scripts)
+		}
+		// The two looks at the statistics are a trip each.
+		if got := trips.Load() - 2; got != 1 {
+			t.Errorf("%s: %d round trips", name, got)
+		}
+	}
+}
+
+func checks200(limit enforce.Limit) []enforce.Ask {
+	asks := make([]enforce.Ask, 200)
+	for i := range asks {
+		asks[i] = fourTiers(i, limit)
+	}
+	return asks
+}
+
+func scriptCalls(t *testing.T, s *Store) (calls int64) {
+	t.Helper()
+	info, err := s.rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d,", &calls); err == nil {
+			return calls
+		}
+	}
+	t.Fatalf("no EVALSHA in %s", info)
+	return 0
+}
+
+// countTrips counts what the client sends: commands and whole pipelines.
+type countTrips struct{ n *atomic.Int64 }
+
+func (countTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c countTrips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c countTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+func TestCheckWarnsOfAPolicyThatEvicts(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	if warnings, err := s.Check(t.Context()); err != nil || len(warnings) != 0 {
+		t.Errorf("noeviction: %q, %v", warnings, err)
+	}
+	if err := s.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if warnings, err := s.Check(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "allkeys-lru") {
+		t.Errorf("allkeys-lru: %q, %v", warnings, err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,200 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Change is one difference between two configurations: an addition has no Before, a removal no
+// After.
+type Change[T any] struct{ Before, After *T }
+
+// Changes lead from one configuration to another. Each list is in order of what names its rows.
+// A store adds and changes plans, then rules, then overrides, and removes in the opposite order.
+type Changes struct {
+	Plans     []Change[Plan]
+	Rules     []Change[Rule]
+	Overrides []Change[ConfigOverride]
+
+	// Kept are the rows that only the current configuration has and that stay, because pruning
+	// was not asked for.
+	Kept Config
+	// Expired are the desired overrides that are over, and therefore neither added nor changed.
+	Expired []ConfigOverride
+}
+
+// Empty says that there is nothing to do.
+func (c Changes) Empty() bool {
+	return len(c.Plans)+len(c.Rules)+len(c.Overrides) == 0
+}
+
+// DiffOptions say how two configurations are compared.
+type DiffOptions struct {
+	// Prune removes what the desired configuration does not have; without it, that is kept.
+	Prune bool
+	// Now decides which overrides are over. One that is counts as absent on both sides, so that a
+	// file that is applied again does not fail because time has passed.
+	Now time.Time
+}
+
+// Diff returns what leads from the current to the desired configuration. Rows that are equal as
+// people see them are not mentioned, so that applying a configuration twice changes nothing; a
+// rate that is the same in another unit is shown differently, and is a change.
+//
+// It is an error, which names all culprits, if a rule of the result needs a plan that the result
+// does not have, or a desired override a rule that limits. Whether a plan still has users is the store's to know. Neither
+// configuration may name a row twice.
+func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
+	var changes Changes
+	for _, o := range desired.Overrides {
+		if o.expired(opts.Now) {
+			changes.Expired = append(changes.Expired, o)
+		}
+	}
+	current, desired = current.present(opts.Now), desired.present(opts.Now)
+
+	plans := comparison[Plan, planName]{(*Plan).identity, planFields, opts.Prune}
+	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
+	rules := comparison[Rule, RuleIdentity]{(*Rule).Identity, ruleFields, opts.Prune}
+	changes.Rules, changes.Kept.Rules = rules.diff(current.Rules, desired.Rules)
+	overrides := comparison[ConfigOverride, OverrideIdentity]{(*ConfigOverride).Identity, overrideFields, opts.Prune}
+	changes.Overrides, changes.Kept.Overrides = overrides.diff(current.Overrides, desired.Overrides)
+
+	return changes, checkReferences(current, Config{
+		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),
+		Rules: slices.Concat(desired.Rules, changes.Kept.Rules),
+		// Kept overrides have kept rules. One of them may have become a block: then its overrides
+		// rest, and are no reason to refuse this change.
+		Overrides: desired.Overrides,
+	})
+}
+
+// comparison says how rows are named and what they say. Fields serve both to tell whether two rows
+// differ and to print in what, so that no difference is ever found and not shown.
+type comparison[T any, ID interface {
+	comparable
+	Compare(ID) int
+}] struct {
+	identity func(*T) ID
+	fields   func(*T) []field
+	prune    bool
+}
+
+func (c comparison[T, ID]) diff(current, desired []T) (changes []Change[T], kept []T) {
+	before := make(map[ID]*T, len(current))
+	for i := range current {
+		before[c.identity(&current[i])] = &current[i]
+	}
+	for i := range desired {
+		after := &desired[i]
+		id := c.identity(after)
+		existing := before[id]
+		delete(before, id)
+		if existing == nil || !slices.Equal(c.fields(existing), c.fields(after)) {
+			changes = append(changes, Change[T]{existing, after})
+		}
+	}
+	for _, row := range before {
+		if c.prune {
+			changes = append(changes, Change[T]{Before: row})
+		} else {
+			kept = append(kept, *row)
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change[T]) int {
+		return c.identity(a.either()).Compare(c.identity(b.either()))
+	})
+	slices.SortFunc(kept, func(a, b T) int { return c.identity(&a).Compare(c.identity(&b)) })
+	return changes, kept
+}
+
+// either returns the row after the change, or the removed one.
+func (c Change[T]) either() *T {
+	if c.After != nil {
+		return c.After
+	}
+	return c.Before
+}
+
+func checkReferences(current, result Config) error {
+	plans := planNames(result)
+	had := planNames(current)
+	rules := make(map[RuleIdentity]*Rule, len(result.Rules))
+	var errs []error
+	for i := range result.Rules {
+		rule := &result.Rules[i]
+		rules[rule.Identity()] = rule
+		switch {
+		case rule.Plan == "" || plans[rule.Plan]:
+		case had[rule.Plan]:
+			errs = append(errs, fmt.Errorf("plan %s cannot be removed: rule %s uses it", rule.Plan, rule.Identity()))
+		default:
+			errs = append(errs, fmt.Errorf("rule %s: there is no plan %s", rule.Identity(), rule.Plan))
+		}
+	}
+	for i := range result.Overrides {
+		override := &result.Overrides[i]
+		rule := rules[override.Rule]
+		switch {
+		case rule == nil:
+			errs = append(errs, fmt.Errorf("override for %s: there is no such rule", override.Identity()))
+		case rule.Action != ActionLimit:
+			errs = append(errs, fmt.Errorf("override for %s: a %s rule has no limit to override", override.Identity(), rule.Action))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func planNames(c Config) map[string]bool {
+	names := make(map[string]bool, len(c.Plans))
+	for _, p := range c.Plans {
+		names[p.Name] = true
+	}
+	return names
+}
+
+// planName names a plan within its tenant.
+type planName string
+
+func (p *Plan) identity() planName { return planName(p.Name) }
+
+// Compare orders plans by name.
+func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
+
+// field is one thing that a row says, as people read it.
+type field struct{ name, value string }
+
+func planFields(p *Plan) []field {
+	return []field{{"description", strconv.Quote(p.Description)}}
+}
+
+func ruleFields(r *Rule) []field {
+	return []field{
+		{"rate", describeRate(r.RatePerSecond, r.RateUnit)},
+		{"burst", strconv.FormatInt(r.Burst, 10)},
+		{"algorithm", string(r.Algorithm)},
+		{"mode", string(r.Mode)},
+		{"action", string(r.Action)},
+		{"failure_mode", cmp.Or(string(r.FailureMode), "the tenant's")},
+		{"is_active", strconv.FormatBool(r.Active)},
+		{"description", strconv.Quote(r.Description)},
+	}
+}
+
+func overrideFields(o *ConfigOverride) []field {
+	expiry := "never"
+	if !o.ExpiresAt.IsZero() {
+		expiry = o.ExpiresAt.UTC().Format(time.RFC3339Nano)
+	}
+	return []field{
+		{"rate", describeRate(o.RatePerSecond, o.RateUnit)},
+		{"burst", strconv.FormatInt(o.Burst, 10)},
+		{"reason", strconv.Quote(o.Reason)},
+		{"expires_at", expiry},
+	}
+}

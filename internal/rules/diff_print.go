@@ -1,0 +1,107 @@
+package rules
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// WriteText writes one line for each change, and for each row that was kept or left out:
+//
+//   - rule user:{user_id} [free] daily: 1000 per day, bursts to 50
+//     ~ rule global: rate 10 per second → 20 per second, burst 50 → 100
+//   - plan old
+//     = rule ip:{ip}: kept, though not in the file
+//
+// The text depends on the changes alone.
+func (c Changes) WriteText(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	for _, change := range c.Plans {
+		writeChange(out, change, "plan "+change.either().Name, planFields, describePlan)
+	}
+	for _, change := range c.Rules {
+		writeChange(out, change, "rule "+change.either().Identity().String(), ruleFields, describeRule)
+	}
+	for _, change := range c.Overrides {
+		writeChange(out, change, "override for "+change.either().Identity().String(), overrideFields, describeOverride)
+	}
+	for _, plan := range c.Kept.Plans {
+		fmt.Fprintf(out, "= plan %s: kept, though not in the file\n", plan.Name)
+	}
+	for _, rule := range c.Kept.Rules {
+		fmt.Fprintf(out, "= rule %s: kept, though not in the file\n", rule.Identity())
+	}
+	for _, override := range c.Kept.Overrides {
+		fmt.Fprintf(out, "= override for %s: kept, though not in the file\n", override.Identity())
+	}
+	for _, override := range c.Expired {
+		fmt.Fprintf(out, "= override for %s: left out, as it expired at %s\n", override.Identity(), override.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return out.Flush() // which reports the first error of all the writes
+}
+
+func writeChange[T any](w io.Writer, change Change[T], what string, fields func(*T) []field, describe func(*T) string) {
+	switch {
+	case change.After == nil:
+		fmt.Fprintf(w, "- %s\n", what)
+	case change.Before == nil:
+		if text := describe(change.After); text != "" {
+			what += ": " + text
+		}
+		fmt.Fprintf(w, "+ %s\n", what)
+	default:
+		before, after := fields(change.Before), fields(change.After)
+		var parts []string
+		for i := range after {
+			if before[i] != after[i] {
+				parts = append(parts, fmt.Sprintf("%s %s → %s", after[i].name, before[i].value, after[i].value))
+			}
+		}
+		fmt.Fprintf(w, "~ %s: %s\n", what, strings.Join(parts, ", "))
+	}
+}
+
+func describePlan(p *Plan) string {
+	if p.Description == "" {
+		return ""
+	}
+	return strconv.Quote(p.Description)
+}
+
+// describeRule says what a rule does, leaving out what most rules have.
+func describeRule(r *Rule) string {
+	text := string(r.Action)
+	if r.Action == ActionLimit {
+		text = DescribeLimit(r.RatePerSecond, r.RateUnit, r.Burst)
+	}
+	if r.Mode != ModeEnforce {
+		text += ", mode " + string(r.Mode)
+	}
+	if r.FailureMode != "" {
+		text += ", failure_mode " + string(r.FailureMode)
+	}
+	if !r.Active {
+		text += ", not active"
+	}
+	return text
+}
+
+func describeOverride(o *ConfigOverride) string {
+	text := DescribeLimit(o.RatePerSecond, o.RateUnit, o.Burst)
+	if !o.ExpiresAt.IsZero() {
+		text += ", until " + o.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	return text + " (" + visible(o.Reason) + ")"
+}
+
+// visible keeps a text that could break a line or steer a terminal from doing so.
+func visible(text string) string {
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,226 @@
+package rules
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+var diffNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func TestDiffSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	daily := limitRule(t, "user:{user_id}", 1000.0/86400, 50)
+	daily.Plan, daily.Name, daily.RateUnit = "free", "daily", PerDay
+	with := func(r Rule, change func(*Rule)) Rule { change(&r); return r }
+	free, pro := Plan{Name: "free"}, Plan{Name: "pro"}
+	override := ConfigOverride{Rule: daily.Identity(), Override: Override{
+		UserID: "42", RatePerSecond: 100, RateUnit: PerSecond, Burst: 500, Reason: "migration week",
+		ExpiresAt: diffNow.Add(time.Hour),
+	}}
+	expired := override
+	expired.ExpiresAt = diffNow
+	extended := override
+	extended.ExpiresAt, extended.Reason = time.Time{}, "bought it"
+	one := func(r Rule) Config { return Config{Plans: []Plan{free}, Rules: []Rule{r}} }
+	withOverride := func(o ConfigOverride) Config {
+		return Config{Plans: []Plan{free}, Rules: []Rule{daily}, Overrides: []ConfigOverride{o}}
+	}
+
+	tests := map[string]struct {
+		current, desired Config
+		prune            bool
+		want             string
+	}{
+		"equal configurations need nothing": {current: withOverride(override), desired: withOverride(override)},
+		"ids, versions and times do not count": {
+			current: one(with(daily, func(r *Rule) { r.ID, r.TenantID, r.Version, r.CreatedAt = 7, 1, 3, diffNow })),
+			desired: one(daily),
+		},
+		"the same expiry in another zone is equal": {
+			current: withOverride(override),
+			desired: withOverride(func() ConfigOverride {
+				o := override
+				o.ExpiresAt = o.ExpiresAt.In(time.FixedZone("", 7200))
+				return o
+			}()),
+		},
+		"what is absent is added, in order of names": {
+			desired: Config{Plans: []Plan{pro, {Name: "free", Description: "for all"}}, Rules: []Rule{
+				daily, limitRule(t, "global", 5, 10),
+				with(limitRule(t, "ip:{ip}", 0, 0), func(r *Rule) { r.Action, r.Mode, r.Active = ActionBlock, ModeShadow, false }),
+				with(limitRule(t, "endpoint:/x", 1, 1), func(r *Rule) { r.FailureMode = FailClosed }),
+			}, Overrides: []ConfigOverride{override}},
+			want: `+ plan free: "for all"
++ plan pro
++ rule endpoint:/x: 1 per second, bursts to 1, failure_mode closed
++ rule global: 5 per second, bursts to 10
++ rule ip:{ip}: block, mode shadow, not active
++ rule user:{user_id} [free] daily: 1000 per day, bursts to 50
++ override for user 42 of rule user:{user_id} [free] daily: 100 per second, bursts to 500, until 2026-06-01T13:00:00Z (migration week)
+`,
+		},
+		"each changed field is shown": {
+			current: one(daily),
+			desired: one(with(daily, func(r *Rule) {
+				r.RatePerSecond, r.RateUnit, r.Burst, r.Mode, r.FailureMode = 20, PerSecond, 100, ModeShadow, FailOpen
+				r.Active, r.Description = false, "a\nb"
+			})),
+			want: `~ rule user:{user_id} [free] daily: rate 1000 per day → 20 per second, burst 50 → 100, mode enforce → shadow, failure_mode the tenant's → open, is_active true → false, description "" → "a\nb"` + "\n",
+		},
+		"a unit alone is a change": {
+			current: one(with(daily, func(r *Rule) { r.RatePerSecond, r.RateUnit = 1, PerSecond })),
+			desired: one(with(daily, func(r *Rule) { r.RatePerSecond, r.RateUnit = 1, PerMinute })),
+			want:    "~ rule user:{user_id} [free] daily: rate 1 per second → 60 per minute\n",
+		},
+		"a plan's description is a change": {
+			current: Config{Plans: []Plan{free}}, desired: Config{Plans: []Plan{{Name: "free", Description: "x"}}},
+			want: `~ plan free: description "" → "x"` + "\n",
+		},
+		"an override is changed": {
+			current: withOverride(override), desired: withOverride(extended),
+			want: `~ override for user 42 of rule user:{user_id} [free] daily: reason "migration week" → "bought it", expires_at 2026-06-01T13:00:00Z → never` + "\n",
+		},
+		"what the file does not have is kept": {
+			current: withOverride(override),
+			want: `= plan free: kept, though not in the file
+= rule user:{user_id} [free] daily: kept, though not in the file
+= override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file
+`,
+		},
+		"what the file does not have is pruned": {
+			current: withOverride(override), prune: true,
+			want: `- plan free
+- rule user:{user_id} [free] daily
+- override for user 42 of rule user:{user_id} [free] daily
+`,
+		},
+		"an override that is over is left out": {
+			current: one(daily), desired: withOverride(expired),
+			want: "= override for user 42 of rule user:{user_id} [free] daily: left out, as it expired at 2026-06-01T12:00:00Z\n",
+		},
+		"an override that is over counts as absent": {
+			current: withOverride(expired), desired: withOverride(extended),
+			want: "+ override for user 42 of rule user:{user_id} [free] daily: 100 per second, bursts to 500 (bought it)\n",
+		},
+		"a rule with an override becomes a block": {
+			current: withOverride(override),
+			desired: one(with(daily, func(r *Rule) { r.Action, r.RatePerSecond, r.RateUnit, r.Burst = ActionBlock, 0, PerSecond, 0 })),
+			want: `~ rule user:{user_id} [free] daily: rate 1000 per day → 0 per second, burst 50 → 0, action limit → block
+= override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file
+`,
+		},
+		"removed rows count as absent": {
+			current: Config{
+				Plans:     []Plan{{Name: "free", Removed: true}},
+				Rules:     []Rule{with(daily, func(r *Rule) { r.Removed = true })},
+				Overrides: []ConfigOverride{func() ConfigOverride { o := override; o.RemovedAt = diffNow; return o }()},
+			},
+			prune: true,
+		},
+		"an odd user id breaks no line": {
+			current: one(daily),
+			desired: withOverride(func() ConfigOverride { o := extended; o.UserID = "4\n2"; return o }()),
+			want:    `+ override for user "4\n2" of rule user:{user_id} [free] daily: 100 per second, bursts to 500 (bought it)` + "\n",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changes, err := Diff(test.current, test.desired, DiffOptions{Prune: test.prune, Now: diffNow})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := changesText(t, changes); got != test.want {
+				t.Errorf("changes:\n got %s\nwant %s", got, test.want)
+			}
+			if want := test.want == "" || strings.HasPrefix(test.want, "="); changes.Empty() != want {
+				t.Errorf("changes are empty: %v, want %v", changes.Empty(), want)
+			}
+		})
+	}
+}
+
+func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
+	t.Parallel()
+	rule := limitRule(t, "user:{user_id}", 1, 1)
+	rule.Plan = "old"
+	block := limitRule(t, "user:{user_id}", 0, 0)
+	block.Action = ActionBlock
+	override := ConfigOverride{Rule: rule.Identity(), Override: Override{UserID: "42"}}
+	onBlock := ConfigOverride{Rule: block.Identity(), Override: Override{UserID: "42"}}
+	old := Config{Plans: []Plan{{Name: "old"}}, Rules: []Rule{rule}}
+	tests := map[string]struct {
+		current, desired Config
+		prune            bool
+		want             string
+	}{
+		"a plan that a desired rule uses is not pruned": {
+			old, Config{Rules: []Rule{rule}}, true, "plan old cannot be removed: rule user:{user_id} [old] uses it",
+		},
+		"a rule needs its plan": {
+			Config{}, Config{Rules: []Rule{rule}}, false, "rule user:{user_id} [old]: there is no plan old",
+		},
+		"an override needs its rule": {
+			Config{}, Config{Overrides: []ConfigOverride{override}}, false, "override for user 42 of rule user:{user_id} [old]: there is no such rule",
+		},
+		"an override's rule is not pruned": {
+			old, Config{Overrides: []ConfigOverride{override}}, true, "override for user 42 of rule user:{user_id} [old]: there is no such rule",
+		},
+		"a kept rule that blocks has nothing to override": {
+			Config{Rules: []Rule{block}}, Config{Overrides: []ConfigOverride{onBlock}}, false, "override for user 42 of rule user:{user_id}: a block rule has no limit to override",
+		},
+		"all culprits are named": {
+			Config{},
+			Config{Rules: []Rule{rule}, Overrides: []ConfigOverride{onBlock}},
+			false,
+			"rule user:{user_id} [old]: there is no plan old\noverride for user 42 of rule user:{user_id}: there is no such rule",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Diff(test.current, test.desired, DiffOptions{Prune: test.prune, Now: diffNow})
+			if err == nil || err.Error() != test.want {
+				t.Errorf("error:\n got %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDiffDoesNotDependOnTheOrderOfRows(t *testing.T) {
+	t.Parallel()
+	var current, desired Config
+	for _, id := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+		current.Rules = append(current.Rules, limitRule(t, "user:"+id, 1, 1))
+		desired.Rules = append(desired.Rules, limitRule(t, "endpoint:"+id, 1, 1))
+	}
+	want := ""
+	for range 20 {
+		for _, rows := range [][]Rule{current.Rules, desired.Rules} {
+			rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+		}
+		changes, err := Diff(current, desired, DiffOptions{Prune: true, Now: diffNow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := changesText(t, changes)
+		if want == "" {
+			want = got
+		}
+		if got != want || strings.Count(got, "\n") != 52 {
+			t.Fatalf("changes depend on the order of rows:\n%s\n%s", want, got)
+		}
+	}
+}
+
+func changesText(t *testing.T, changes Changes) string {
+	t.Helper()
+	var text bytes.Buffer
+	if err := changes.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}

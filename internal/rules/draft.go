@@ -1,0 +1,289 @@
+package rules
+
+import "slices"
+
+// draft is a Snapshot in the making: it takes rows page by page, touches nothing of the Snapshot it
+// starts from, and can be thrown away at any point. Rows that are equal to what is held cost no
+// memory that outlives the draft.
+type draft struct {
+	from    *Snapshot
+	tenants map[TenantID]*tenantDraft
+	keys    tableEdit[string, *Key]
+	names   map[string]string
+	// whole says that the rows are all there are. Which of the held rows are missing is not noted
+	// row by row, for a million of them would need as much memory again for as long as the read
+	// takes: each tenant's rows are counted, and if the count does not fit, the tenant is read anew.
+	// Keys are few and make a new table.
+	whole bool
+	// newKeys says that a key's row was not held in the same form.
+	newKeys bool
+}
+
+func newDraft(from *Snapshot, whole bool) *draft {
+	d := &draft{from: from, tenants: map[TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole}
+	if !whole {
+		d.keys = editTable(from.keys)
+	}
+	return d
+}
+
+// forget makes the draft start these tenants from nothing: all their rows will come.
+func (d *draft) forget(ids []TenantID) {
+	for _, id := range ids {
+		d.tenants[id] = newTenantDraft(new(TenantRules), false)
+	}
+}
+
+func (d *draft) add(rows *Rows) {
+	for i := range rows.Tenants {
+		row := &rows.Tenants[i]
+		t := d.tenant(row.ID)
+		if t == nil {
+			t = newTenantDraft(new(TenantRules), true)
+			d.tenants[row.ID] = t
+		}
+		t.tenant, t.exists = *row, true
+	}
+	for i := range rows.Plans {
+		if t := d.tenant(rows.Plans[i].TenantID); t != nil {
+			t.addPlan(&rows.Plans[i])
+		}
+	}
+	for i := range rows.Rules {
+		if t := d.tenant(rows.Rules[i].TenantID); t != nil {
+			t.addRule(&rows.Rules[i], d.intern(rows.Rules[i].Plan))
+		}
+	}
+	for i := range rows.Overrides {
+		if t := d.tenant(rows.Overrides[i].TenantID); t != nil {
+			t.addOverride(&rows.Overrides[i])
+		}
+	}
+	for i := range rows.Assignments {
+		if t := d.tenant(rows.Assignments[i].TenantID); t != nil {
+			t.addAssignment(&rows.Assignments[i], d.intern(rows.Assignments[i].Plan))
+		}
+	}
+	for i := range rows.Keys {
+		d.addKey(&rows.Keys[i])
+	}
+}
+
+// tenant returns the draft of a tenant, or nil if it is not known.
+func (d *draft) tenant(id TenantID) *tenantDraft {
+	if t, ok := d.tenants[id]; ok {
+		return t
+	}
+	held := d.from.Tenant(id)
+	if held == nil {
+		return nil
+	}
+	t := newTenantDraft(held, !d.whole)
+	d.tenants[id] = t
+	return t
+}
+
+// intern returns one copy of a plan's name for all who are on it.
+func (d *draft) intern(name string) string {
+	if one, ok := d.names[name]; ok {
+		return one
+	}
+	d.names[name] = name
+	return name
+}
+
+// addKey adds a key's row. A key that was revoked stays as it is, whatever the row says: neither a
+// replica that lags nor a restored backup brings a leaked key back to life.
+func (d *draft) addKey(row *Key) {
+	key, held := d.keys.get(row.ID)
+	if !held {
+		key, held = d.from.keys.get(row.ID)
+	}
+	if !held || !key.Revoked && !sameKey(key, row) {
+		fresh := *row
+		key, d.newKeys = &fresh, true
+	}
+	d.keys.set(row.ID, key)
+}
+
+// keepRevoked adds the revoked keys of another Snapshot.
+func (d *draft) keepRevoked(other *Snapshot) {
+	for _, key := range other.keys.all() {
+		if key.Revoked {
+			d.addKey(key)
+		}
+	}
+}
+
+// snapshot returns the finished Snapshot, which is the one that the draft started from if nothing
+// changed. lost are the tenants of which some held row was not among the rows of a whole draft; the
+// Snapshot still has it.
+func (d *draft) snapshot() (next *Snapshot, lost []TenantID) {
+	sizes := d.from.sizes
+	tenants := editTable(d.from.tenants)
+	for id, t := range d.tenants {
+		held := d.from.Tenant(id)
+		if !t.exists {
+			tenants.remove(id)
+			sizes.replace(held, nil)
+			continue
+		}
+		if d.whole && t.lostRows() {
+			lost = append(lost, id)
+		}
+		built := t.build()
+		tenants.set(id, built)
+		sizes.replace(held, built)
+	}
+	if d.whole {
+		for id, held := range d.from.tenants.all() {
+			if _, seen := d.tenants[id]; !seen {
+				tenants.remove(id)
+				sizes.replace(held, nil)
+			}
+		}
+	}
+	keys, keysChanged := d.finishKeys()
+	if !tenants.changed && !keysChanged {
+		return d.from, lost
+	}
+	sizes.Keys = keys.size
+	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes}, lost
+}
+
+func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
+	if !d.whole {
+		return d.keys.table, d.keys.changed
+	}
+	d.keepRevoked(d.from)
+	// Without a new one, all keys are held ones; if they are as many, they are the same.
+	if !d.newKeys && d.keys.size == d.from.keys.size {
+		return d.from.keys, false
+	}
+	return d.keys.table, true
+}
+
+// replace counts what one state of a tenant holds instead of another; nil is no tenant.
+func (s *Sizes) replace(old, next *TenantRules) {
+	s.add(old, -1)
+	s.add(next, 1)
+}
+
+func (s *Sizes) add(t *TenantRules, sign int) {
+	if t == nil {
+		return
+	}
+	s.Tenants += sign
+	s.Rules += sign * t.rules.size
+	s.Overrides += sign * t.overrides.size
+	s.Assignments += sign * t.assignments.size
+}
+
+// tenantDraft is one tenant's part of a draft.
+type tenantDraft struct {
+	held        *TenantRules // what it starts from
+	exists      bool         // the tenant's own row is held or was read
+	tenant      Tenant
+	plans       tableEdit[string, string]
+	rules       tableEdit[RuleID, *Rule]
+	overrides   tableEdit[overrideKey, override]
+	assignments tableEdit[string, string]
+
+	seen struct{ plans, rules, overrides, assignments int } // rows that stand, not removals
+}
+
+func newTenantDraft(held *TenantRules, exists bool) *tenantDraft {
+	return &tenantDraft{
+		held:        held,
+		exists:      exists,
+		tenant:      held.Tenant,
+		plans:       editTable(held.plans),
+		rules:       editTable(held.rules),
+		overrides:   editTable(held.overrides),
+		assignments: editTable(held.assignments),
+	}
+}
+
+func (t *tenantDraft) addPlan(row *Plan) {
+	if row.Removed {
+		t.plans.remove(row.Name)
+		return
+	}
+	t.seen.plans++
+	t.plans.set(row.Name, row.Name)
+}
+
+func (t *tenantDraft) addRule(row *Rule, plan string) {
+	if row.Removed {
+		t.rules.remove(row.ID)
+		return
+	}
+	t.seen.rules++
+	if held, ok := t.rules.get(row.ID); ok && sameRule(held, row) {
+		return
+	}
+	rule := *row
+	rule.Plan = plan
+	t.rules.set(rule.ID, &rule)
+}
+
+// addOverride keeps removed overrides, as the trace that override.effective needs.
+func (t *tenantDraft) addOverride(row *Override) {
+	t.seen.overrides++
+	t.overrides.set(overrideKey{row.RuleID, row.UserID}, newOverride(row))
+}
+
+func (t *tenantDraft) addAssignment(row *Assignment, plan string) {
+	if row.Removed {
+		t.assignments.remove(row.UserID)
+		return
+	}
+	t.seen.assignments++
+	t.assignments.set(row.UserID, plan)
+}
+
+// lostRows says that more rows are held than were seen. Every row is seen once.
+func (t *tenantDraft) lostRows() bool {
+	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
+		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size
+}
+
+// build returns the finished tenant, which is the one that the draft started from if nothing
+// changed.
+func (t *tenantDraft) build() *TenantRules {
+	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
+		!t.overrides.changed && !t.assignments.changed {
+		return t.held
+	}
+	built := &TenantRules{
+		Tenant:      t.tenant,
+		plans:       t.plans.table,
+		rules:       t.rules.table,
+		overrides:   t.overrides.table,
+		assignments: t.assignments.table,
+		index:       t.held.index,
+	}
+	if t.rules.changed || built.index == nil {
+		built.index = newIndex(built.rules)
+	}
+	return built
+}
+
+func sameKey(a, b *Key) bool {
+	return a.ID == b.ID && a.TenantID == b.TenantID && a.Digest == b.Digest &&
+		slices.Equal(a.Permissions, b.Permissions) && a.ExpiresAt.Equal(b.ExpiresAt) &&
+		a.Revoked == b.Revoked && a.Revision == b.Revision
+}
+
+// sameRule compares all of two rules, not only their revisions: the re-read is there to find also
+// what was written behind the platform's back.
+func sameRule(a, b *Rule) bool {
+	return a.ID == b.ID && a.TenantID == b.TenantID && a.Name == b.Name &&
+		a.Pattern.text == b.Pattern.text && a.Plan == b.Plan &&
+		a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
+		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
+		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
+		a.Version == b.Version && a.InForceSince.Equal(b.InForceSince) &&
+		a.CreatedAt.Equal(b.CreatedAt) && a.UpdatedAt.Equal(b.UpdatedAt) &&
+		a.Revision == b.Revision && a.Removed == b.Removed
+}

@@ -1,0 +1,130 @@
+package rules
+
+import "strings"
+
+// missScan bounds the rules that Misses looks at, to some ten milliseconds of work.
+const missScan = 100_000
+
+// Misses returns up to limit rules that the request on a plan does not meet, those first of which
+// the fewest conditions fail, then by rule id. It looks at the tenant's rules one by one, at most at
+// the hundred thousand with the lowest ids: it is for people who ask why, not for every check.
+func (t *TenantRules) Misses(r *Request, plan string, limit int) []Miss {
+	q := t.index.query(r, plan)
+	limit = max(limit, 0)
+	var nearest [][]*Rule // by the number of conditions that fail, each at most limit long
+	var failures []failure
+	for _, rule := range t.index.rules[:min(len(t.index.rules), missScan)] {
+		failures = q.failures(rule, failures[:0])
+		for len(nearest) <= len(failures) {
+			nearest = append(nearest, nil)
+		}
+		if same := &nearest[len(failures)]; len(failures) > 0 && len(*same) < limit {
+			*same = append(*same, rule)
+		}
+	}
+	var misses []Miss
+	for _, rules := range nearest {
+		for _, rule := range rules[:min(len(rules), limit-len(misses))] {
+			misses = append(misses, Miss{Rule: rule, Reason: q.reason(rule)})
+		}
+	}
+	return misses
+}
+
+// failure is one condition of a rule that a request does not fulfil.
+type failure struct {
+	kind    failureKind
+	segment *Segment // of a method or a value
+}
+
+type failureKind uint8
+
+const (
+	isOff failureKind = iota
+	isOtherPlan
+	isOtherMethod
+	isOtherValue // or there is none
+)
+
+// failures appends every condition of the rule that the request does not fulfil. There are none
+// if the rule is active and q.meets it.
+func (q *query) failures(rule *Rule, dst []failure) []failure {
+	if !rule.Active {
+		dst = append(dst, failure{kind: isOff})
+	}
+	if rule.Plan != "" && rule.Plan != q.plan {
+		dst = append(dst, failure{kind: isOtherPlan})
+	}
+	segments := rule.Pattern.segments
+	for i := range segments {
+		s := &segments[i]
+		if !q.holdsValue(s) {
+			dst = append(dst, failure{isOtherValue, s})
+		}
+		if !q.holdsMethod(s) {
+			dst = append(dst, failure{isOtherMethod, s})
+		}
+	}
+	return dst
+}
+
+// reason says why the request does not meet the rule; it reads well after "the rule".
+func (q *query) reason(rule *Rule) string {
+	var reasons []string
+	for _, f := range q.failures(rule, nil) {
+		switch f.kind {
+		case isOff:
+			reasons = append(reasons, "is off")
+		case isOtherPlan:
+			reasons = append(reasons, "is for plan "+rule.Plan+"; the check is on "+orNone(q.plan))
+		case isOtherMethod:
+			reasons = append(reasons, otherReason("a method", "method", q.Method, f.segment.Method))
+		case isOtherValue:
+			reasons = append(reasons, q.valueReason(f.segment))
+		}
+	}
+	return strings.Join(reasons, "; and ")
+}
+
+func (q *query) valueReason(s *Segment) string {
+	switch s.Field {
+	case FieldUser:
+		return otherReason("a user", "user", q.UserID, s.Value)
+	case FieldEndpoint:
+		wanted := s.Value
+		if s.Below {
+			wanted = "below " + wanted
+		}
+		return otherReason("an endpoint", "endpoint", q.Endpoint, wanted)
+	case FieldIP:
+		wanted, given := s.Prefix.String(), ""
+		if s.Prefix.IsSingleIP() {
+			wanted = s.Prefix.Addr().String()
+		}
+		if q.ip.IsValid() {
+			given = q.ip.String()
+		}
+		return otherReason("an ip", "ip", given, wanted)
+	case FieldAttribute:
+		name := "attribute " + s.Attribute
+		return otherReason("the "+name, name, q.Attribute(s.Attribute), s.Value)
+	case FieldGlobal:
+	}
+	return ""
+}
+
+// otherReason says that the check has another value than the rule wants, or none; if it has none,
+// what the rule wants it to be is not yet the question.
+func otherReason(a, name, given, wanted string) string {
+	if given == "" {
+		return "needs " + a + ", the check has none"
+	}
+	return name + " is " + given + ", the rule wants " + wanted
+}
+
+func orNone(plan string) string {
+	if plan == "" {
+		return "none"
+	}
+	return plan
+}

@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Match appends the rules that a request on a plan meets to dst, in ascending order of rule id.
+// Inactive rules are never met, and a rule with a plan is met by checks on that plan alone. now
+// decides whether an override has expired. The matches' strings and rules belong to the Snapshot
+// and the request: do not change them.
+//
+// What it costs depends on the rules that match and on how many shapes the tenant's rules have (see
+// index), not on how many rules there are. It allocates only what it must: to grow dst, and for a
+// subject that is not the request's own text, which is a masked address (once for all its rules)
+// or several values joined.
+func (t *TenantRules) Match(r *Request, plan string, now time.Time, dst []Match) []Match {
+	q := t.index.query(r, plan)
+	micros := now.UnixMicro()
+	start := len(dst)
+	t.index.visit(&q, func(rule *Rule) {
+		subject, splitsByUser := q.subject(rule, &t.Tenant.Settings)
+		dst = append(dst, Match{
+			Rule:        rule,
+			Limit:       t.limitFor(rule, splitsByUser, r.UserID, micros),
+			FailureMode: cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode),
+			Subject:     subject,
+		})
+	})
+	slices.SortFunc(dst[start:], func(a, b Match) int { return cmp.Compare(a.Rule.ID, b.Rule.ID) })
+	return dst
+}
+
+// limitFor returns the rule's effective limit for a user.
+func (t *TenantRules) limitFor(rule *Rule, splitsByUser bool, user string, now int64) Limit {
+	own := rule.ownLimit()
+	if !splitsByUser || rule.Action != ActionLimit || t.overrides.size == 0 {
+		return own
+	}
+	if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
+		return o.effective(own, now)
+	}
+	return own
+}
+
+// meets says whether the request meets an active rule. It is what matching means; the index only
+// keeps it from being asked for every rule.
+func (q *query) meets(rule *Rule) bool {
+	if rule.Plan != "" && rule.Plan != q.plan {
+		return false
+	}
+	segments := rule.Pattern.segments
+	for i := range segments {
+		if !q.holdsValue(&segments[i]) || !q.holdsMethod(&segments[i]) {
+			return false
+		}
+	}
+	return len(segments) > 0
+}
+
+// holdsValue says whether the request fulfils a segment, apart from its method. An empty field has
+// no value, which fulfils nothing.
+func (q *query) holdsValue(s *Segment) bool {
+	switch s.Field {
+	case FieldGlobal:
+		return true
+	case FieldUser:
+		return q.UserID != "" && (s.Placeholder || q.UserID == s.Value)
+	case FieldEndpoint:
+		return q.Endpoint != "" && (s.Placeholder || s.holdsEndpoint(q.Endpoint))
+	case FieldIP:
+		return q.ip.IsValid() && (s.Placeholder || s.Prefix.Contains(q.ip))
+	case FieldAttribute:
+		value := q.Attribute(s.Attribute)
+		return value != "" && (s.Placeholder || value == s.Value)
+	}
+	return false
+}
+
+func (q *query) holdsMethod(s *Segment) bool { return s.Method == "" || q.Method == s.Method }
+
+func (s *Segment) holdsEndpoint(endpoint string) bool {
+	if s.Below {
+		return strings.HasPrefix(endpoint, s.Value)
+	}
+	return endpoint == s.Value
+}
+
+// subject returns whose bucket of the rule the request uses, and whether one of its placeholders is
+// the user. One value is the subject itself. Several are joined each behind its length, as in
+// 2:42,11:/api/search, which reads back in one way only.
+func (q *query) subject(rule *Rule, settings *Settings) (subject string, splitsByUser bool) {
+	segments := rule.Pattern.segments
+	placeholders := 0
+	for i := range segments {
+		if !segments[i].Placeholder {
+			continue
+		}
+		placeholders++
+		subject = q.value(&segments[i], settings)
+		splitsByUser = splitsByUser || segments[i].Field == FieldUser
+	}
+	if placeholders < 2 {
+		return subject, splitsByUser
+	}
+	joined := make([]byte, 0, 128) // on the stack, if that is enough
+	for i := range segments {
+		if !segments[i].Placeholder {
+			continue
+		}
+		value := q.value(&segments[i], settings)
+		if len(joined) > 0 {
+			joined = append(joined, ',')
+		}
+		joined = strconv.AppendInt(joined, int64(len(value)), 10)
+		joined = append(append(joined, ':'), value...)
+	}
+	return string(joined), splitsByUser
+}
+
+// value returns the request's value for a placeholder.
+func (q *query) value(s *Segment, settings *Settings) string {
+	switch s.Field {
+	case FieldUser:
+		return q.UserID
+	case FieldEndpoint:
+		return q.Endpoint
+	case FieldIP:
+		return q.maskedIP(settings)
+	case FieldAttribute:
+		return q.Attribute(s.Attribute)
+	case FieldGlobal:
+	}
+	return ""
+}
+
+// maskedIP returns the network that stands for the request's address, printed: 203.0.113.9 for a
+// whole address, 2001:db8::/64 for a network.
+func (q *query) maskedIP(settings *Settings) string {
+	if q.ipText != "" {
+		return q.ipText
+	}
+	bits := settings.IPv4Prefix
+	if q.ip.Is6() {
+		bits = settings.IPv6Prefix
+	}
+	network, err := q.ip.Prefix(bits)
+	if err != nil || network.IsSingleIP() {
+		// Validation keeps bits in range. If it ever did not, each address by itself is the
+		// narrowest bucket, and no two share one.
+		q.ipText = q.ip.String()
+	} else {
+		q.ipText = network.String()
+	}
+	return q.ipText
+}
+
+// plainIP brings an address into the one form that rules are compared with.
+func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

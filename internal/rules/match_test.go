@@ -1,0 +1,466 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func userName(i int) string { return "user-" + strconv.Itoa(i) }
+
+func matchedIDs(tenant *TenantRules, r *Request, plan string) []RuleID {
+	var ids []RuleID
+	for _, m := range tenant.Match(r, plan, testNow, nil) {
+		ids = append(ids, m.Rule.ID)
+	}
+	return ids
+}
+
+func TestWhichRequestsAPatternMatches(t *testing.T) {
+	t.Parallel()
+	ip := netip.MustParseAddr
+	full := Request{UserID: "42", Endpoint: "/api/search", Method: "GET", IP: ip("203.0.113.9"), Attributes: []Attribute{{"org", "acme"}, {"model", "x"}}}
+	tests := map[string]struct {
+		pattern string
+		meets   []Request
+		misses  []Request
+	}{
+		"global meets everything":        {pattern: "global", meets: []Request{{}, full}},
+		"a placeholder needs a value":    {pattern: "user:{user_id}", meets: []Request{full, {UserID: "x"}}, misses: []Request{{}, {Endpoint: "/"}}},
+		"a user id is compared whole":    {pattern: "user:42", meets: []Request{full}, misses: []Request{{}, {UserID: "4"}, {UserID: "421"}}},
+		"an endpoint is compared whole":  {pattern: "endpoint:/api/search", meets: []Request{full}, misses: []Request{{}, {Endpoint: "/api/search/"}, {Endpoint: "/API/search"}, {Endpoint: "/api"}}},
+		"below does not match the path":  {pattern: "endpoint:/api/*", meets: []Request{full, {Endpoint: "/api/"}, {Endpoint: "/api/a/b"}}, misses: []Request{{}, {Endpoint: "/api"}, {Endpoint: "/apix/a"}, {Endpoint: "x/api/a"}}},
+		"below the root":                 {pattern: "endpoint:/*", meets: []Request{full, {Endpoint: "/"}}, misses: []Request{{}, {Endpoint: "a/"}}},
+		"a method must be the check's":   {pattern: "endpoint:GET /api/search", meets: []Request{full}, misses: []Request{{Endpoint: "/api/search"}, {Endpoint: "/api/search", Method: "POST"}, {Endpoint: "/api/search", Method: "get"}}},
+		"a method and below":             {pattern: "endpoint:POST /v1/*", meets: []Request{{Endpoint: "/v1/a", Method: "POST"}}, misses: []Request{{Endpoint: "/v1/a", Method: "GET"}, {Endpoint: "/v2/a", Method: "POST"}, {Endpoint: "/v1/a"}}},
+		"an address":                     {pattern: "ip:203.0.113.9", meets: []Request{full, {IP: ip("::ffff:203.0.113.9")}}, misses: []Request{{}, {IP: ip("203.0.113.8")}, {IP: ip("2001:db8::9")}}},
+		"an ipv4 network":                {pattern: "ip:203.0.113.0/24", meets: []Request{full, {IP: ip("::ffff:203.0.113.255")}}, misses: []Request{{IP: ip("203.0.114.0")}, {IP: ip("::cb00:7109")}}},
+		"all of ipv4":                    {pattern: "ip:0.0.0.0/0", meets: []Request{full}, misses: []Request{{}, {IP: ip("::1")}}},
+		"an ipv6 network":                {pattern: `ip:"2001:db8::/33"`, meets: []Request{{IP: ip("2001:db8:7fff::1")}, {IP: ip("2001:db8::1%eth0")}}, misses: []Request{{IP: ip("2001:db8:8000::1")}, full}},
+		"an attribute's value":           {pattern: "attr.org:acme", meets: []Request{full}, misses: []Request{{}, {Attributes: []Attribute{{"org", "acm"}}}, {Attributes: []Attribute{{"model", "acme"}}}}},
+		"any value of an attribute":      {pattern: "attr.org:{attr.org}", meets: []Request{full}, misses: []Request{{}, {Attributes: []Attribute{{"org", ""}}}}},
+		"all segments must hold":         {pattern: "user:{user_id}:attr.model:x:attr.org:{attr.org}:endpoint:/api/*", meets: []Request{full}, misses: []Request{{UserID: "42"}, {UserID: "42", Endpoint: "/api/x", Attributes: []Attribute{{"org", "acme"}}}}},
+		"the same text in another field": {pattern: "user:42:endpoint:/42", meets: []Request{{UserID: "42", Endpoint: "/42"}}, misses: []Request{{UserID: "/42", Endpoint: "42"}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tenant := tenantWith(activeRule(t, 1, test.pattern))
+			for _, r := range test.meets {
+				if len(matchedIDs(tenant, &r, "")) != 1 || len(tenant.Misses(&r, "", 1)) != 0 {
+					t.Errorf("%s does not match %+v", test.pattern, r)
+				}
+			}
+			for _, r := range test.misses {
+				if len(matchedIDs(tenant, &r, "")) != 0 || len(tenant.Misses(&r, "", 1)) != 1 {
+					t.Errorf("%s matches %+v", test.pattern, r)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyActiveRulesOfThePlanMatchInOrderOfID(t *testing.T) {
+	t.Parallel()
+	on := func(plan string, id RuleID) Rule {
+		rule := activeRule(t, id, "user:{user_id}")
+		rule.Plan = plan
+		return rule
+	}
+	off := on("", 3)
+	off.Active = false
+	tenant := tenantWith(on("pro", 9), on("", 7), on("free", 5), off, activeRule(t, 2, "global"))
+	request := Request{UserID: "42"}
+	for plan, want := range map[string][]RuleID{"pro": {2, 7, 9}, "free": {2, 5, 7}, "": {2, 7}} {
+		if got := matchedIDs(tenant, &request, plan); !slices.Equal(got, want) {
+			t.Errorf("on plan %q: %v, want %v", plan, got, want)
+		}
+	}
+	kept := Match{Subject: "kept"}
+	if got := tenant.Match(&request, "pro", testNow, []Match{kept}); len(got) != 4 || got[0] != kept {
+		t.Errorf("dst was not appended to: %+v", got)
+	}
+}
+
+func TestFailureModeIsTheRulesElseTheTenants(t *testing.T) {
+	t.Parallel()
+	open := activeRule(t, 2, "global")
+	open.FailureMode = FailOpen
+	row := tenantRow()
+	row.Settings.FailureMode = FailClosed
+	tenant := NewSnapshot(Rows{Tenants: []Tenant{row}, Rules: []Rule{activeRule(t, 1, "global"), open}}).Tenant(testTenant)
+	got := tenant.Match(&Request{}, "", testNow, nil)
+	if got[0].FailureMode != FailClosed || got[1].FailureMode != FailOpen {
+		t.Errorf("got %v and %v", got[0].FailureMode, got[1].FailureMode)
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	request := func(ip string) Request {
+		return Request{UserID: "42", Endpoint: "/a:b", IP: netip.MustParseAddr(ip), Attributes: []Attribute{{"org", "acme"}}}
+	}
+	settings := func(v4, v6 int) Settings { return Settings{IPv4Prefix: v4, IPv6Prefix: v6} }
+	tests := map[string]struct {
+		pattern  string
+		ip       string
+		settings Settings
+		want     string
+	}{
+		"no placeholder, one bucket":          {"user:42:endpoint:/a:b", "::1", DefaultSettings(), ""},
+		"one value is the subject":            {"user:{user_id}", "::1", DefaultSettings(), "42"},
+		"an endpoint":                         {"endpoint:{endpoint}", "::1", DefaultSettings(), "/a:b"},
+		"an attribute":                        {"attr.org:{attr.org}", "::1", DefaultSettings(), "acme"},
+		"several values carry their lengths":  {"user:{user_id}:endpoint:{endpoint}", "::1", DefaultSettings(), "2:42,4:/a:b"},
+		"an address is one subject":           {"ip:{ip}", "203.0.113.9", DefaultSettings(), "203.0.113.9"},
+		"mapped ipv4 is ipv4":                 {"ip:{ip}", "::ffff:203.0.113.9", DefaultSettings(), "203.0.113.9"},
+		"ipv6 is masked to its network":       {"ip:{ip}", "2001:db8::7:1", DefaultSettings(), "2001:db8::/64"},
+		"a tenant's ipv4 prefix":              {"ip:{ip}", "203.0.113.9", settings(24, 128), "203.0.113.0/24"},
+		"a tenant's ipv6 prefix, zone or not": {"ip:{ip}", "fe80::1%eth0", settings(24, 128), "fe80::1"},
+		"all of ipv4 together":                {"ip:{ip}", "203.0.113.9", settings(0, 0), "0.0.0.0/0"},
+		"a masked address among others":       {"user:{user_id}:ip:{ip}", "203.0.113.9", settings(24, 64), "2:42,14:203.0.113.0/24"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pattern := strings.ReplaceAll(test.pattern, "/a:b", `"/a:b"`)
+			row := tenantRow()
+			row.Settings = test.settings
+			tenant := NewSnapshot(Rows{Tenants: []Tenant{row}, Rules: []Rule{activeRule(t, 1, pattern)}}).Tenant(testTenant)
+			r := request(test.ip)
+			got := tenant.Match(&r, "", testNow, nil)
+			if len(got) != 1 || got[0].Subject != test.want {
+				t.Errorf("got %+v, want subject %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDifferentValuesNeverShareASubject(t *testing.T) {
+	t.Parallel()
+	tenant := tenantWith(activeRule(t, 1, "user:{user_id}:attr.org:{attr.org}:endpoint:{endpoint}"))
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringMatching(`[0-9:,a]{1,6}`)
+		draw := func(name string) Request {
+			return Request{
+				UserID: value.Draw(t, name+" user"), Endpoint: value.Draw(t, name+" endpoint"),
+				Attributes: []Attribute{{"org", value.Draw(t, name+" org")}},
+			}
+		}
+		a, b := draw("one"), draw("other")
+		same := a.UserID == b.UserID && a.Endpoint == b.Endpoint && a.Attributes[0] == b.Attributes[0]
+		one, other := tenant.Match(&a, "", testNow, nil)[0].Subject, tenant.Match(&b, "", testNow, nil)[0].Subject
+		if (one == other) != same {
+			t.Fatalf("%+v has subject %q, %+v has %q", a, one, b, other)
+		}
+	})
+}
+
+func TestEffectiveLimit(t *testing.T) {
+	t.Parallel()
+	at := func(hours int) time.Time { return testNow.Add(time.Duration(hours) * time.Hour) }
+	own := func(since time.Time) Limit { return Limit{Rate: 10, Burst: 50, Since: since.UnixMicro()} }
+	raised := Limit{Rate: 100, Burst: 500, Since: at(-3).UnixMicro()}
+	override := Override{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 100, Burst: 500, InForceSince: at(-3)}
+	with := func(change func(*Override)) []Override {
+		o := override
+		change(&o)
+		return []Override{o}
+	}
+	tests := map[string]struct {
+		pattern   string
+		action    Action
+		overrides []Override
+		want      Limit
+	}{
+		"without an override the rule's":            {want: own(at(-5))},
+		"another user's override":                   {overrides: with(func(o *Override) { o.UserID = "7" }), want: own(at(-5))},
+		"another rule's override":                   {overrides: with(func(o *Override) { o.RuleID = 2 }), want: own(at(-5))},
+		"an override without an end":                {overrides: []Override{override}, want: raised},
+		"an override with an end to come":           {overrides: with(func(o *Override) { o.ExpiresAt = testNow.Add(time.Microsecond) }), want: raised},
+		"an override ends at its expiry":            {overrides: with(func(o *Override) { o.ExpiresAt = testNow }), want: own(testNow)},
+		"an expired one leaves its expiry":          {overrides: with(func(o *Override) { o.ExpiresAt = at(-1) }), want: own(at(-1))},
+		"a removed one leaves its removal":          {overrides: with(func(o *Override) { o.RemovedAt, o.ExpiresAt = at(-2), at(9) }), want: own(at(-2))},
+		"removed after it expired":                  {overrides: with(func(o *Override) { o.RemovedAt, o.ExpiresAt = at(-1), at(-2) }), want: own(at(-1))},
+		"an end before the rule's own edit":         {overrides: with(func(o *Override) { o.InForceSince, o.RemovedAt = at(-9), at(-7) }), want: own(at(-5))},
+		"edited into the past it ended at the edit": {overrides: with(func(o *Override) { o.ExpiresAt = at(-4) }), want: own(at(-3))},
+		"a pattern that does not split by user":     {pattern: "user:42", overrides: []Override{override}, want: own(at(-5))},
+		"all buckets of the user":                   {pattern: "user:{user_id}:endpoint:{endpoint}", overrides: []Override{override}, want: raised},
+		"a block has no limit to override":          {action: ActionBlock, overrides: []Override{override}, want: own(at(-5))},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.pattern == "" {
+				test.pattern = "user:{user_id}"
+			}
+			rule := activeRule(t, 1, test.pattern)
+			rule.InForceSince = at(-5)
+			if test.action != "" {
+				rule.Action = test.action
+			}
+			tenant := NewSnapshot(Rows{Tenants: []Tenant{tenantRow()}, Rules: []Rule{rule}, Overrides: test.overrides}).Tenant(testTenant)
+			got := tenant.Match(&Request{UserID: "42", Endpoint: "/"}, "", testNow, nil)
+			if len(got) != 1 || got[0].Limit != test.want {
+				t.Errorf("got %+v, want %+v", got[0].Limit, test.want)
+			}
+		})
+	}
+}
+
+func TestMatchAllocatesOnlyForMaskedAddressesAndJoinedSubjects(t *testing.T) {
+	tests := map[string]struct {
+		patterns []string
+		most     float64
+	}{
+		"subjects that are the request's own": {[]string{"user:{user_id}", "endpoint:/api/*", "endpoint:{endpoint}", "ip:203.0.113.0/24", "attr.org:acme", "global"}, 0},
+		"an address for two rules":            {[]string{"ip:{ip}", "ip:{ip}:endpoint:/api/*"}, 1},
+		"two values joined":                   {[]string{"user:{user_id}:endpoint:{endpoint}"}, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var rules []Rule
+			for i, pattern := range test.patterns {
+				rules = append(rules, activeRule(t, RuleID(i+1), pattern))
+			}
+			tenant := tenantWith(rules...)
+			request := Request{UserID: "42", Endpoint: "/api/search", IP: netip.MustParseAddr("203.0.113.9"), Attributes: []Attribute{{"org", "acme"}}}
+			dst := make([]Match, 0, len(rules))
+			got := testing.AllocsPerRun(100, func() { dst = tenant.Match(&request, "free", testNow, dst[:0]) })
+			if got > test.most || len(dst) != len(rules) {
+				t.Errorf("%v allocations for %d of %d matches, want at most %v", got, len(dst), len(rules), test.most)
+			}
+		})
+	}
+}
+
+// matchesNaively is the definition of matching, written without the index and what it rests on.
+func matchesNaively(rule *Rule, r *Request, plan string) bool {
+	if !rule.Active || rule.Plan != "" && rule.Plan != plan {
+		return false
+	}
+	value := func(s Segment) string {
+		switch s.Field {
+		case FieldUser:
+			return r.UserID
+		case FieldEndpoint:
+			return r.Endpoint
+		case FieldIP:
+			if r.IP.IsValid() {
+				return r.IP.Unmap().WithZone("").String()
+			}
+		case FieldAttribute:
+			for _, a := range r.Attributes {
+				if a.Name == s.Attribute {
+					return a.Value
+				}
+			}
+		case FieldGlobal:
+			return "global"
+		}
+		return ""
+	}
+	return !slices.ContainsFunc(rule.Pattern.Segments(), func(s Segment) bool {
+		v := value(s)
+		switch {
+		case v == "":
+			return true
+		case s.Placeholder || s.Field == FieldGlobal:
+			return false
+		case s.Field == FieldIP:
+			return !s.Prefix.Contains(netip.MustParseAddr(v))
+		case s.Method != "" && s.Method != r.Method:
+			return true
+		case s.Below:
+			return len(v) < len(s.Value) || v[:len(s.Value)] != s.Value
+		}
+		return v != s.Value
+	})
+}
+
+// expectNaiveMatches compares Match with the definition.
+func expectNaiveMatches(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, tenant *TenantRules, rules []Rule, r *Request, plan string,
+) {
+	t.Helper()
+	var want []RuleID
+	for i := range rules {
+		if matchesNaively(&rules[i], r, plan) {
+			want = append(want, rules[i].ID)
+		}
+	}
+	slices.Sort(want)
+	if got := matchedIDs(tenant, r, plan); !slices.Equal(got, want) {
+		t.Fatalf("plan %q, %+v matches %v, want %v", plan, *r, got, want)
+	}
+	for _, miss := range tenant.Misses(r, plan, len(rules)) {
+		if slices.Contains(want, miss.Rule.ID) || miss.Reason == "" {
+			t.Fatalf("rule %d is met and has the reason %q not to be", miss.Rule.ID, miss.Reason)
+		}
+	}
+	if got := len(tenant.Misses(r, plan, len(rules))); got != len(rules)-len(want) {
+		t.Fatalf("%d rules are met and %d are not, of %d", len(want), got, len(rules))
+	}
+}
+
+// randomWorld makes rules and requests from so few values that they often meet.
+type randomWorld struct{ pick func(n int) int }
+
+func (w randomWorld) of(values ...string) string { return values[w.pick(len(values))] }
+
+func (w randomWorld) pattern() string {
+	var segments []string
+	if w.pick(2) == 0 {
+		segments = append(segments, "user:"+w.of("{user_id}", "1", "2"))
+	}
+	for i := range 6 {
+		if w.pick(5) == 0 {
+			name := "attr." + string(rune('a'+i))
+			segments = append(segments, name+":"+w.of("{"+name+"}", "1", "2"))
+		}
+	}
+	if w.pick(2) == 0 {
+		endpoint := w.of("/", "/a", "/a/b", "/a/b/c")
+		switch w.pick(5) {
+		case 0:
+			endpoint = "{endpoint}"
+		case 1:
+			endpoint = w.of("GET ", "POST ") + endpoint
+		case 2:
+			endpoint = w.of("", "GET ") + strings.TrimSuffix(endpoint, "/") + "/*"
+		}
+		segments = append(segments, "endpoint:"+endpoint)
+	}
+	switch w.pick(6) {
+	case 0:
+		segments = append(segments, "ip:{ip}")
+	case 1:
+		segments = append(segments, "ip:"+netip.PrefixFrom(w.ipv4(), w.pick(33)).Masked().String())
+	case 2:
+		segments = append(segments, `ip:"`+netip.PrefixFrom(w.ipv6(), w.pick(129)).Masked().String()+`"`)
+	}
+	if len(segments) == 0 {
+		return "global"
+	}
+	return strings.Join(segments, ":")
+}
+
+func (w randomWorld) ipv4() netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(w.pick(2)), 0, byte(w.pick(2)), byte(w.pick(4))})
+}
+
+func (w randomWorld) ipv6() netip.Addr {
+	return netip.AddrFrom16([16]byte{0x20, 1, 5: byte(w.pick(2)), 15: byte(w.pick(4))})
+}
+
+func (w randomWorld) rule(t interface {
+	Helper()
+	Fatal(args ...any)
+}, id RuleID,
+) Rule {
+	t.Helper()
+	rule := activeRule(t, id, w.pattern())
+	rule.Plan = w.of("", "", "free", "pro")
+	rule.Active = w.pick(10) > 0
+	return rule
+}
+
+func (w randomWorld) request() Request {
+	r := Request{
+		UserID:   w.of("", "1", "2", "3"),
+		Endpoint: w.of("", "/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/ab"),
+		Method:   w.of("", "GET", "POST"),
+	}
+	switch w.pick(4) {
+	case 0:
+		r.IP = w.ipv4()
+	case 1:
+		r.IP = netip.AddrFrom16(w.ipv4().As16())
+	case 2:
+		r.IP = w.ipv6()
+	}
+	for i := range 6 {
+		if w.pick(2) == 0 {
+			r.Attributes = append(r.Attributes, Attribute{string(rune('a' + i)), w.of("", "1", "2", "3")})
+		}
+	}
+	return r
+}
+
+func TestMatchAgreesWithAScanOfAllRules(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := randomWorld{pick: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }}
+		var rules []Rule
+		for id := range rapid.IntRange(1, 25).Draw(t, "rules") {
+			rules = append(rules, w.rule(t, RuleID(id)))
+		}
+		tenant := tenantWith(rules...)
+		for range 5 {
+			r := w.request()
+			expectNaiveMatches(t, tenant, rules, &r, w.of("", "free", "pro"))
+		}
+	})
+}
+
+func TestMatchAgreesWithAScanAmongThousandsOfShapes(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	w := randomWorld{pick: random.IntN}
+	var rules []Rule
+	for id := range 8000 {
+		rules = append(rules, w.rule(t, RuleID(id)))
+	}
+	tenant := tenantWith(rules...)
+	expectBoundedFiles(t, tenant.index)
+	for range 300 {
+		r := w.request()
+		expectNaiveMatches(t, tenant, rules, &r, w.of("", "free", "pro"))
+	}
+}
+
+// expectBoundedFiles says that some file was too small for its shapes, and that none grew for it.
+func expectBoundedFiles(t *testing.T, x *index) {
+	t.Helper()
+	thinned := false
+	for name, file := range x.files {
+		several := 0
+		for _, s := range file {
+			if len(s.terms) > 1 {
+				several++
+			}
+		}
+		if several > shapesPerFile {
+			t.Errorf("file %q has %d shapes of several terms", name, several)
+		}
+		thinned = thinned || several == shapesPerFile
+	}
+	if !thinned {
+		t.Error("no file was ever full: the test needs more shapes")
+	}
+}
+
+func TestACheckLooksOnlyIntoTheFilesOfItsAttributes(t *testing.T) {
+	t.Parallel()
+	var rules []Rule
+	for i := range 5000 {
+		rules = append(rules, activeRule(t, RuleID(i), fmt.Sprintf("user:{user_id}:attr.k%d:{attr.k%d}", i, i)))
+	}
+	tenant := tenantWith(rules...)
+	r := Request{UserID: "42", Attributes: []Attribute{{"k7", "x"}}}
+	if got := matchedIDs(tenant, &r, ""); !slices.Equal(got, []RuleID{7}) {
+		t.Errorf("matched %v", got)
+	}
+	if n := len(tenant.index.files[""]) + len(tenant.index.files["k7"]); n != 1 {
+		t.Errorf("a check with k7 looks at %d shapes", n)
+	}
+}

@@ -1,0 +1,66 @@
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ParseRate reads a rate as people write it, a decimal number per unit: 1000/day, 10/second,
+// 0.5/minute. There are no short forms, signs or exponents. It answers in tokens per second, the
+// quotient of the number and the unit's length as a float64, which is what every other program
+// that divides the two gets. The range is not checked here.
+func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
+	number, name, _ := strings.Cut(text, "/")
+	unit = RateUnit(name)
+	whole, decimals, pointed := strings.Cut(number, ".")
+	if unit.Seconds() == 0 || !isDigits(whole) || (pointed && !isDigits(decimals)) {
+		return 0, "", fmt.Errorf("must be a number per second, minute, hour or day, such as 1000/day or 0.5/minute, got %q", text)
+	}
+	perUnit, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("must be a number that is not as long as %d digits", len(number))
+	}
+	return perUnit / unit.Seconds(), unit, nil
+}
+
+func isDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
+// FormatRate writes a rate so that ParseRate reads back the very same one: the shortest number per
+// its unit, or per second if no number per that unit gives exactly this rate.
+func FormatRate(perSecond float64, unit RateUnit) string {
+	number, unit := ratePerUnit(perSecond, unit)
+	return number + "/" + string(unit)
+}
+
+// DescribeLimit writes a limit as people say it: 10 per second, bursts to 50.
+func DescribeLimit(perSecond float64, unit RateUnit, burst int64) string {
+	number, unit := ratePerUnit(perSecond, unit)
+	return number + " per " + string(unit) + ", bursts to " + strconv.FormatInt(burst, 10)
+}
+
+// describeRate writes different texts for different rates and for different units of one rate.
+func describeRate(perSecond float64, unit RateUnit) string {
+	number, of := ratePerUnit(perSecond, unit)
+	text := number + " per " + string(of)
+	if of != unit {
+		text += " (shown per " + string(unit) + ")"
+	}
+	return text
+}
+
+// ratePerUnit returns the shortest decimal that, divided by the unit, is exactly the rate. Where the
+// quotient's doubles lie closer than the number's, some rates have none.
+func ratePerUnit(perSecond float64, unit RateUnit) (number string, of RateUnit) {
+	perUnit := perSecond * unit.Seconds()
+	for digits := 1; digits <= 17; digits++ {
+		text := strconv.FormatFloat(perUnit, 'e', digits-1, 64)
+		rounded, err := strconv.ParseFloat(text, 64)
+		if err == nil && rounded/unit.Seconds() == perSecond {
+			return strconv.FormatFloat(rounded, 'f', -1, 64), unit
+		}
+	}
+	return strconv.FormatFloat(perSecond, 'f', -1, 64), PerSecond
+}

@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnknownPlan is what a check gets that names a plan which its tenant does not have.
+var ErrUnknownPlan = errors.New("unknown plan")
+
+// Snapshot is everything that checks depend on, as it stood at one moment. It is immutable, and
+// any number of goroutines may use it.
+type Snapshot struct {
+	tenants table[TenantID, *TenantRules]
+	keys    table[string, *Key]
+	sizes   Sizes
+}
+
+// Sizes says how much a Snapshot holds.
+type Sizes struct {
+	Tenants int
+	Rules   int // inactive ones too
+	// Overrides counts those that expired or were removed as well: see Override.RemovedAt.
+	Overrides   int
+	Assignments int
+	Keys        int // revoked ones too
+}
+
+// NewSnapshot returns a Snapshot of these pages of rows.
+func NewSnapshot(pages ...Rows) *Snapshot {
+	return new(Snapshot).With(pages...)
+}
+
+// With returns a Snapshot in which these rows are as they say and all others as in s. The two share
+// what did not change, so that one new assignment among a million does not copy the million; a
+// changed rule costs its tenant a new index of its rules. Rows of a tenant that neither s nor the
+// pages hold are left out, but for keys.
+func (s *Snapshot) With(pages ...Rows) *Snapshot {
+	d := newDraft(s, false)
+	for i := range pages {
+		d.add(&pages[i])
+	}
+	next, _ := d.snapshot()
+	return next
+}
+
+// Tenant returns what belongs to a tenant, or nil if there is no such tenant.
+func (s *Snapshot) Tenant(id TenantID) *TenantRules {
+	t, _ := s.tenants.get(id)
+	return t
+}
+
+// Key returns the API key with that public id. It may be revoked or expired. Do not change its
+// permissions.
+func (s *Snapshot) Key(id string) (Key, bool) {
+	key, ok := s.keys.get(id)
+	if !ok {
+		return Key{}, false
+	}
+	return *key, true
+}
+
+// Sizes says how much the Snapshot holds.
+func (s *Snapshot) Sizes() Sizes { return s.sizes }
+
+// revisions are the tenants' revisions, for Source.Read.
+func (s *Snapshot) revisions() map[TenantID]int64 {
+	revisions := make(map[TenantID]int64, s.tenants.size)
+	for id, t := range s.tenants.all() {
+		revisions[id] = t.Tenant.Revision
+	}
+	return revisions
+}
+
+// TenantRules is one tenant's part of a Snapshot: its plans, who is on which, and its rules, indexed
+// so that Match costs the same however many there are.
+type TenantRules struct {
+	// Tenant is the tenant itself. Do not change it.
+	Tenant Tenant
+
+	plans       table[string, string] // each name to itself
+	rules       table[RuleID, *Rule]
+	overrides   table[overrideKey, override]
+	assignments table[string, string] // user id to plan
+	index       *index
+}
+
+// PlanOf returns the plan that a request is judged on: the one it names, else its user's, else the
+// tenant's default, which may be "". A named plan that does not exist is ErrUnknownPlan.
+func (t *TenantRules) PlanOf(r *Request) (string, error) {
+	if r.Plan != "" {
+		plan, ok := t.plans.get(r.Plan)
+		if !ok {
+			return "", fmt.Errorf("%w %q", ErrUnknownPlan, r.Plan)
+		}
+		return plan, nil
+	}
+	if plan, ok := t.AssignedPlan(r.UserID); ok {
+		return plan, nil
+	}
+	return t.Tenant.DefaultPlan, nil
+}
+
+// AssignedPlan returns the plan that a user is assigned to, if any.
+func (t *TenantRules) AssignedPlan(userID string) (string, bool) {
+	if userID == "" {
+		return "", false
+	}
+	return t.assignments.get(userID)
+}
+
+type overrideKey struct {
+	rule RuleID
+	user string
+}
+
+// override is what a check needs of an Override. Times are in microseconds since the Unix epoch.
+type override struct {
+	limit     Limit
+	expiresAt int64 // 0: never
+	removedAt int64 // 0: not
+}
+
+func newOverride(row *Override) override {
+	return override{
+		limit:     Limit{Rate: row.RatePerSecond, Burst: row.Burst, Since: unixMicro(row.InForceSince)},
+		expiresAt: unixMicro(row.ExpiresAt),
+		removedAt: unixMicro(row.RemovedAt),
+	}
+}
+
+// limit returns what holds for a user that has the override, given the rule's own limit.
+//
+// An override that ended leaves its end as the Since of the rule's limit: a bucket remembers the
+// Since of the limit it holds and a later one wins, so without that trace it would stay at the
+// override. An override cannot have ended before it began, so that editing one that had long
+// expired cannot leave a Since which the bucket already passed.
+func (o override) effective(own Limit, now int64) Limit {
+	expired := o.expiresAt != 0 && o.expiresAt <= now
+	if !expired && o.removedAt == 0 {
+		return o.limit
+	}
+	own.Since = max(own.Since, o.limit.Since, o.removedAt)
+	if expired {
+		own.Since = max(own.Since, o.expiresAt)
+	}
+	return own
+}
+
+// ownLimit is what the rule allows users without an override.
+func (r *Rule) ownLimit() Limit {
+	return Limit{Rate: r.RatePerSecond, Burst: r.Burst, Since: unixMicro(r.InForceSince)}
+}
+
+// unixMicro counts the zero time as 0: its true value is so far below that stores which compute
+// in doubles could not hold it.
+func unixMicro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}

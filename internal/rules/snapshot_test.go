@@ -1,0 +1,271 @@
+package rules
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testTenant owns the rows of tests that need only one tenant.
+const testTenant = TenantID(1)
+
+var testNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// activeRule is a rule of testTenant: 10 per second, bursts to 50, since an hour.
+func activeRule(t interface {
+	Helper()
+	Fatal(args ...any)
+}, id RuleID, pattern string,
+) Rule {
+	t.Helper()
+	parsed, err := ParsePattern(pattern)
+	if err != nil {
+		t.Fatal(pattern, err)
+	}
+	return Rule{
+		ID: id, TenantID: testTenant, Pattern: parsed, RatePerSecond: 10, RateUnit: PerSecond, Burst: 50,
+		Algorithm: TokenBucket, Mode: ModeEnforce, Action: ActionLimit, Active: true, Version: 1,
+		InForceSince: testNow.Add(-time.Hour), Revision: 1,
+	}
+}
+
+func tenantRow() Tenant {
+	return Tenant{ID: testTenant, Slug: "acme", DefaultPlan: "free", Settings: DefaultSettings(), Revision: 1}
+}
+
+func tenantWith(rules ...Rule) *TenantRules {
+	return NewSnapshot(Rows{Tenants: []Tenant{tenantRow()}, Rules: rules}).Tenant(testTenant)
+}
+
+func TestPlanIsTheNamedOneElseTheUsersElseTheDefault(t *testing.T) {
+	t.Parallel()
+	plans := []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}, {TenantID: testTenant, Name: "team"}}
+	assigned := []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}}
+	tests := map[string]struct {
+		request     Request
+		defaultPlan string
+		want        string
+		unknown     bool
+	}{
+		"named beats assigned":                     {request: Request{UserID: "42", Plan: "team"}, defaultPlan: "free", want: "team"},
+		"assigned beats the default":               {request: Request{UserID: "42"}, defaultPlan: "free", want: "pro"},
+		"a user without assignment is on default":  {request: Request{UserID: "7"}, defaultPlan: "free", want: "free"},
+		"a check without a user is on default":     {defaultPlan: "free", want: "free"},
+		"a tenant may have no default":             {request: Request{UserID: "7"}, want: ""},
+		"a named plan that does not exist is told": {request: Request{UserID: "42", Plan: "gold"}, defaultPlan: "free", unknown: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row := tenantRow()
+			row.DefaultPlan = test.defaultPlan
+			tenant := NewSnapshot(Rows{Tenants: []Tenant{row}, Plans: plans, Assignments: assigned}).Tenant(testTenant)
+			got, err := tenant.PlanOf(&test.request)
+			if got != test.want || errors.Is(err, ErrUnknownPlan) != test.unknown {
+				t.Errorf("got %q, %v; want %q, unknown %v", got, err, test.want, test.unknown)
+			}
+		})
+	}
+}
+
+func TestNewerRowsChangeWhatTheyNameAndNothingElse(t *testing.T) {
+	t.Parallel()
+	other := Tenant{ID: 2, Slug: "other", Settings: DefaultSettings(), Revision: 1}
+	otherRule := activeRule(t, 9, "global")
+	otherRule.TenantID = other.ID
+	before := NewSnapshot(Rows{
+		Tenants:     []Tenant{tenantRow(), other},
+		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Rules:       []Rule{activeRule(t, 1, "global"), activeRule(t, 2, "user:{user_id}"), otherRule},
+		Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}, {TenantID: testTenant, UserID: "7", Plan: "pro"}},
+		Overrides:   []Override{{TenantID: testTenant, RuleID: 2, UserID: "42", RatePerSecond: 100, Burst: 500}},
+		Keys:        []Key{{ID: "demo", TenantID: testTenant}},
+	})
+	row := tenantRow()
+	row.Revision, row.Suspended = 2, true
+	faster := activeRule(t, 2, "user:{user_id}")
+	faster.Burst = 60
+	after := before.With(
+		Rows{Tenants: []Tenant{row}, Rules: []Rule{{ID: 1, TenantID: testTenant, Removed: true}, faster, activeRule(t, 3, "ip:{ip}")}},
+		Rows{
+			Plans:       []Plan{{TenantID: testTenant, Name: "free", Removed: true}, {TenantID: testTenant, Name: "team"}},
+			Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro", Removed: true}, {TenantID: testTenant, UserID: "8", Plan: "team"}},
+			Keys:        []Key{{ID: "demo", TenantID: testTenant, Revoked: true}, {ID: "new", TenantID: testTenant}},
+		},
+	)
+
+	if got, want := before.Sizes(), (Sizes{Tenants: 2, Rules: 3, Overrides: 1, Assignments: 2, Keys: 1}); got != want {
+		t.Errorf("before: %+v, want %+v", got, want)
+	}
+	if got, want := after.Sizes(), (Sizes{Tenants: 2, Rules: 3, Overrides: 1, Assignments: 2, Keys: 2}); got != want {
+		t.Errorf("after: %+v, want %+v", got, want)
+	}
+	if before.Tenant(other.ID) != after.Tenant(other.ID) {
+		t.Error("the other tenant was copied")
+	}
+	request := Request{UserID: "42"}
+	if got := matchedIDs(before.Tenant(testTenant), &request, "free"); !slices.Equal(got, []RuleID{1, 2}) {
+		t.Errorf("the Snapshot from before matches %v now", got)
+	}
+	tenant := after.Tenant(testTenant)
+	if got := tenant.Match(&request, "free", testNow, nil); len(got) != 1 || got[0].Rule.Burst != 60 || got[0].Limit.Burst != 500 {
+		t.Errorf("after: %+v", got)
+	}
+	if plan, _ := tenant.PlanOf(&request); plan != "free" || !tenant.Tenant.Suspended {
+		t.Errorf("plan %q, tenant %+v", plan, tenant.Tenant)
+	}
+	if plan, _ := tenant.PlanOf(&Request{UserID: "8"}); plan != "team" {
+		t.Errorf("the new assignment says %q", plan)
+	}
+	if _, err := tenant.PlanOf(&Request{Plan: "free"}); !errors.Is(err, ErrUnknownPlan) {
+		t.Errorf("the removed plan: %v", err)
+	}
+	if key, ok := after.Key("demo"); !ok || !key.Revoked {
+		t.Errorf("the revoked key: %+v, %v", key, ok)
+	}
+}
+
+func TestEqualRowsLeaveTheSnapshotAsItIs(t *testing.T) {
+	t.Parallel()
+	rows := func() Rows {
+		return Rows{
+			Tenants:     []Tenant{tenantRow()},
+			Plans:       []Plan{{TenantID: testTenant, Name: "free"}},
+			Rules:       []Rule{activeRule(t, 1, "user:{user_id}:endpoint:/api/*")},
+			Overrides:   []Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, ExpiresAt: testNow}},
+			Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "free"}},
+			Keys:        []Key{{ID: "demo", TenantID: testTenant, Permissions: []Permission{PermissionCheck}}},
+		}
+	}
+	before := NewSnapshot(rows())
+	if before.With(rows()) != before {
+		t.Error("equal rows made another Snapshot")
+	}
+	d := newDraft(before, true)
+	all := rows()
+	d.add(&all)
+	if next, lost := d.snapshot(); next != before || len(lost) > 0 {
+		t.Errorf("a re-read of equal rows made another Snapshot, or lost %v", lost)
+	}
+}
+
+func TestRowsOfAnUnknownTenantAreLeftOut(t *testing.T) {
+	t.Parallel()
+	s := NewSnapshot(Rows{Rules: []Rule{activeRule(t, 1, "global")}, Assignments: []Assignment{{TenantID: 5, UserID: "42", Plan: "pro"}}})
+	if s.Tenant(testTenant) != nil || s.Sizes() != (Sizes{}) {
+		t.Errorf("got %+v", s.Sizes())
+	}
+}
+
+func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
+	t.Parallel()
+	pattern, err := ParsePattern("global")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := map[reflect.Type]any{
+		reflect.TypeFor[Pattern]():      pattern,
+		reflect.TypeFor[[]Permission](): []Permission{PermissionCheck},
+		reflect.TypeFor[time.Time]():    testNow,
+		reflect.TypeFor[[32]byte]():     [32]byte{1},
+	}
+	change := func(field reflect.Value) {
+		switch value, ok := changed[field.Type()]; {
+		case ok:
+			field.Set(reflect.ValueOf(value))
+		case field.Kind() == reflect.String:
+			field.SetString("x")
+		case field.Kind() == reflect.Bool:
+			field.SetBool(true)
+		case field.CanInt():
+			field.SetInt(1)
+		case field.CanFloat():
+			field.SetFloat(1)
+		default:
+			t.Fatalf("a field of type %v: say here how to change it", field.Type())
+		}
+	}
+	for i := range reflect.TypeFor[Rule]().NumField() {
+		var a, b Rule
+		change(reflect.ValueOf(&b).Elem().Field(i))
+		if sameRule(&a, &b) {
+			t.Errorf("rules that differ in %s are taken for the same", reflect.TypeFor[Rule]().Field(i).Name)
+		}
+	}
+	for i := range reflect.TypeFor[Key]().NumField() {
+		var a, b Key
+		change(reflect.ValueOf(&b).Elem().Field(i))
+		if sameKey(&a, &b) {
+			t.Errorf("keys that differ in %s are taken for the same", reflect.TypeFor[Key]().Field(i).Name)
+		}
+	}
+	if a, b := activeRule(t, 1, "ip:{ip}"), activeRule(t, 1, "ip:{ip}"); !sameRule(&a, &b) {
+		t.Error("equal rules are taken for different ones")
+	}
+}
+
+func TestTableIsAMapWhoseCopiesDoNotDisturbEachOther(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		type version struct {
+			table table[int, int]
+			model map[int]int
+		}
+		versions := []version{{}}
+		for range rapid.IntRange(1, 12).Draw(t, "edits") {
+			from := rapid.SampledFrom(versions).Draw(t, "from")
+			edit, model := editTable(from.table), maps.Clone(from.model)
+			if model == nil {
+				model = map[int]int{}
+			}
+			for range rapid.IntRange(0, 60).Draw(t, "writes") {
+				key, value := rapid.IntRange(0, 40).Draw(t, "key"), rapid.IntRange(-1, 3).Draw(t, "value")
+				if value < 0 {
+					edit.remove(key)
+					delete(model, key)
+				} else {
+					edit.set(key, value)
+					model[key] = value
+				}
+			}
+			if !edit.changed && !maps.Equal(model, from.model) {
+				t.Fatal("a change was not noticed")
+			}
+			versions = append(versions, version{edit.table, model})
+		}
+		for i, v := range versions {
+			got := maps.Collect(v.table.all())
+			if !maps.Equal(got, v.model) || v.table.size != len(v.model) {
+				t.Fatalf("version %d holds %v (size %d), want %v", i, got, v.table.size, v.model)
+			}
+			for key := range 41 {
+				value, ok := v.table.get(key)
+				if want, wantOK := v.model[key]; value != want && wantOK || ok != wantOK {
+					t.Fatalf("version %d: get(%d) = %d, %v; want %d, %v", i, key, value, ok, want, wantOK)
+				}
+			}
+		}
+	})
+}
+
+func TestOneChangeAmongManyRowsCopiesFew(t *testing.T) {
+	t.Parallel()
+	rows := Rows{Tenants: []Tenant{tenantRow()}}
+	for i := range 10_000 {
+		rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: userName(i), Plan: "free"})
+	}
+	before := NewSnapshot(rows)
+	after := before.With(Rows{Assignments: []Assignment{{TenantID: testTenant, UserID: userName(5), Plan: "pro"}}})
+	old, changed := before.Tenant(testTenant).assignments, after.Tenant(testTenant).assignments
+	if reflect.ValueOf(old.base).Pointer() != reflect.ValueOf(changed.base).Pointer() || len(changed.overlay) != 1 {
+		t.Errorf("the base was copied, or the overlay has %d rows", len(changed.overlay))
+	}
+}

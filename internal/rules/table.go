@@ -1,0 +1,109 @@
+package rules
+
+import (
+	"iter"
+	"maps"
+)
+
+// overlayShare is how small a part of a table's base its overlay stays: one sixteenth. Of a table of
+// a million rows a change copies at most 62,500, and every 62,500 changes copy the million once.
+const overlayShare = 16
+
+// table is an immutable map that is cheap to change: a changed copy shares the base, which may
+// hold a million rows, and has its own overlay of the rows that differ from it.
+type table[K, V comparable] struct {
+	base    map[K]V
+	overlay map[K]row[V]
+	size    int
+}
+
+// row is what an overlay says about a key: its value, or that the base's is gone.
+type row[V any] struct {
+	value V
+	gone  bool
+}
+
+func (t *table[K, V]) get(key K) (V, bool) {
+	// Most tables have no overlay, and asking an empty map still costs a hash.
+	if len(t.overlay) > 0 {
+		if r, ok := t.overlay[key]; ok {
+			return r.value, !r.gone
+		}
+	}
+	value, ok := t.base[key]
+	return value, ok
+}
+
+func (t *table[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for key, r := range t.overlay {
+			if !r.gone && !yield(key, r.value) {
+				return
+			}
+		}
+		for key, value := range t.base {
+			if _, replaced := t.overlay[key]; !replaced && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// tableEdit makes a changed copy of a table. Its table is the copy, and must not be edited further
+// once it is handed out.
+type tableEdit[K, V comparable] struct {
+	table[K, V]
+	// changed says that the copy differs from the original, ownOverlay and ownBase that the map
+	// is no longer shared with it.
+	changed, ownOverlay, ownBase bool
+}
+
+func editTable[K, V comparable](t table[K, V]) tableEdit[K, V] {
+	return tableEdit[K, V]{table: t}
+}
+
+// set writes a row. A row that is already there stays in the memory that it has.
+func (e *tableEdit[K, V]) set(key K, value V) {
+	held, ok := e.get(key)
+	if ok && held == value {
+		return
+	}
+	if !ok {
+		e.size++
+	}
+	e.write(key, row[V]{value: value})
+}
+
+func (e *tableEdit[K, V]) remove(key K) {
+	if _, ok := e.get(key); ok {
+		e.size--
+		e.write(key, row[V]{gone: true})
+	}
+}
+
+func (e *tableEdit[K, V]) write(key K, r row[V]) {
+	e.changed = true
+	switch {
+	case e.ownBase && r.gone:
+		delete(e.base, key)
+		return
+	case e.ownBase:
+		e.base[key] = r.value
+		return
+	case !e.ownOverlay:
+		overlay := make(map[K]row[V], len(e.overlay)+1)
+		maps.Copy(overlay, e.overlay)
+		e.overlay, e.ownOverlay = overlay, true
+	}
+	e.overlay[key] = r
+	if len(e.overlay) > len(e.base)/overlayShare {
+		e.merge()
+	}
+}
+
+// merge makes a base of what the table holds. From then on rows are written straight into it.
+func (e *tableEdit[K, V]) merge() {
+	base := make(map[K]V, e.size)
+	maps.Insert(base, e.all())
+	e.base, e.overlay, e.ownBase = base, nil, true
+}

@@ -1,0 +1,24 @@
+package rules
+
+import "testing"
+
+func TestANewTokenComesApartIntoWhatIsStored(t *testing.T) {
+	t.Parallel()
+	token, keyID, digest := NewToken()
+	gotID, secret, ok := SplitToken(token)
+	if !ok || gotID != keyID || DigestSecret(secret) != digest || len(secret) != 32 {
+		t.Errorf("token %q came apart into %q and %q (%v)", token, gotID, secret, ok)
+	}
+	if again, _, _ := NewToken(); again == token {
+		t.Error("two tokens are the same")
+	}
+}
+
+func TestWhatIsNoToken(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "slk_", "slk_demo", "slk_demo_", "slk__secret", "demo_secret", "SLK_demo_secret"} {
+		if id, secret, ok := SplitToken(text); ok {
+			t.Errorf("%q came apart into %q and %q", text, id, secret)
+		}
+	}
+}

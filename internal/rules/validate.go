@@ -1,0 +1,235 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The longest texts: names of plans and tenants' slugs in bytes, the others in characters.
+const (
+	MaxSlugLength        = 63
+	MaxPlanNameLength    = 64
+	MaxTenantNameLength  = 100
+	MaxRuleNameLength    = 64
+	MaxDescriptionLength = 1000
+	MaxReasonLength      = 500
+)
+
+// add notes that a field is wrong, unless there is nothing to say.
+func (e *FieldErrors) add(field, message string) {
+	if message != "" {
+		*e = append(*e, FieldError{field, message})
+	}
+}
+
+// Validate returns all that is wrong with a tenant and its settings. Whether the default plan
+// exists is the store's to know.
+func (t *Tenant) Validate() FieldErrors {
+	var errs FieldErrors
+	if !isSlug(t.Slug) {
+		errs.add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", MaxSlugLength, t.Slug))
+	}
+	if t.Name == "" {
+		errs.add("name", "must not be empty")
+	}
+	errs.add("name", wrongLine(t.Name, MaxTenantNameLength))
+	errs = append(errs, t.Settings.Validate()...)
+	return errs
+}
+
+// Validate returns all that is wrong with a tenant's settings.
+func (s Settings) Validate() FieldErrors {
+	var errs FieldErrors
+	errs.add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
+	errs.add("ipv4_prefix", wrongWhole(int64(s.IPv4Prefix), 0, 32))
+	errs.add("ipv6_prefix", wrongWhole(int64(s.IPv6Prefix), 0, 128))
+	errs.add("failure_mode", wrongChoice(s.FailureMode, FailLocal, FailOpen, FailClosed))
+	return errs
+}
+
+// Validate returns all that is wrong with a plan.
+func (p *Plan) Validate() FieldErrors {
+	var errs FieldErrors
+	if p.Name == "" || len(p.Name) > MaxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
+		errs.add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", MaxPlanNameLength, p.Name))
+	}
+	errs.add("description", wrongText(p.Description, MaxDescriptionLength))
+	return errs
+}
+
+// Validate returns all that is wrong with a rule of a tenant that has these plans.
+//
+// A rule that blocks or bypasses takes no tokens: its rate and burst are 0. Its rate unit and
+// algorithm are those of any rule, so that every stored rule has them.
+func (r *Rule) Validate(plans map[string]bool) FieldErrors {
+	var errs FieldErrors
+	if len(r.Pattern.segments) == 0 {
+		errs.add("key_pattern", "must be a key pattern such as user:{user_id}")
+	}
+	errs.add("name", wrongLine(r.Name, MaxRuleNameLength))
+	errs.add("description", wrongText(r.Description, MaxDescriptionLength))
+	if r.Plan != "" && !plans[r.Plan] {
+		errs.add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", r.Plan))
+	}
+	errs.add("algorithm", wrongChoice(r.Algorithm, TokenBucket))
+	errs.add("mode", wrongChoice(r.Mode, ModeEnforce, ModeShadow))
+	errs.add("action", wrongChoice(r.Action, ActionLimit, ActionBlock, ActionBypass))
+	errs.add("rate_unit", wrongUnit(r.RateUnit))
+	if r.FailureMode != "" {
+		errs.add("failure_mode", wrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
+	}
+	switch r.Action {
+	case ActionLimit:
+		errs = append(errs, wrongLimit(r.RatePerSecond, r.Burst)...)
+	case ActionBlock, ActionBypass:
+		errs = append(errs, r.wrongWithoutLimit()...)
+	}
+	return errs
+}
+
+func (r *Rule) wrongWithoutLimit() FieldErrors {
+	var errs FieldErrors
+	if r.RatePerSecond != 0 {
+		errs.add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
+	}
+	if r.Burst != 0 {
+		errs.add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
+	}
+	if r.Action == ActionBypass && r.Mode == ModeShadow {
+		errs.add("mode", "must be enforce: a bypass rule has no shadow mode")
+	}
+	return errs
+}
+
+// Validate returns all that is wrong with an override of the rule that is to hold from now on.
+func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
+	var errs FieldErrors
+	switch {
+	case rule.Action != ActionLimit:
+		errs.add("rule", fmt.Sprintf("must be a rule that limits: a %s rule has no limit to override", rule.Action))
+	case !rule.Pattern.SplitsByUser():
+		errs.add("rule", fmt.Sprintf("must be a rule with user:{user_id} in its pattern: the buckets of %s are not one user's", rule.Pattern))
+	}
+	errs.add("user_id", wrongUserID(o.UserID))
+	errs.add("rate_unit", wrongUnit(o.RateUnit))
+	errs = append(errs, wrongLimit(o.RatePerSecond, o.Burst)...)
+	if strings.TrimSpace(o.Reason) == "" {
+		errs.add("reason", "must say why the user has an own limit")
+	}
+	errs.add("reason", wrongText(o.Reason, MaxReasonLength))
+	if !o.ExpiresAt.IsZero() {
+		errs.add("expires_at", wrongExpiry(o.ExpiresAt, now))
+	}
+	return errs
+}
+
+// Validate returns all that is wrong with an assignment in a tenant that has these plans.
+func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
+	var errs FieldErrors
+	errs.add("user_id", wrongUserID(a.UserID))
+	if !plans[a.Plan] {
+		errs.add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", a.Plan))
+	}
+	return errs
+}
+
+// wrongLimit judges a rate and burst, and how long they take to fill a bucket if both are in range.
+func wrongLimit(rate float64, burst int64) FieldErrors {
+	var errs FieldErrors
+	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
+		errs.add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s", strconv.FormatFloat(rate, 'g', -1, 64)))
+	}
+	errs.add("burst_capacity", wrongWhole(burst, 1, MaxBurst))
+	if len(errs) > 0 {
+		return errs
+	}
+	if seconds := float64(burst) / rate; seconds > MaxTimeToFull.Seconds() {
+		errs.add("burst_capacity", fmt.Sprintf("must be at most %d at this rate: a bucket of %d would take %.0f days to fill, and %.0f is the most",
+			int64(math.Floor(rate*MaxTimeToFull.Seconds())), burst, math.Ceil(seconds/86400), MaxTimeToFull.Hours()/24))
+	}
+	return errs
+}
+
+// The functions below return what is wrong with a value, to be read after its field's name, or "".
+
+func wrongWhole(n, least, most int64) string {
+	if n < least || n > most {
+		return fmt.Sprintf("must be a whole number from %d to %d, got %d", least, most, n)
+	}
+	return ""
+}
+
+func wrongChoice[T ~string](value T, choices ...T) string {
+	names := make([]string, len(choices))
+	for i, choice := range choices {
+		if value == choice {
+			return ""
+		}
+		names[i] = string(choice)
+	}
+	return fmt.Sprintf("must be %s, got %q", strings.Join(names, " or "), value)
+}
+
+func wrongUnit(unit RateUnit) string {
+	return wrongChoice(unit, PerSecond, PerMinute, PerHour, PerDay)
+}
+
+func wrongUserID(id string) string {
+	if id == "" || len(id) > MaxUserIDLength {
+		return fmt.Sprintf("must be 1 to %d bytes long, got %d", MaxUserIDLength, len(id))
+	}
+	return wrongBytes(id)
+}
+
+func wrongExpiry(at, now time.Time) string {
+	switch {
+	case !at.After(now):
+		return fmt.Sprintf("must be in the future, got %s", at.UTC().Format(time.RFC3339Nano))
+	case at.Nanosecond()%1000 != 0:
+		return fmt.Sprintf("must be no finer than a microsecond, got %s", at.UTC().Format(time.RFC3339Nano))
+	case at.UTC().Year() > 9999:
+		return "must be before the year 10000"
+	}
+	return ""
+}
+
+// wrongBytes refuses what the database does not store as text.
+func wrongBytes(text string) string {
+	switch {
+	case !utf8.ValidString(text):
+		return "must be valid UTF-8"
+	case strings.Contains(text, "\x00"):
+		return "must not contain a NUL byte"
+	}
+	return ""
+}
+
+// wrongText judges a text that may have several lines.
+func wrongText(text string, most int) string {
+	if n := utf8.RuneCountInString(text); n > most {
+		return fmt.Sprintf("must be at most %d characters long, got %d", most, n)
+	}
+	return wrongBytes(text)
+}
+
+// wrongLine judges a name: one line, nothing invisible, no space around it.
+func wrongLine(text string, most int) string {
+	if wrong := wrongText(text, most); wrong != "" {
+		return wrong
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(text) != text {
+		return fmt.Sprintf("must be one line of visible characters without space around it, got %q", text)
+	}
+	return ""
+}
+
+func isSlug(text string) bool {
+	return text != "" && len(text) <= MaxSlugLength &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&
+		!strings.HasPrefix(text, "-") && !strings.HasSuffix(text, "-")
+}

@@ -1,0 +1,264 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The first load is tried again firstRetry after it failed, and each further wait is twice as long
+// up to lastRetry.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// errPageLate is why a read is given up.
+var errPageLate = errors.New("the next page of rows is late")
+
+// WatcherOptions say how a Watcher reads. A duration of 0 stands for its default.
+type WatcherOptions struct {
+	// PollInterval is how often the Watcher reads what is newer than what it holds; default 1 s.
+	PollInterval time.Duration
+	// RereadInterval is how often it reads everything, to find what no revision told of; default
+	// 60 s.
+	RereadInterval time.Duration
+	// PageTimeout is how long it waits for the first page of a read, for each further page, and for
+	// the end; default 5 s. Bounding the pages instead of the read lets a million rows over a slow
+	// line arrive, while a database that has stopped answering is given up soon.
+	PageTimeout time.Duration
+	// Logger is told when an outage begins and when it ends; default slog.Default().
+	Logger *slog.Logger
+}
+
+// Watcher keeps the newest Snapshot of a Source in memory.
+//
+// Who asks for the Snapshot never waits and never sees half of a change: it is one atomic load, and
+// a read that fails changes nothing. While the source is away the last good Snapshot stays, and
+// Age says how old it is. Every read has a deadline, and no error ends the watching. Polls go on
+// while a re-read takes its time, so large tenants do not delay changes.
+//
+// A key that the Watcher has seen revoked stays revoked for as long as the process lives, even if a
+// later read shows it active or not at all.
+type Watcher struct {
+	source  Source
+	options WatcherOptions
+	current atomic.Pointer[Snapshot]
+
+	// publishing is held by the one goroutine that may replace the current Snapshot, rereading by
+	// the one that reads everything. They are channels of one, because waiting for a channel ends
+	// with a context and waiting for a mutex does not.
+	publishing, rereading chan struct{}
+
+	mu             sync.Mutex // guards what follows
+	fresh          time.Time  // when the last good read began
+	polls, rereads record
+}
+
+// record is how one kind of read goes.
+type record struct {
+	took         time.Duration // the last good one
+	err          error         // of the last one
+	failingSince time.Time
+}
+
+// NewWatcher returns a Watcher that has read nothing yet.
+func NewWatcher(source Source, options WatcherOptions) *Watcher {
+	options.PollInterval = cmp.Or(options.PollInterval, time.Second)
+	options.RereadInterval = cmp.Or(options.RereadInterval, time.Minute)
+	options.PageTimeout = cmp.Or(options.PageTimeout, 5*time.Second)
+	options.Logger = cmp.Or(options.Logger, slog.Default())
+	return &Watcher{
+		source:     source,
+		options:    options,
+		publishing: make(chan struct{}, 1),
+		rereading:  make(chan struct{}, 1),
+		fresh:      time.Now(),
+	}
+}
+
+// Snapshot returns the newest Snapshot, or nil if none was ever loaded.
+func (w *Watcher) Snapshot() *Snapshot { return w.current.Load() }
+
+// Run keeps the Snapshot new until ctx is done.
+func (w *Watcher) Run(ctx context.Context) {
+	for wait := firstRetry; w.Refresh(ctx) != nil && w.Snapshot() == nil; wait = min(2*wait, lastRetry) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+	// What fails is logged and kept for LastError, and its next turn tries again.
+	var rereads sync.WaitGroup
+	rereads.Go(func() { every(ctx, w.options.RereadInterval, w.reread) })
+	every(ctx, w.options.PollInterval, w.poll)
+	rereads.Wait()
+}
+
+func every(ctx context.Context, interval time.Duration, read func(context.Context) error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = read(ctx)
+		}
+	}
+}
+
+// Refresh reads once, now: everything if nothing was loaded yet, else what is newer.
+func (w *Watcher) Refresh(ctx context.Context) error {
+	if w.Snapshot() == nil {
+		return w.reread(ctx)
+	}
+	return w.poll(ctx)
+}
+
+// poll reads what is newer.
+func (w *Watcher) poll(ctx context.Context) error {
+	began := time.Now()
+	err := w.catchUp(ctx, w.Snapshot, nil)
+	w.note(ctx, "poll", &w.polls, began, err)
+	if err != nil {
+		return fmt.Errorf("read newer rules: %w", err)
+	}
+	return nil
+}
+
+// reread reads everything. Polls publish newer Snapshots meanwhile, so at its end it reads what is
+// newer than its own, in the same step as all of the tenants that lost rows.
+func (w *Watcher) reread(ctx context.Context) error {
+	if err := enter(ctx, w.rereading); err != nil {
+		return err
+	}
+	defer leave(w.rereading)
+	began := time.Now()
+	d := newDraft(cmp.Or(w.Snapshot(), new(Snapshot)), true)
+	err := w.read(ctx, nil, d)
+	if err == nil {
+		next, lost := d.snapshot()
+		err = w.catchUp(ctx, func() *Snapshot { return next }, lost)
+	}
+	w.note(ctx, "reread", &w.rereads, began, err)
+	if err != nil {
+		return fmt.Errorf("read all rules: %w", err)
+	}
+	return nil
+}
+
+// catchUp publishes what from returns with all that is newer, and the lost tenants read anew.
+func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot, lost []TenantID) error {
+	if err := enter(ctx, w.publishing); err != nil {
+		return err
+	}
+	defer leave(w.publishing)
+	base := from()
+	d := newDraft(base, false)
+	d.forget(lost)
+	known := base.revisions()
+	for _, id := range lost {
+		delete(known, id)
+	}
+	if err := w.read(ctx, known, d); err != nil {
+		return err
+	}
+	if current := w.Snapshot(); current != nil && current != base {
+		d.keepRevoked(current)
+	}
+	next, _ := d.snapshot()
+	w.current.Store(next)
+	return nil
+}
+
+// read adds to a draft all rows that are newer than known.
+func (w *Watcher) read(ctx context.Context, known map[TenantID]int64, d *draft) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(w.options.PageTimeout, func() { cancel(errPageLate) })
+	defer late.Stop()
+	err := w.source.Read(ctx, known, func(rows Rows) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		d.add(&rows)
+		late.Reset(w.options.PageTimeout)
+		return nil
+	})
+	if err != nil && errors.Is(context.Cause(ctx), errPageLate) {
+		return fmt.Errorf("%w: waited %v: %w", errPageLate, w.options.PageTimeout, err)
+	}
+	return err
+}
+
+func enter(ctx context.Context, room chan struct{}) error {
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the read before this one: %w", context.Cause(ctx))
+	}
+}
+
+func leave(room chan struct{}) { <-room }
+
+// note records how a read went. A caller that gave up says nothing about the source.
+func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.Time, err error) {
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log := w.options.Logger.With("read", kind)
+	r.err = err
+	switch {
+	case err == nil:
+		r.took = time.Since(began)
+		if began.After(w.fresh) {
+			w.fresh = began
+		}
+		if !r.failingSince.IsZero() {
+			log.InfoContext(ctx, "rules can be read again", "outage", time.Since(r.failingSince))
+			r.failingSince = time.Time{}
+		}
+	case r.failingSince.IsZero():
+		r.failingSince = began
+		log.ErrorContext(ctx, "rules cannot be read; the last good ones stay in force", "error", err)
+	}
+}
+
+// Age returns the time since the last good read began, be it a poll or a re-read; if there was
+// none, since the Watcher was made. Every change committed before then is in the Snapshot.
+func (w *Watcher) Age() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.fresh)
+}
+
+// LastError returns what the last poll or the last re-read failed with, or nil if both were good.
+func (w *Watcher) LastError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.polls.err, w.rereads.err)
+}
+
+// PollDuration returns how long the last good poll took; 0 if there was none.
+func (w *Watcher) PollDuration() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.polls.took
+}
+
+// RereadDuration returns how long the last good read of everything took; 0 if there was none.
+func (w *Watcher) RereadDuration() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rereads.took
+}

@@ -1,0 +1,135 @@
+package rulesfile
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Decode reads a file. The file's name goes into the errors; plans are the names of those that the
+// tenant has already, which the file's rules may use beside its own plans.
+//
+// What is wrong with the file is an Errors. Every row of the answer is valid, except that an
+// override may be over, and that an override's rule may be missing or not a limit if it is not in the
+// file; rules.Diff tells both.
+func Decode(r io.Reader, file string, plans []string) (rules.Config, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return rules.Config{}, fmt.Errorf("reading %s: %w", file, err)
+	}
+	d := decoder{file: file, plans: map[string]bool{}, seen: map[any]place{}}
+	for _, name := range plans {
+		d.plans[name] = true
+	}
+	if root := d.parse(data); root != nil {
+		d.decode(root)
+	}
+	if len(d.errs) > 0 {
+		slices.SortStableFunc(d.errs, func(a, b Error) int { return a.Line - b.Line })
+		return rules.Config{}, d.errs
+	}
+	return d.config, nil
+}
+
+// decoder goes through a file once, and notes errors instead of stopping at them.
+type decoder struct {
+	file   string
+	plans  map[string]bool // the database's and the file's
+	seen   map[any]place   // where the rows stand, by what names them
+	config rules.Config
+	errs   Errors
+}
+
+// place is where a row stands.
+type place struct {
+	line int
+	path string
+}
+
+func (d *decoder) decode(root *yaml.Node) {
+	top := d.object(root, "", "plans", "rules", "overrides")
+	plans, limits, overrides := top.list("plans"), top.list("rules"), top.list("overrides")
+	for i, node := range plans {
+		d.plan(d.object(node, at("plans", i), "name", "description"))
+	}
+	for i, node := range limits {
+		d.rule(d.object(node, at("rules", i), "key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity",
+			"algorithm", "mode", "action", "failure_mode", "is_active", "description"))
+	}
+	known := make(map[rules.RuleIdentity]*rules.Rule, len(d.config.Rules))
+	for i := range d.config.Rules {
+		known[d.config.Rules[i].Identity()] = &d.config.Rules[i]
+	}
+	for i, node := range overrides {
+		d.override(known, d.object(node, at("overrides", i), "rule", "user_id", "rate", "rate_per_second", "rate_unit", "burst_capacity",
+			"reason", "expires_at"))
+	}
+}
+
+func at(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+func (d *decoder) plan(o *object) {
+	plan := rules.Plan{Name: o.required("name"), Description: o.text("description", "")}
+	o.check(plan.Validate())
+	o.unique("name", plan.Name)
+	d.plans[plan.Name] = true
+	d.config.Plans = append(d.config.Plans, plan)
+}
+
+func (d *decoder) rule(o *object) {
+	rule := rules.Rule{
+		Pattern:     o.pattern(),
+		Name:        o.text("name", ""),
+		Plan:        o.plan(),
+		Action:      rules.Action(o.text("action", string(rules.ActionLimit))),
+		Algorithm:   rules.Algorithm(o.text("algorithm", string(rules.TokenBucket))),
+		Mode:        rules.Mode(o.text("mode", string(rules.ModeEnforce))),
+		FailureMode: rules.FailureMode(o.text("failure_mode", "")),
+		Active:      o.boolean("is_active", true),
+		Description: o.text("description", ""),
+	}
+	rule.RatePerSecond, rule.RateUnit, rule.Burst = o.limit(rule.Action == rules.ActionLimit)
+	if o.has("failure_mode") && rule.FailureMode == "" {
+		o.fail("failure_mode", "must not be empty: leave it out for the tenant's own")
+	}
+	o.check(rule.Validate(d.plans))
+	o.unique("key_pattern", rule.Identity())
+	d.config.Rules = append(d.config.Rules, rule)
+}
+
+// override reads an override of one of the file's rules, or of one that is known by its pattern
+// alone.
+func (d *decoder) override(known map[rules.RuleIdentity]*rules.Rule, o *object) {
+	rule := &rules.Rule{Action: rules.ActionLimit}
+	if node := o.get("rule", true); node != nil {
+		reference := d.object(node, o.path+".rule", "key_pattern", "name", "plan")
+		rule.Pattern, rule.Name, rule.Plan = reference.pattern(), reference.text("name", ""), reference.plan()
+		if rule.Plan != "" && !d.plans[rule.Plan] {
+			reference.fail("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", rule.Plan))
+		}
+		if len(reference.wrong) > 0 {
+			o.wrong["rule"] = true
+		}
+	}
+	if inFile := known[rule.Identity()]; inFile != nil {
+		rule = inFile
+	}
+	override := rules.ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
+		UserID:    o.required("user_id"),
+		Reason:    o.required("reason"),
+		ExpiresAt: o.time("expires_at"),
+	}}
+	override.RatePerSecond, override.RateUnit, override.Burst = o.limit(true)
+	// Judged as of the beginning of time: a file does not become wrong by waiting.
+	o.check(override.Validate(rule, time.Time{}))
+	if !o.wrong["rule"] {
+		o.unique("user_id", override.Identity())
+	}
+	d.config.Overrides = append(d.config.Overrides, override)
+}

@@ -1,0 +1,92 @@
+package rulesfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parse reads the file's one document. It notes what is no YAML, or more of it than rules need, and
+// then returns nil.
+func (d *decoder) parse(data []byte) *yaml.Node {
+	if len(data) > MaxSize {
+		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", MaxSize))
+		return nil
+	}
+	if line := badLine(data); line > 0 {
+		d.fail(line, "", "the line must be valid UTF-8 without control characters")
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		d.fail(0, "", "the file must have plans, rules or overrides; it is empty")
+		return nil
+	} else if err != nil {
+		d.failSyntax(err)
+		return nil
+	}
+	if err := decoder.Decode(&second); err == nil {
+		d.fail(second.Line, "", "the file must be one document: here begins a second")
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		d.failSyntax(err)
+		return nil
+	}
+	root := document.Content[0]
+	d.refuseAliases(root, "")
+	if len(d.errs) > 0 {
+		return nil
+	}
+	return root
+}
+
+var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
+
+// failSyntax notes an error of the parser, which has its line in its text.
+func (d *decoder) failSyntax(err error) {
+	line, message := 0, err.Error()
+	if parts := syntaxError.FindStringSubmatch(message); parts != nil {
+		line, _ = strconv.Atoi(parts[1]) // none is 0
+		message = parts[2]
+	}
+	d.fail(line, "", "the file must be YAML: "+message)
+}
+
+// badLine returns the first line that the parser would refuse without saying where, or 0.
+func badLine(data []byte) int {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func isControl(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0 && r != 0x85
+}
+
+// refuseAliases notes anchors and aliases, with which a small file can stand for an endless one.
+func (d *decoder) refuseAliases(node *yaml.Node, path string) {
+	if node.Kind == yaml.AliasNode || node.Anchor != "" {
+		d.fail(node.Line, path, "must be written out: anchors and aliases are not read")
+	}
+	for i, child := range node.Content {
+		switch {
+		case node.Kind == yaml.SequenceNode:
+			d.refuseAliases(child, at(path, i))
+		case i%2 == 1:
+			d.refuseAliases(child, strings.TrimPrefix(path+"."+node.Content[i-1].Value, "."))
+		default:
+			d.refuseAliases(child, path)
+		}
+	}
+}

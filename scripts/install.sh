@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Installs what Sluice needs and this machine lacks.
+#
+#   scripts/install.sh run    for `make run`: Postgres, and Redis if it can be had; without Redis,
+#                             `sluice dev` keeps buckets in memory and says so
+#   scripts/install.sh test   for `make test`: Postgres, Redis, and a C compiler for the race detector
+#
+# If nothing is missing it changes nothing and uses no network. It only ever installs programs: no
+# service is started, now or at the next boot, because Sluice runs servers of its own.
+#
+# It keeps to what bash 3.2 knows, which is what macOS has.
+set -euo pipefail
+
+readonly oldest_postgres=15 # the first that knows UNIQUE NULLS NOT DISTINCT
+
+say() { echo "install: $*" >&2; }
+
+# --- what is there ---------------------------------------------------------------------------
+
+# Where packages put the Postgres server without adding it to PATH; `sluice dev` looks there too.
+postgres_folders() {
+  local folder
+  command -v postgres >/dev/null && dirname "$(command -v postgres)"
+  for folder in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
+    /opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin; do
+    [ -x "$folder/initdb" ] && [ -x "$folder/postgres" ] && echo "$folder"
+  done
+  return 0
+}
+
+has_postgres() {
+  local folder version
+  for folder in $(postgres_folders); do
+    # "postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)" → 15
+    version=$("$folder/postgres" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+    [ "$version" -ge "$oldest_postgres" ] && return 0
+  done
+  return 1
+}
+
+has_redis() { command -v redis-server >/dev/null; }
+
+has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
+
+# Go is not installed from here: distributions are versions behind, and people have their own ways.
+require_go() {
+  if ! command -v go >/dev/null; then
+    say "Go is missing; see https://go.dev/doc/install"
+    return 1
+  fi
+  if ! go list -m >/dev/null; then
+    say "this Go is too old; go.mod says which is needed: https://go.dev/doc/install"
+    return 1
+  fi
+}
+
+# --- Debian and Ubuntu -----------------------------------------------------------------------
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    say "installing packages needs root, and there is no sudo"
+    return 1
+  fi
+}
+
+apt() {
+  as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+    apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# The package lists may be missing (fresh container) or name versions that are gone; only then
+# are they fetched.
+apt_install() {
+  say "apt-get install $*"
+  apt install --no-install-recommends -y "$@" >/dev/null 2>&1 && return 0
+  say "apt-get update, because that failed"
+  apt update
+  apt install --no-install-recommends -y "$@" >/dev/null
+}
+
+# Packages start their services unless this file says that they must not. One that is already
+# there, as in container images, is its owner's.
+readonly policy=/usr/sbin/policy-rc.d
+without_starting_services() {
+  if [ -e "$policy" ]; then
+    "$@"
+    return
+  fi
+  as_root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy" || return
+  trap 'as_root rm -f "$policy"' EXIT
+  local status=0
+  "$@" || status=$?
+  as_root rm -f "$policy"
+  trap - EXIT
+  return "$status"
+}
+
+not_at_boot() {
+  if [ -d /run/systemd/system ]; then
+    as_root systemctl disable --quiet "$1" || say "could not keep $1 from starting at boot"
+  fi
+}
+
+debian_postgres() {
+  # postgresql-common comes first so that the server package finds the wish for no cluster. If it
+  # was there before, the machine has settings of its own.
+  if ! dpkg-query -W postgresql-common >/dev/null 2>&1; then
+    apt_install postgresql-common || return
+    as_root sed -i 's/^#* *create_main_cluster.*/create_main_cluster = false/' \
+      /etc/postgresql-common/createcluster.conf || return
+  fi
+  apt_install postgresql || return
+  if ! has_postgres; then
+    say "this release packages a Postgres older than $oldest_postgres; https://apt.postgresql.org has newer ones"
+    return 1
+  fi
+}
+
+debian_redis() { apt_install redis-server && not_at_boot redis-server; }
+debian_compiler() { apt_install gcc libc6-dev; }
+
+# --- macOS -----------------------------------------------------------------------------------
+
+brew_postgres() { brew install --quiet postgresql@17 >&2; }
+brew_redis() { brew install --quiet redis >&2; }
+brew_compiler() {
+  say "a C compiler is missing; run: xcode-select --install"
+  return 1
+}
+
+# --- anywhere --------------------------------------------------------------------------------
+
+# install <postgres|redis|compiler> <what to tell a person>
+install() {
+  if command -v apt-get >/dev/null; then
+    without_starting_services "debian_$1"
+  elif command -v brew >/dev/null; then
+    "brew_$1"
+  else
+    say "$2 is missing, and this is neither Debian, Ubuntu nor a Mac with Homebrew: please install it"
+    return 1
+  fi
+}
+
+main() {
+  require_go || exit 1
+  has_postgres || install postgres "PostgreSQL $oldest_postgres or later" || exit 1
+  case "${1:-}" in
+    run)
+      has_redis || install redis "redis-server" ||
+        say "going on without Redis: buckets will be in memory"
+      ;;
+    test)
+      has_redis || install redis "redis-server" || exit 1
+      has_compiler || install compiler "a C compiler, which the race detector needs," || exit 1
+      ;;
+    *)
+      say "usage: scripts/install.sh run|test"
+      exit 2
+      ;;
+  esac
+}
+
+cd "$(dirname "$0")/.."
+main "$@"

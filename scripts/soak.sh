@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Looks for rare failures: property tests with many more cases than `make test` tries, then every
+# fuzz test for a while each.
+#
+#   CASES=20000 FUZZTIME=1m scripts/soak.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cases=${CASES:-20000}
+fuzztime=${FUZZTIME:-1m}
+
+files_with() { grep -rlE --include='*_test.go' "$1" internal db cmd 2>/dev/null || true; }
+
+properties=$(files_with '"pgregory.net/rapid"' | xargs -r -n1 dirname | sort -u | sed 's,^,./,')
+if [ -n "$properties" ]; then
+  # shellcheck disable=SC2086 # a list of packages
+  go test -race -timeout=0 $properties -rapid.checks="$cases"
+fi
+
+for file in $(files_with '^func Fuzz'); do
+  for name in $(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$file"); do
+    go test -run='^$' -fuzz="^$name\$" -fuzztime="$fuzztime" "./$(dirname "$file")"
+  done
+done

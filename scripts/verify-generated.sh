@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Fails if `make generate` would change anything. It works on a copy, so that the checkout stays as
+# it is, with or without changes that are not committed yet.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir "$copy/before" "$copy/after"
+
+# Everything that is or would be committed; a file that was deleted but not yet committed is not there.
+git ls-files --cached --others --exclude-standard -z |
+  while IFS= read -r -d '' file; do
+    if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+  done |
+  tar --null -T - -cf - | tee >(tar -xf - -C "$copy/before") | tar -xf - -C "$copy/after"
+ln -s "$PWD/.bin" "$copy/after/.bin"
+
+make --no-print-directory -C "$copy/after" generate >/dev/null
+rm "$copy/after/.bin"
+
+if ! diff --recursive --new-file --unified "$copy/before" "$copy/after"; then
+  echo "verify: the lines above are what make generate would change" >&2
+  exit 1
+fi
