@@ -117,15 +117,18 @@ func (s *Store) take(ask *enforce.Ask, now int64) {
 	if !ask.Allowed || ask.Cost == 0 {
 		return
 	}
-	for i := range ask.Tiers {
-		tier := &ask.Tiers[i]
-		if !tier.Holds {
-			continue
+	// Old buckets are written before new ones are inserted: an insertion sweeps, and would drop as
+	// idle an old bucket that this very ask takes from.
+	for i, b := range s.found {
+		if tier := &ask.Tiers[i]; tier.Holds {
+			tier.Bucket.Level.Micros -= ask.Cost
+			if b != nil {
+				b.Bucket = tier.Bucket
+			}
 		}
-		tier.Bucket.Level.Micros -= ask.Cost
-		if b := s.found[i]; b != nil {
-			b.Bucket = tier.Bucket
-		} else {
+	}
+	for i, b := range s.found {
+		if tier := &ask.Tiers[i]; tier.Holds && b == nil {
 			s.insert(tier.Key, tier.Bucket, now)
 		}
 	}

@@ -106,6 +106,23 @@ func TestIdleBucketsAreSweptByNewOnes(t *testing.T) {
 	}
 }
 
+func TestAnIdleBucketIsNotSweptByTheAskThatTakesFromIt(t *testing.T) {
+	t.Parallel()
+	var now int64
+	s := New(Options{Clock: func() int64 { return now }})
+	limit := enforce.Limit{Rate: 1, Burst: 1}
+	take(t, s, one("idle", limit, enforce.Token))
+	now = 60 * second // full for long, and the next to be looked at
+	asks := one("new", limit, enforce.Token)
+	asks[0].Tiers = append(asks[0].Tiers, one("idle", limit, enforce.Token)[0].Tiers...)
+	if !take(t, s, asks) {
+		t.Fatal("two full buckets denied one token each")
+	}
+	if take(t, s, one("idle", limit, enforce.Token)) {
+		t.Error("the idle bucket had 1 token, which was taken, and gave another")
+	}
+}
+
 func TestAFullBucketKeepsItsLimitForCallersThatAreBehind(t *testing.T) {
 	t.Parallel()
 	now := second
