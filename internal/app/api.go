@@ -20,6 +20,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// requestDeadline bounds a request as a whole. The buckets have their own, far shorter budget; a batch
+// of a thousand checks on a busy machine is well below this one.
+const requestDeadline = 5 * time.Second
+
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
 type API struct {
 	cfg     config.Config
@@ -58,7 +62,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 		Snapshots: a.watcher,
 		Limiter:   limiter,
 		Readiness: a.readiness,
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
+		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check"), Deadline: requestDeadline},
 	})
 	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
 		return nil, err
@@ -100,7 +104,7 @@ func (a *API) Close() error {
 // timeout, and closes everything. It returns early, with an error, if the database's schema is
 // behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
-	a.log.Info("answering checks", "check_addr", a.CheckAddr(), "metrics_addr", a.MetricsAddr())
+	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.checkSchema(ctx) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })

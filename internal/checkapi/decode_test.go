@@ -3,6 +3,7 @@ package checkapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/netip"
 	"strings"
@@ -33,7 +34,7 @@ func TestCostsAreReadExactly(t *testing.T) {
 		"9999999999": errCostTooLarge, "1e99999999999999999999": errCostTooLarge, "1e2147483648": errCostTooLarge,
 		"99999999999999999999999": errCostTooLarge,
 	} {
-		if got, err := parseCost(number); err != want {
+		if got, err := parseCost(number); !errors.Is(err, want) {
 			t.Errorf("%s is %d millionths, %v; want %v", number, got, err, want)
 		}
 	}

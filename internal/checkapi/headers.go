@@ -19,7 +19,7 @@ type headerText struct {
 }
 
 type headerField struct {
-	name string // as net/http spells it
+	name string // as it goes over HTTP/1; net/http would write Ratelimit and not RateLimit
 	end  int    // of the value in text; it starts where the one before ends
 }
 
@@ -69,13 +69,13 @@ func (t *headerText) writeTo(h http.Header) {
 // tier that denies, as the draft's section 6 asks. All seconds are rounded up. A check that no rule
 // limits, or that a rule bypasses, has none of these headers.
 func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
-	t.addItems("Ratelimit-Policy", d, appendPolicyItem)
-	t.addItems("Ratelimit", d, appendServiceLimitItem)
+	t.addItems("RateLimit-Policy", d, appendPolicyItem)
+	t.addItems("RateLimit", d, appendServiceLimitItem)
 	deciding := d.DecidingTier()
 	if deciding != nil && deciding.Known {
-		t.addInt("X-Ratelimit-Limit", deciding.Limit.Burst)
-		t.addInt("X-Ratelimit-Remaining", deciding.Remaining.Whole())
-		t.addInt("X-Ratelimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
+		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
+		t.addInt("X-RateLimit-Remaining", deciding.Remaining.Whole())
+		t.addInt("X-RateLimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
 	}
 	if d.Allowed {
 		return

@@ -125,10 +125,15 @@ func (h *harness) wantHeaders(w *httptest.ResponseRecorder, want map[string]stri
 		"RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
 		"X-RateLimit-Reset", "Retry-After", "X-Sluice-Reason",
 	} {
-		if got := w.Header().Get(name); got != want[name] {
+		if got := header(w, name); got != want[name] {
 			h.t.Errorf("%s is %q, want %q", name, got, want[name])
 		}
 	}
+}
+
+// header returns a header as it is spelled on the wire.
+func header(w *httptest.ResponseRecorder, name string) string {
+	return strings.Join(w.Header()[name], ", ")
 }
 
 // limit returns an enforced rule of tenant 1.

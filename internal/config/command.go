@@ -13,9 +13,7 @@ type Command string
 // The commands.
 const (
 	API               Command = "api"
-	AdminServe        Command = "admin serve"
 	AdminMigrate      Command = "admin migrate"
-	AdminCreateAdmin  Command = "admin create-admin"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
 	AdminApply        Command = "admin apply"
@@ -29,9 +27,7 @@ var commands = []struct {
 	summary string
 }{
 	{API, "Answer checks."},
-	{AdminServe, "Serve the admin API and the web UI."},
 	{AdminMigrate, "Bring the database schema up to this binary's."},
-	{AdminCreateAdmin, "Create a platform admin; the password comes from a prompt or standard input."},
 	{AdminCreateTenant, "Create a tenant."},
 	{AdminCreateKey, "Create an API key of a tenant and print it. It is shown only this once."},
 	{AdminApply, "Make a tenant's plans, rules and overrides those of a file."},
@@ -50,7 +46,7 @@ func (c Command) summary() string {
 }
 
 // serves says whether the command runs until it is told to stop.
-func (c Command) serves() bool { return c == API || c == AdminServe || c == SluiceDev }
+func (c Command) serves() bool { return c == API || c == SluiceDev }
 
 // commandsOf returns what may follow the name of a binary, or nothing if it does one thing only.
 func commandsOf(binary string) []string {

@@ -52,12 +52,6 @@ var (
 // options is the table. The rows of a group stand together.
 var options = []option{
 	{
-		group: groupArguments, name: "email", argument: true,
-		takers: []Command{AdminCreateAdmin}, requiredBy: []Command{AdminCreateAdmin},
-		help:  "Who signs in.",
-		value: func(c *Config) value { return text{&c.Arguments.Email, "EMAIL"} },
-	},
-	{
 		group: groupArguments, name: "slug", argument: true,
 		takers: []Command{AdminCreateTenant}, requiredBy: []Command{AdminCreateTenant},
 		help:  "The tenant's name in URLs and commands.",
@@ -151,15 +145,14 @@ var options = []option{
 		value:     func(c *Config) value { return address{&c.CheckAddr} },
 	},
 	{
-		group: groupListeners, name: "admin-addr", normal: ":8081",
-		normalFor: map[Command]string{SluiceDev: "127.0.0.1:8081"},
-		takers:    []Command{AdminServe, SluiceDev},
-		help:      "Where the admin API and the web UI are served.",
-		value:     func(c *Config) value { return address{&c.AdminAddr} },
+		group: groupListeners, name: "admin-addr", normal: "127.0.0.1:8081",
+		takers: []Command{SluiceDev},
+		help:   "Kept free for the admin API and the web UI; nothing listens there yet.",
+		value:  func(c *Config) value { return address{&c.AdminAddr} },
 	},
 	{
 		group: groupListeners, name: "metrics-addr", normal: ":9090",
-		normalFor: map[Command]string{AdminServe: ":9091", SluiceDev: "127.0.0.1:9090"},
+		normalFor: map[Command]string{SluiceDev: "127.0.0.1:9090"},
 		takers:    servers,
 		help:      "Where Prometheus reads /metrics. Whoever reaches it needs no password.",
 		value:     func(c *Config) value { return address{&c.MetricsAddr} },

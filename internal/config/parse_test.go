@@ -40,10 +40,6 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	if !reflect.DeepEqual(api, want) {
 		t.Errorf("api:\n got %#v\nwant %#v", api, want)
 	}
-	admin := mustParse(t, "admin", []string{"serve"}, database)
-	if admin.AdminAddr != ":8081" || admin.MetricsAddr != ":9091" || admin.CheckAddr != "" {
-		t.Errorf("admin serve listens on %q, metrics %q, checks %q", admin.AdminAddr, admin.MetricsAddr, admin.CheckAddr)
-	}
 	dev := mustParse(t, "sluice", []string{"dev"})
 	if dev.CheckAddr != "127.0.0.1:8080" || dev.AdminAddr != "127.0.0.1:8081" || dev.MetricsAddr != "127.0.0.1:9090" {
 		t.Errorf("sluice dev listens on %q, %q, %q", dev.CheckAddr, dev.AdminAddr, dev.MetricsAddr)
@@ -85,7 +81,6 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 		line string
 		want Arguments
 	}{
-		"create-admin":                     {"create-admin --email a@b.c", Arguments{Email: "a@b.c"}},
 		"create-tenant":                    {"create-tenant --slug acme --name Acme", Arguments{Slug: "acme", Name: "Acme"}},
 		"create-tenant with a plan":        {"create-tenant --slug acme --name Acme --default-plan free", Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"}},
 		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []rules.Permission{rules.PermissionCheck}}},
@@ -244,7 +239,7 @@ func assertProblems(t *testing.T, err error, want []string) {
 
 func TestAPIAndAdminNeedADatabase(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"api", "admin serve", "admin migrate"} {
+	for _, line := range []string{"api", "admin migrate"} {
 		words := strings.Fields(line)
 		_, err := Parse(words[0], words[1:], nil)
 		assertProblems(t, err, []string{

@@ -7,10 +7,11 @@
 // internal text ever reaches a caller.
 //
 // JSON is read so that two readers can never disagree about a body: unknown names, duplicate names,
-// trailing data, invalid UTF-8, lone surrogates, NUL and null are refused, each with a JSON pointer.
-// A [Reader] reads token by token without reflection, for hot paths; [Decode] fills a Go value.
+// trailing data, invalid UTF-8, lone surrogates and NUL are refused, each with a JSON pointer. A
+// [Reader] reads token by token without reflection, for hot paths, and refuses null too; [Decode]
+// fills a Go value, whose type says what null is.
 //
 // [Requests] surrounds each route: a request id, a deadline, recovery from panics, one log line at
-// debug level, and an [Observer] that is told how long the route took. It allocates five small
-// objects per request. Nothing here logs a header, a body or a query.
+// debug level, and an [Observer] that is told how long the route took. Nothing here logs a header, a
+// body or a query.
 package httpapi

@@ -86,7 +86,7 @@ func TestBadBodiesAreRefusedWhereTheyAreWrong(t *testing.T) {
 		"trailing garbage":               {`{} x`, ""},
 		"array for object":               {`["a"]`, ""},
 		"string for object":              {`"a"`, ""},
-		"null in an array":               {`{"tags":["a",1]}`, "/tags/1"},
+		"number in an array":             {`{"tags":["a",1]}`, "/tags/1"},
 		"unknown field":                  {`{"extra":{"text":1}}`, "/extra"},
 		"field in another case":          {`{"Text":"a"}`, "/Text"},
 		"field given twice":              {`{"text":"a","text":"a"}`, "/text"},

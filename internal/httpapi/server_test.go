@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -48,7 +49,9 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	}
 	transport.CloseIdleConnections()
 	_ = server.Close()
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("serving ended with %v", err)
+	}
 	if len(remotes) != 1 {
 		t.Errorf("three requests took the connections %v, want one", remotes)
 	}

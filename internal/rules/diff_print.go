@@ -44,7 +44,7 @@ func (c Changes) WriteText(w io.Writer) error {
 	return out.Flush() // which reports the first error of all the writes
 }
 
-func writeChange[T any](w io.Writer, change Change[T], what string, fields func(*T) []field, describe func(*T) string) {
+func writeChange[T any](w *bufio.Writer, change Change[T], what string, fields func(*T) []field, describe func(*T) string) {
 	switch {
 	case change.After == nil:
 		fmt.Fprintf(w, "- %s\n", what)

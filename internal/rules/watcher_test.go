@@ -80,10 +80,10 @@ func newMemorySource(t *testing.T) *memorySource {
 	}}
 }
 
-// addRule writes a rule as a store would: with the tenant's next revision.
-func addRule(t *testing.T, source *memorySource, id RuleID) {
+// addRule writes rule 2 as a store would: with the tenant's next revision.
+func addRule(t *testing.T, source *memorySource) {
 	t.Helper()
-	rule := activeRule(t, id, "global")
+	rule := activeRule(t, 2, "global")
 	source.change(func(rows *Rows) {
 		tenants := slices.Clone(rows.Tenants)
 		tenants[0].Revision++
@@ -114,9 +114,9 @@ func watch(t *testing.T, source Source, log *bytes.Buffer) *Watcher {
 	return w
 }
 
-// after lets time pass in the bubble; half a tick more keeps clear of the tick itself.
+// after lets time pass in the bubble, where it costs none; the millisecond keeps clear of a tick.
 func after(d time.Duration) {
-	time.Sleep(d + time.Millisecond) // within synctest: a clock that jumps
+	<-time.After(d + time.Millisecond)
 	synctest.Wait()
 }
 
@@ -133,7 +133,7 @@ func TestAChangeIsSeenWithinOnePoll(t *testing.T) {
 		if w.Snapshot() != first {
 			t.Error("polls that found nothing made another Snapshot")
 		}
-		addRule(t, source, 2)
+		addRule(t, source)
 		after(time.Second)
 		if got := w.Snapshot().Sizes().Rules; got != 2 {
 			t.Errorf("%d rules after the poll", got)
@@ -175,7 +175,7 @@ func TestAFailedReadChangesNothing(t *testing.T) {
 		source := newMemorySource(t)
 		w := watch(t, source, nil)
 		good := w.Snapshot()
-		addRule(t, source, 2)
+		addRule(t, source)
 		source.fail(errors.New("connection reset"))
 		after(3 * time.Minute)
 		if w.Snapshot() != good {
@@ -256,7 +256,7 @@ func TestRowsThatVanishedGoAtTheReread(t *testing.T) {
 		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 2, Rules: 1, Assignments: 2, Keys: 2}); got != want {
 			t.Fatalf("at first %+v, want %+v", got, want)
 		}
-		addRule(t, source, 2)
+		addRule(t, source)
 		source.change(func(rows *Rows) { // behind the platform's back: no revision, no tombstone
 			rows.Tenants, rows.Rules = rows.Tenants[:1], rows.Rules[1:]
 			rows.Assignments, rows.Keys = rows.Assignments[1:], rows.Keys[1:]
@@ -347,7 +347,7 @@ func TestPollsGoOnDuringALongReread(t *testing.T) {
 		}
 		source.mu.Unlock()
 		after(time.Minute)
-		addRule(t, source, 2) // the re-read has begun and does not see it
+		addRule(t, source) // the re-read has begun and does not see it
 		source.change(func(rows *Rows) {
 			rows.Tenants[0].Revision++
 			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revoked: true, Revision: rows.Tenants[0].Revision}}
