@@ -36,6 +36,7 @@ var sections = []section{
 	{"redis: the seed design and redisbucket", redisThroughput},
 	{"memory: a map increment and membucket", memoryTake},
 	{"redis: memory per bucket", redisMemory},
+	{"matching", matching},
 }
 
 func main() {
