@@ -72,7 +72,10 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	if p.as, err = serverUser(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
+		return err
+	}
+	if err := os.Mkdir(p.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := p.as.own(p.dir); err != nil {

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
 
-// world is a database with two tenants that own the same things under the same names. Tests use the
-// first; that no row of the second was touched is checked when the test ends.
+// world is a database with two tenants that own the same things under the same names, but for one
+// plan each. Tests use the first; that no row of the second was touched is checked when the test ends.
 type world struct {
 	*pgstore.Store
 	url          string
@@ -28,8 +28,8 @@ type world struct {
 
 // owned is what a tenant has at first.
 type owned struct {
-	rules.Tenant               // with default plan free
-	user, daily  rules.Rule    // user:{user_id} for all plans, and named daily for free
+	rules.Tenant                // with default plan free
+	user, daily  rules.Rule     // user:{user_id} for all plans, and named daily for free
 	override     rules.Override // of user 42 for user
 	key          rules.NamedKey
 }
@@ -63,6 +63,7 @@ func (w *world) found(t *testing.T, slug string) owned {
 		Slug: slug, Name: "Acme", DefaultPlan: "free", Settings: rules.DefaultSettings(),
 	}))(t)
 	must(w.CreatePlan(ctx, rules.Plan{TenantID: o.ID, Name: "pro", Description: "for a living"}))(t)
+	must(w.CreatePlan(ctx, rules.Plan{TenantID: o.ID, Name: "only-" + slug}))(t)
 	o.user = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "", "")))(t)
 	o.daily = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "free", "daily")))(t)
 	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42")))(t)
@@ -177,4 +178,5 @@ func (w *world) setBack(t *testing.T) {
 		removed_at = removed_at + interval '1 hour 2 minutes' WHERE tenant_id = $1`, w.ours.ID)
 }
 
-func soon() time.Time { return time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC() }
+// tomorrow is an expiry in the precision of the database.
+func tomorrow() time.Time { return time.Now().Add(24 * time.Hour).Truncate(time.Microsecond).UTC() }

@@ -1,0 +1,257 @@
+package db_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// platformFile alone may cross tenants.
+const platformFile = "platform.sql"
+
+func TestEveryQueryNamesItsTenant(t *testing.T) {
+	t.Parallel()
+	owned := tenantOwnedTables(t)
+	files, err := filepath.Glob("queries/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := 0
+	for _, file := range files {
+		if filepath.Base(file) == platformFile {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range strings.Split(string(text), "-- name: ")[1:] {
+			queries++
+			name, _, _ := strings.Cut(query, " ")
+			for _, wrong := range crossings("-- name: "+query, owned) {
+				t.Errorf("%s: %s: %s", file, name, wrong)
+			}
+		}
+	}
+	if queries < 20 {
+		t.Errorf("only %d queries were found", queries)
+	}
+}
+
+func TestQueriesThatCrossTenantsAreFound(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		query string
+		wrong int
+	}{
+		"all rows":                        {"SELECT * FROM plan", 1},
+		"a row by its own id":             {"SELECT * FROM plan WHERE name = $1", 1},
+		"a tenant in a comment":           {"SELECT * FROM plan -- WHERE tenant_id = $1", 1},
+		"a tenant in a string":            {"SELECT * FROM plan WHERE name = ' AND tenant_id = $1'", 1},
+		"a constant for the tenant":       {"SELECT * FROM plan WHERE tenant_id = 1", 1},
+		"the tenant compared with itself": {"SELECT * FROM plan WHERE tenant_id = tenant_id", 1},
+		"any of some tenants":             {"SELECT * FROM plan WHERE tenant_id = ANY ($1)", 1},
+		"every other tenant":              {"SELECT * FROM plan WHERE tenant_id <> $1", 1},
+		"not the tenant":                  {"SELECT * FROM plan WHERE NOT tenant_id = $1", 1},
+		"a way around the tenant":         {"SELECT * FROM plan WHERE tenant_id = $1 OR name = $2", 1},
+		"a way around it, further on":     {"SELECT * FROM plan WHERE tenant_id = $1 AND name = $2 OR true", 1},
+		"the tenant of one of two tables": {"SELECT * FROM plan p, tenant_user u WHERE p.tenant_id = $1 AND u.plan = p.name", 1},
+		"two tables of the same unnamed tenant": {
+			"SELECT * FROM plan p JOIN tenant_user u ON u.tenant_id = p.tenant_id AND u.plan = p.name", 2,
+		},
+		"a subquery without the tenant": {
+			"SELECT * FROM plan WHERE tenant_id = $1 AND EXISTS (SELECT FROM tenant_user u WHERE u.plan = name)", 1,
+		},
+		"an update of all":            {"UPDATE plan SET tenant_id = $1", 1},
+		"an update by name":           {"UPDATE plan SET description = '' WHERE name = $1", 1},
+		"a deletion by id":            {"DELETE FROM rate_limit_rule WHERE rule_id = $1", 1},
+		"an insert without a tenant":  {"INSERT INTO plan (name) VALUES ($1)", 1},
+		"an insert from all tenants":  {"INSERT INTO plan (tenant_id, name) SELECT tenant_id, plan FROM tenant_user", 1},
+		"a quoted table":              {`SELECT * FROM "plan" WHERE name = $1`, 1},
+		"a table in its schema":       {"SELECT * FROM public.plan WHERE name = $1", 1},
+		"a common table expression":   {"WITH p AS (SELECT * FROM plan) SELECT * FROM p WHERE p.tenant_id = $1", 1},
+		"one tenant":                  {"SELECT * FROM plan WHERE tenant_id = $1 AND name = $2", 0},
+		"one tenant, by name":         {"SELECT * FROM plan WHERE tenant_id = sqlc.arg(tenant_id) AND (a OR b)", 0},
+		"one tenant through a join":   {"SELECT * FROM plan AS p JOIN tenant_user u ON u.tenant_id = p.tenant_id WHERE p.tenant_id = $1", 0},
+		"one tenant in a subquery":    {"SELECT * FROM plan p WHERE p.tenant_id = $1 AND EXISTS (SELECT FROM tenant_user u WHERE u.tenant_id = p.tenant_id)", 0},
+		"an insert with the tenant":   {"INSERT INTO plan (tenant_id, name) VALUES ($1, $2) ON CONFLICT (tenant_id, name) DO NOTHING", 0},
+		"an update of one tenant":     {"UPDATE plan AS p SET description = '' WHERE p.tenant_id = $1", 0},
+		"a table that nobody owns":    {"SELECT * FROM tenant WHERE slug = $1", 0},
+		"a function that reads a row": {"SELECT extract(epoch FROM plan.created_at) FROM plan WHERE tenant_id = $1", 0},
+	}
+	owned := tenantOwnedTables(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if wrong := crossings(test.query, owned); len(wrong) != test.wrong {
+				t.Errorf("found %q, want %d of them", wrong, test.wrong)
+			}
+		})
+	}
+}
+
+var createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`)
+
+// tenantOwnedTables are those with a tenant_id, except tenant itself.
+func tenantOwnedTables(t *testing.T) []string {
+	t.Helper()
+	schema, err := os.ReadFile("schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owned []string
+	for _, table := range createTable.FindAllStringSubmatch(string(schema), -1) {
+		if table[1] != "tenant" && strings.Contains(table[2], "\n    tenant_id ") {
+			owned = append(owned, table[1])
+		}
+	}
+	if !slices.Contains(owned, "plan") || !slices.Contains(owned, "api_key") {
+		t.Fatalf("the tables that tenants own were not found in the schema, but %q", owned)
+	}
+	return owned
+}
+
+// crossings says where a query touches a table of owned without holding it to one tenant: by
+// tenant_id = a parameter, or = the tenant_id of a table that is held so, as a condition that nothing
+// can get around; an insert by naming the column. It is stricter than SQL and knows only as much of
+// it as our queries use.
+func crossings(query string, owned []string) []string {
+	return lint(parse(tokens(query)), owned, map[string]bool{})
+}
+
+var (
+	comment   = regexp.MustCompile(`--[^\n]*`)
+	token     = regexp.MustCompile(`'(?:[^']|'')*'|[\w.$]+|[^\s\w]`)
+	keyword   = regexp.MustCompile(`^(from|where|on|set|join|left|right|inner|cross|full|group|order|limit|values|select|returning|using|default|union|for|do)$`)
+	parameter = regexp.MustCompile(`^\$\d+$|^sqlc\.arg$`)
+)
+
+func tokens(query string) []string {
+	query = strings.ToLower(comment.ReplaceAllString(query, ""))
+	return token.FindAllString(strings.ReplaceAll(query, `"`, ""), -1)
+}
+
+// node is a token, or what stands in parentheses.
+type node struct {
+	text  string
+	inner []node
+}
+
+func parse(tokens []string) []node {
+	stack := [][]node{nil}
+	for _, text := range tokens {
+		top := len(stack) - 1
+		switch text {
+		case "(":
+			stack = append(stack, nil)
+		case ")":
+			if top > 0 {
+				stack[top-1] = append(stack[top-1], node{text: "()", inner: stack[top]})
+				stack = stack[:top]
+			}
+		default:
+			stack[top] = append(stack[top], node{text: text})
+		}
+	}
+	return stack[0]
+}
+
+// reference is a mention of an owned table in one statement.
+type reference struct{ table, alias string }
+
+// lint judges one statement, and its subqueries with the tables that are held outside of them.
+func lint(statement []node, owned []string, outside map[string]bool) (wrong []string) {
+	references, wrong := findReferences(statement, owned)
+	held := map[string]bool{}
+	for alias := range outside {
+		held[alias] = true
+	}
+	around := slices.ContainsFunc(statement, func(n node) bool { return n.text == "or" })
+	for range references { // as often as one table may be held by way of another
+		for _, r := range references {
+			held[r.alias] = held[r.alias] || !around && isHeld(statement, r.alias, len(references) == 1, held)
+		}
+	}
+	for _, r := range references {
+		if !held[r.alias] {
+			wrong = append(wrong, fmt.Sprintf("%s (%s) is not held to one tenant", r.table, r.alias))
+		}
+	}
+	return append(wrong, lintInner(statement, owned, held)...)
+}
+
+func lintInner(nodes []node, owned []string, held map[string]bool) (wrong []string) {
+	for _, n := range nodes {
+		if len(n.inner) > 0 && n.inner[0].text == "select" {
+			wrong = append(wrong, lint(n.inner, owned, held)...)
+		} else {
+			wrong = append(wrong, lintInner(n.inner, owned, held)...)
+		}
+	}
+	return wrong
+}
+
+// findReferences returns the owned tables that a statement reads or changes, and complains of
+// inserts that do not name the tenant.
+func findReferences(statement []node, owned []string) (references []reference, wrong []string) {
+	at := func(i int) node {
+		if i < len(statement) {
+			return statement[i]
+		}
+		return node{}
+	}
+	clause := ""
+	for i, n := range statement {
+		if keyword.MatchString(n.text) {
+			clause = n.text
+		}
+		table := strings.TrimPrefix(n.text, "public.")
+		if !slices.Contains(owned, table) || i == 0 {
+			continue
+		}
+		next := i + 1
+		if at(next).text == "as" {
+			next++
+		}
+		alias := table
+		if name := at(next).text; name != "" && regexp.MustCompile(`^\w+$`).MatchString(name) && !keyword.MatchString(name) {
+			alias = name
+			next++
+		}
+		switch before := at(i - 1).text; {
+		case before == "into":
+			if !slices.ContainsFunc(at(next).inner, func(n node) bool { return n.text == "tenant_id" }) {
+				wrong = append(wrong, table+": the insert does not name the tenant")
+			}
+		case before == "from", before == "join", before == "update", before == "," && clause == "from":
+			references = append(references, reference{table, alias})
+		}
+	}
+	return references, wrong
+}
+
+// isHeld looks for a condition of its own that fixes the tenant of the table with that alias. In a
+// statement with one table the column may stand alone.
+func isHeld(statement []node, alias string, only bool, held map[string]bool) bool {
+	for i := 1; i+2 < len(statement); i++ {
+		condition := statement[i-1].text == "where" || statement[i-1].text == "and" || statement[i-1].text == "on"
+		if !condition || statement[i+1].text != "=" {
+			continue
+		}
+		left, right := statement[i].text, statement[i+2].text
+		for range 2 {
+			if left == alias+".tenant_id" || only && left == "tenant_id" {
+				other, isTenant := strings.CutSuffix(right, ".tenant_id")
+				if parameter.MatchString(right) || isTenant && held[other] {
+					return true
+				}
+			}
+			left, right = right, left
+		}
+	}
+	return false
+}

@@ -1,0 +1,226 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// rowCounts says how many rows of each kind were read.
+type rowCounts struct{ Tenants, Plans, Rules, Overrides, Assignments, Keys int }
+
+func count(rows rules.Rows) rowCounts {
+	return rowCounts{
+		len(rows.Tenants), len(rows.Plans), len(rows.Rules), len(rows.Overrides), len(rows.Assignments), len(rows.Keys),
+	}
+}
+
+func TestAPollReadsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		write func(context.Context, *world) error
+		want  rowCounts
+	}{
+		"a new setting": {func(ctx context.Context, w *world) error {
+			tenant := w.ours.Tenant
+			tenant.Suspended = true
+			_, err := w.UpdateTenant(ctx, tenant)
+			return err
+		}, rowCounts{Tenants: 1}},
+		"a new plan": {func(ctx context.Context, w *world) error {
+			_, err := w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "enterprise"})
+			return err
+		}, rowCounts{Tenants: 1, Plans: 1}},
+		"a removed plan": {func(ctx context.Context, w *world) error {
+			return w.RemovePlan(ctx, w.ours.ID, "only-ours")
+		}, rowCounts{Tenants: 1, Plans: 1}},
+		"an updated rule": {func(ctx context.Context, w *world) error {
+			_, err := w.UpdateRule(ctx, w.ours.daily)
+			return err
+		}, rowCounts{Tenants: 1, Rules: 1}},
+		"a removed rule": {func(ctx context.Context, w *world) error {
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID)
+		}, rowCounts{Tenants: 1, Rules: 1}},
+		"a new override": {func(ctx context.Context, w *world) error {
+			_, err := w.PutOverride(ctx, overrideOf(w.ours.user, "43"))
+			return err
+		}, rowCounts{Tenants: 1, Overrides: 1}},
+		"a removed override": {func(ctx context.Context, w *world) error {
+			return w.RemoveOverride(ctx, w.ours.ID, w.ours.user.ID, "42")
+		}, rowCounts{Tenants: 1, Overrides: 1}},
+		"three users on a plan, one of them again and one named twice": {func(ctx context.Context, w *world) error {
+			changed, err := w.AssignPlan(ctx, w.ours.ID, "pro", []string{"1", "2", "2", "42"})
+			if changed != 2 {
+				return errors.Join(err, errors.New("the two users that were not on the plan were not counted as two"))
+			}
+			return err
+		}, rowCounts{Tenants: 1, Assignments: 2}},
+		"a user back on the default plan": {func(ctx context.Context, w *world) error {
+			_, err := w.UnassignPlan(ctx, w.ours.ID, []string{"42", "nobody"})
+			return err
+		}, rowCounts{Tenants: 1, Assignments: 1}},
+		"a revoked key": {func(ctx context.Context, w *world) error {
+			return w.RevokeKey(ctx, w.ours.ID, w.ours.key.ID)
+		}, rowCounts{Tenants: 1, Keys: 1}},
+		"nothing": {func(context.Context, *world) error { return nil }, rowCounts{}},
+		"users that are on the plan already": {func(ctx context.Context, w *world) error {
+			_, err := w.AssignPlan(ctx, w.ours.ID, "pro", []string{"42"})
+			return err
+		}, rowCounts{}},
+		"a change of nothing": {func(ctx context.Context, w *world) error {
+			_, err := w.ChangeConfig(ctx, w.ours.ID, func(rules.Config) (rules.Changes, error) { return rules.Changes{}, nil })
+			return err
+		}, rowCounts{}},
+		"a write that failed": {func(ctx context.Context, w *world) error {
+			if _, err := w.CreateRule(ctx, w.ours.user); !errors.Is(err, rules.ErrExists) {
+				return errors.New("a second rule with the same identity was not refused")
+			}
+			return nil
+		}, rowCounts{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			known := w.revisions(t)
+			if err := test.write(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			rows := w.poll(t, known)
+			if got := count(rows); got != test.want {
+				t.Errorf("the poll read %+v, want %+v", got, test.want)
+			}
+			for _, tenant := range rows.Tenants {
+				if tenant.ID != w.ours.ID || tenant.Revision != known[tenant.ID]+1 {
+					t.Errorf("tenant %d has revision %d, want tenant %d and %d", tenant.ID, tenant.Revision, w.ours.ID, known[w.ours.ID]+1)
+				}
+			}
+			if got := count(w.poll(t, w.revisions(t))); got != (rowCounts{}) {
+				t.Errorf("the next poll read %+v again", got)
+			}
+		})
+	}
+}
+
+func TestAWholeReadLeavesOutWhatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	must(w.PutOverride(ctx, overrideOf(ours.daily, "42")))(t)
+	must(w.UnassignPlan(ctx, ours.ID, []string{"42"}))(t)
+	for _, err := range []error{
+		w.RemoveRule(ctx, ours.ID, ours.daily.ID),
+		w.RemoveOverride(ctx, ours.ID, ours.user.ID, "42"),
+		w.RemovePlan(ctx, ours.ID, "pro"),
+		w.RevokeKey(ctx, ours.ID, ours.key.ID),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := w.revisions(t)
+	delete(known, ours.ID)
+	rows := w.poll(t, known)
+	want := rowCounts{Tenants: 1, Plans: 2, Rules: 1, Overrides: 1, Assignments: 0, Keys: 1}
+	if got := count(rows); got != want {
+		t.Fatalf("the read of one unknown tenant has %+v, want %+v", got, want)
+	}
+	if rows.Rules[0].Removed || rows.Rules[0].ID != ours.user.ID {
+		t.Errorf("the rule read is %+v, want the one that stands", rows.Rules[0])
+	}
+	if rows.Overrides[0].RemovedAt.IsZero() {
+		t.Error("the removed override does not say when it was removed")
+	}
+	if !rows.Keys[0].Revoked {
+		t.Error("the revoked key does not say so")
+	}
+	if got := count(w.poll(t, nil)); got.Tenants != 2 {
+		t.Errorf("a read with a nil map has %d tenants, want 2", got.Tenants)
+	}
+}
+
+func TestAReadIsOneViewInPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, users := t.Context(), []string{"a", "b", "c", "d", "e", "f", "g"}
+	must(w.AssignPlan(ctx, w.ours.ID, "pro", users))(t)
+	for _, user := range users {
+		must(w.PutOverride(ctx, overrideOf(w.ours.user, user)))(t)
+	}
+	want := count(w.poll(t, nil))
+	w.ReadInPagesOf(3)
+	var got rowCounts
+	seen := map[string]bool{}
+	pages := 0
+	err := w.Read(ctx, nil, func(page rules.Rows) error {
+		if pages++; pages == 1 {
+			must(w.AssignPlan(ctx, w.ours.ID, "pro", []string{"late"}))(t)
+			must(w.AssignPlan(ctx, w.ours.ID, "free", users))(t)
+			must(w.PutOverride(ctx, overrideOf(w.ours.user, "late")))(t)
+		}
+		for _, assignment := range page.Assignments {
+			if key := string(rune(assignment.TenantID)) + assignment.UserID; seen[key] {
+				t.Errorf("user %q was read twice", assignment.UserID)
+			} else {
+				seen[key] = true
+			}
+			if assignment.Plan != "pro" || assignment.UserID == "late" {
+				t.Errorf("%+v was read, which was written after the read began", assignment)
+			}
+		}
+		n := count(page)
+		if n.Tenants > 3 || n.Plans > 3 || n.Rules > 3 || n.Overrides > 3 || n.Assignments > 3 || n.Keys > 3 {
+			t.Errorf("a page has %+v, want at most 3 rows", n)
+		}
+		got.Tenants += n.Tenants
+		got.Plans += n.Plans
+		got.Rules += n.Rules
+		got.Overrides += n.Overrides
+		got.Assignments += n.Assignments
+		got.Keys += n.Keys
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("all pages have %+v, want %+v", got, want)
+	}
+}
+
+func TestAReadEndsWithTheFirstErrorOfItsVisitor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	enough := errors.New("enough")
+	for page := 1; page <= 4; page++ {
+		visits := 0
+		err := w.Read(t.Context(), nil, func(rules.Rows) error {
+			if visits++; visits == page {
+				return enough
+			}
+			return nil
+		})
+		wantError(t, err, enough)
+		if visits != page {
+			t.Errorf("page %d failed and %d were visited", page, visits)
+		}
+	}
+}
+
+func TestAPatternThatDoesNotParseLeavesOutOneRule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, "UPDATE rate_limit_rule SET key_pattern = 'nonsense::' WHERE tenant_id = $1 AND rule_id = $2", w.ours.ID, w.ours.user.ID)
+	rows := w.poll(t, nil)
+	if len(rows.Rules) != 3 {
+		t.Errorf("%d rules were read, want the 3 whose patterns parse", len(rows.Rules))
+	}
+	if n := w.UnreadableRules(); n != 1 {
+		t.Errorf("%d unreadable rules were counted, want 1", n)
+	}
+	if config := must(w.Config(t.Context(), w.ours.ID))(t); len(config.Rules) != 1 || len(config.Overrides) != 0 {
+		t.Errorf("the configuration has %d rules and %d overrides, want 1 and none", len(config.Rules), len(config.Overrides))
+	}
+}
