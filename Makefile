@@ -55,12 +55,12 @@ lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
 	$(call each_module,$(CURDIR)/.bin/golangci-lint run ./...)
 
 .PHONY: bench
-bench: ## Run every Go benchmark once
+bench: ## Compare with other designs, in one table (bench/README.md says what it measures)
 	@scripts/install.sh test
-	$(call each_module,go test -run '^$$' -bench . -benchmem ./...)
+	@cd bench && go run . $(ARGS)
 
 .PHONY: soak
-soak: ## Search for rare failures: property tests at length, then each fuzz test (CASES=20000 FUZZTIME=1m)
+soak: ## Search for rare failures: outages, property and fuzz tests at length (CASES=20000 FUZZTIME=1m)
 	@scripts/install.sh test
 	scripts/soak.sh
 

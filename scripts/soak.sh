@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Looks for rare failures: property tests with many more cases than `make test` tries, then every
-# fuzz test for a while each.
+# Looks for rare failures: loads and outages that last longer than `make test` lets them, property
+# tests with many more cases, then every fuzz test for a while each.
 #
 #   CASES=20000 FUZZTIME=1m scripts/soak.sh
 set -euo pipefail
@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 
 cases=${CASES:-20000}
 fuzztime=${FUZZTIME:-1m}
+
+go test -race -timeout=0 ./e2e -soak
 
 files_with() { grep -rlE --include='*_test.go' "$1" internal db cmd 2>/dev/null || true; }
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 hosts='registry[.]npmjs[.]org|registry[.]yarnpkg[.]com|proxy[.]golang[.]org|sum[.]golang[.]org|pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org'
 
 # The hosts that this machine downloads from.
-for url in $(go env GOPROXY | tr ',|' '  ') "$(command -v npm >/dev/null && npm config get registry || true)"; do
+for url in $(go env GOPROXY | tr ',|' '  ') "$(command -v npm >/dev/null && npm config get registry 2>/dev/null || true)"; do
   host=$(echo "$url" | sed -nE 's,^https?://([^@/]*@)?([^/:]+).*,\2,p' | sed 's/[.]/[.]/g')
   if [ -n "$host" ]; then hosts="$hosts|$host"; fi
 done

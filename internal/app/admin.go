@@ -24,7 +24,7 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer closeStore(store)
 	switch args := cfg.Arguments; cfg.Command {
 	case config.AdminCreateTenant:
 		return createTenant(ctx, store, args, out)

@@ -57,6 +57,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
 	m.Snapshot(a.sizes, a.watcher.Age)
+	m.SnapshotReads(a.watcher.PollDuration, a.watcher.RereadDuration)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
@@ -95,7 +96,7 @@ func (a *API) Close() error {
 		errs = append(errs, a.buckets.close())
 	}
 	if a.store != nil {
-		a.store.Close()
+		closeStore(a.store)
 	}
 	return errors.Join(errs...)
 }

@@ -12,8 +12,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
 // The exit statuses of every binary.
@@ -32,7 +34,7 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 		return exitUsage
 	}
 	if cfg.Answer != "" {
-		fmt.Print(cfg.Answer)
+		fmt.Fprint(os.Stdout, cfg.Answer)
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,4 +45,21 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 		return exitFailed
 	}
 	return 0
+}
+
+// closePatience is how long the end of a process waits for the end of its database connections.
+const closePatience = time.Second
+
+// closeStore closes the connections to the database. The driver waits up to a minute for a server
+// that has stopped answering, whose connections the end of the process closes as well.
+func closeStore(store *pgstore.Store) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		store.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+	}
 }

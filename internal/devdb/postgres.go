@@ -45,8 +45,9 @@ type Postgres struct {
 // data, its log, its password. All are created by the first start and kept for the next one. ctx
 // bounds only the start, which returns when the server answers queries.
 //
-// Postgres refuses to run as root; then the server runs as user postgres, dir is made to belong to
-// that user, and every folder above it must let that user through.
+// Postgres refuses to run as root; then the server runs as user postgres, and dir is made to belong to
+// that user. If a folder above keeps that user out, dir becomes a link to a directory in
+// /var/lib/sluice.
 //
 // The error is ErrNotInstalled if there is no Postgres 15 or later, or none of the version that wrote
 // the data.
@@ -66,19 +67,13 @@ func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*P
 
 // prepare leaves a locked directory with initialized data and nothing running in it.
 func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
-	if p.dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
 	if p.as, err = serverUser(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
-		return err
-	}
-	if err := os.Mkdir(p.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := p.as.own(p.dir); err != nil {
+	if p.dir, err = p.as.place(dir); err != nil {
 		return err
 	}
 	if p.binaries, err = findPostgres(ctx, p.path(dataDir)); err != nil {
@@ -188,6 +183,9 @@ func (p *Postgres) explain(err error) error {
 func (p *Postgres) path(elements ...string) string {
 	return filepath.Join(append([]string{p.dir}, elements...)...)
 }
+
+// Dir is where the server's files really are.
+func (p *Postgres) Dir() string { return p.dir }
 
 // URL is the address of one of the server's databases, as a superuser.
 func (p *Postgres) URL(database string) string { return connectionURL(p.port, p.password, database) }

@@ -36,6 +36,7 @@ var demoRules []byte
 
 // Run starts everything, prints what to try to out, and answers until ctx ends.
 func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger) (err error) {
+	private := cfg.DatabaseURL == ""
 	stop, err := startServers(ctx, &cfg, log)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
@@ -54,7 +55,9 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err := api.Load(ctx); err != nil {
 		return errors.Join(err, api.Close())
 	}
-	greet(out, api, cfg)
+	if err := greet(out, api, cfg, private); err != nil {
+		return errors.Join(err, api.Close())
+	}
 	return api.Run(ctx)
 }
 
@@ -89,7 +92,7 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (st
 			return stop, err
 		}
 		cfg.DatabaseURL = config.ConnURL(url)
-		log.Info("private Postgres started", "directory", filepath.Join(dir, "postgres"), "took", time.Since(began))
+		log.Info("private Postgres started", "directory", postgres.Dir(), "took", time.Since(began))
 	}
 	if cfg.RedisURL == "" {
 		redis, err := devdb.StartRedis(starting, filepath.Join(dir, "redis"))
@@ -156,9 +159,8 @@ func createDemoRules(ctx context.Context, store rules.Store, tenant rules.Tenant
 	return err
 }
 
-// greet says what to try.
-func greet(out io.Writer, api *app.API, cfg config.Config) {
-	fmt.Fprintf(out, `
+// greeting says what to try.
+const greeting = `
 Sluice is running. Ask whether user 42 may have another report; paste this a few times:
 
   curl -i http://%s/v1/check \
@@ -166,15 +168,20 @@ Sluice is running. Ask whether user 42 may have another report; paste this a few
     -H 'Content-Type: application/json' \
     -d '{"user_id":"42","endpoint":"/api/reports","ip":"203.0.113.9"}'
 
-Metrics    http://%s/metrics
-Rules      %s admin export --tenant %s
-Data       %s (kept between runs)
+Metrics  http://%s/metrics
+Rules    go run ./cmd/admin export --tenant %s, with SLUICE_DATABASE_URL=%s
+Data     %s (kept between runs)
 
 Ctrl-C stops it.
-`, api.CheckAddr(), DemoToken, api.MetricsAddr(), databaseSetting(cfg), demoSlug, cfg.DataDir)
-}
+`
 
-// databaseSetting is how another command reaches the database.
-func databaseSetting(cfg config.Config) string {
-	return "SLUICE_DATABASE_URL='" + string(cfg.DatabaseURL) + "'"
+// greet prints the greeting. The password of a private database is the business of whoever runs it;
+// that of another one is not shown.
+func greet(out io.Writer, api *app.API, cfg config.Config, private bool) error {
+	database := cfg.DatabaseURL.String()
+	if private {
+		database = "'" + string(cfg.DatabaseURL) + "'"
+	}
+	_, err := fmt.Fprintf(out, greeting, api.CheckAddr(), DemoToken, api.MetricsAddr(), demoSlug, database, cfg.DataDir)
+	return err
 }

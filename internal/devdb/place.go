@@ -1,0 +1,88 @@
+package devdb
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// elsewhere is where directories are made for a server whose user cannot get to the one wanted. Only
+// root needs it, and root may write there.
+const elsewhere = "/var/lib/sluice"
+
+// place makes the directory of a server and returns where it really is.
+//
+// A checkout below /root or in a private temporary directory is closed to the user that Postgres runs
+// as. Then dir becomes a symbolic link to a directory that is not; removing the link is removing
+// the data, as far as the next start is concerned.
+func (u *runAs) place(dir string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
+		return "", err
+	}
+	switch real, err := filepath.EvalSymlinks(dir); {
+	case err == nil:
+		return real, u.own(real)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	open, err := u.letThrough(filepath.Dir(dir))
+	if err != nil {
+		return "", err
+	}
+	if open {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return "", err
+		}
+		return dir, u.own(dir)
+	}
+	if err := os.MkdirAll(elsewhere, 0o755); err != nil { //nolint:gosec // as above
+		return "", err
+	}
+	real, err := os.MkdirTemp(elsewhere, filepath.Base(dir)+"-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to nowhere
+		return "", err
+	}
+	if err := os.Symlink(real, dir); err != nil {
+		return "", err
+	}
+	return real, u.own(real)
+}
+
+// letThrough says whether the user can get through a folder and all above it, by their permission
+// bits alone; where other rules hold, the start fails and says so.
+func (u *runAs) letThrough(folder string) (bool, error) {
+	if u == nil {
+		return true, nil
+	}
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return false, err
+	}
+	for ; ; folder = filepath.Dir(folder) {
+		info, err := os.Stat(folder)
+		if err != nil {
+			return false, fmt.Errorf("look at the folder of the data: %w", err)
+		}
+		bit := fs.FileMode(0o001)
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+			switch {
+			case int(owner.Uid) == u.uid:
+				bit = 0o100
+			case int(owner.Gid) == u.gid:
+				bit = 0o010
+			}
+		}
+		if info.Mode()&bit == 0 {
+			return false, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return true, nil
+		}
+	}
+}
