@@ -34,7 +34,9 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 		return exitUsage
 	}
 	if cfg.Answer != "" {
-		fmt.Fprint(os.Stdout, cfg.Answer)
+		if _, err := fmt.Fprint(os.Stdout, cfg.Answer); err != nil {
+			return exitFailed
+		}
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

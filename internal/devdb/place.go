@@ -22,9 +22,9 @@ func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
 		return "", err
 	}
-	switch real, err := filepath.EvalSymlinks(dir); {
+	switch there, err := filepath.EvalSymlinks(dir); {
 	case err == nil:
-		return real, u.own(real)
+		return there, u.own(there)
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
@@ -41,17 +41,17 @@ func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(elsewhere, 0o755); err != nil { //nolint:gosec // as above
 		return "", err
 	}
-	real, err := os.MkdirTemp(elsewhere, filepath.Base(dir)+"-")
+	there, err := os.MkdirTemp(elsewhere, filepath.Base(dir)+"-")
 	if err != nil {
 		return "", err
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to nowhere
 		return "", err
 	}
-	if err := os.Symlink(real, dir); err != nil {
+	if err := os.Symlink(there, dir); err != nil {
 		return "", err
 	}
-	return real, u.own(real)
+	return there, u.own(there)
 }
 
 // letThrough says whether the user can get through a folder and all above it, by their permission

@@ -323,7 +323,7 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 func demote(t *testing.T, rdb redis.UniversalClient, master string) {
 	t.Helper()
 	host, port, _ := strings.Cut(master, ":")
-	if err := rdb.(*redis.Client).SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := rdb.(*redis.Client).ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the replica follows", patience, func() bool {
