@@ -20,25 +20,34 @@ const shapesPerFile = 64
 // query.meets decides; that leaves the maps free to keep 64-bit hashes instead of values, and a
 // hash is seeded, so that nobody can make them collide on purpose.
 //
-// Each prefix length is a shape of its own, and so is each set of attribute names, so a tenant can
-// make as many shapes as rules. Two things bound what they cost. A shape with attributes is filed
-// under the first of them, and only a check that has the attribute looks into that file. And a file
-// keeps only the 64 shapes with the most rules: each further rule is found by the one term of it
-// that the fewest such rules share, as a shape of that single term. There are few of those: one for
-// each length of a path that ends in /*, one for each length of an ip prefix, and less than ten more.
-// Thus a check with a attributes probes at most 64 × (1 + a) shapes, two more for each attribute,
-// and one for each '/' of its endpoint and each length of network, in all about 25 ns each. What
-// such a probe of a single term finds is compared one by one; only a tenant that has hundreds of
-// shapes and, in the rare ones of them, thousands of rules without an uncommon value sees that.
+// Each length of a path or network is a shape of its own, and so is each set of attribute names, so
+// a tenant can make as many shapes as rules. Three things bound what they cost.
+//   - A path of some length is probed only if the endpoint has a '/' there, and a network, once there
+//     are more than a few lengths, only if some rule names one of that length around the address.
+//   - A shape with attributes is filed under the first of them, and only a check that has the
+//     attribute looks into that file.
+//   - A file keeps only the 64 shapes with the most rules. Each further rule is found by the one term
+//     of it that the fewest such rules share, as a shape of that single term; of those there are
+//     few: one for each length, two for each attribute, and eight more.
+//
+// So a check with a attributes looks at 64 × (1 + a) shapes and those of single terms, most of which
+// it passes over in a few nanoseconds; a probe takes 20 to 40 (BenchmarkMatchManyShapes). What a
+// probe of a single term finds is compared rule by rule. Only a tenant with hundreds of shapes, and
+// with many rules in the rare ones that have no uncommon value, sees its matching slow down.
 type index struct {
 	rules []*Rule // all of them by id, inactive ones too
 	seed  maphash.Seed
-	files map[string][]*shape // by the shapes' first attribute; "" for shapes without
+	files map[string][]shape // by the shapes' first attribute; "" for shapes without
+
+	networks networks
 }
 
 // shape is a group of rules that look at the same fields in the same way.
 type shape struct {
-	terms []term
+	needs termKinds        // of all its terms
+	path  int              // the length of its path, 0 for none
+	bits  int              // the length of its network, -1 for none
+	terms []term           // those with a value
 	rules map[uint64]*link // by the hash of the terms' values
 }
 
@@ -57,23 +66,31 @@ type term struct {
 
 type termKind uint8
 
+// Any value meets the terms before oneUser, if there is one.
 const (
 	anyUser termKind = iota
-	oneUser
 	anyEndpoint
-	oneEndpoint
-	endpointsBelow // of any path of length bytes
-	oneMethod
 	anyIP
-	ipv4Network // any network of length bits
-	ipv6Network
-	anyAttribute
-	oneAttribute
+	anyAttribute // not looked up: a shape is filed under its first, and query.meets sees to the others
+	oneUser
+	oneEndpoint
+	oneMethod
 	onePlan
+	endpointsBelow // of a path of length bytes
+	ipv4Network    // of length bits
+	ipv6Network
+	oneAttribute
 )
 
+func (k termKind) hasValue() bool { return k >= oneUser }
+
+// termKinds is a set of kinds.
+type termKinds uint16
+
+func (k termKind) set() termKinds { return 1 << k }
+
 func newIndex(rules table[RuleID, *Rule]) *index {
-	x := &index{seed: maphash.MakeSeed(), files: map[string][]*shape{}}
+	x := &index{seed: maphash.MakeSeed(), files: map[string][]shape{}}
 	x.rules = make([]*Rule, 0, rules.size)
 	for _, rule := range rules.all() {
 		x.rules = append(x.rules, rule)
@@ -89,15 +106,41 @@ type query struct {
 	plan   string
 	ip     netip.Addr // unmapped, without zone
 	ipText string     // the masked address, once it was needed
-	hashes struct{ user, endpoint, method, plan uint64 }
+	// has are the kinds of terms that the request has a value for, hashes the values of those whose
+	// value depends on nothing else.
+	has    termKinds
+	hashes [endpointsBelow]uint64
+	// lengths are those of the networks around ip that some rule names.
+	lengths lengthSet
 }
 
 func (x *index) query(r *Request, plan string) query {
-	q := query{Request: r, plan: plan, ip: plainIP(r.IP)}
-	q.hashes.user = maphash.String(x.seed, r.UserID)
-	q.hashes.endpoint = maphash.String(x.seed, r.Endpoint)
-	q.hashes.method = maphash.String(x.seed, r.Method)
-	q.hashes.plan = maphash.String(x.seed, plan)
+	q := query{Request: r, plan: plan, ip: plainIP(r.IP), has: anyAttribute.set() | oneAttribute.set()}
+	if r.UserID != "" {
+		q.has |= anyUser.set() | oneUser.set()
+		q.hashes[oneUser] = maphash.String(x.seed, r.UserID)
+	}
+	if r.Endpoint != "" {
+		q.has |= anyEndpoint.set() | oneEndpoint.set() | endpointsBelow.set()
+		q.hashes[oneEndpoint] = maphash.String(x.seed, r.Endpoint)
+	}
+	if r.Method != "" {
+		q.has |= oneMethod.set()
+		q.hashes[oneMethod] = maphash.String(x.seed, r.Method)
+	}
+	if plan != "" {
+		q.has |= onePlan.set()
+		q.hashes[onePlan] = maphash.String(x.seed, plan)
+	}
+	switch {
+	case q.ip.Is4():
+		q.has |= anyIP.set() | ipv4Network.set()
+	case q.ip.Is6():
+		q.has |= anyIP.set() | ipv6Network.set()
+	}
+	if q.ip.IsValid() {
+		q.lengths = x.networks.lengthsAround(q.ip)
+	}
 	return q
 }
 
@@ -109,13 +152,13 @@ func (x *index) visit(q *query, found func(*Rule)) {
 	}
 }
 
-func (x *index) visitFile(q *query, file []*shape, found func(*Rule)) {
-	for _, s := range file {
-		hash, ok := x.hashOf(q, s.terms)
-		if !ok {
+func (x *index) visitFile(q *query, file []shape, found func(*Rule)) {
+	for i := range file {
+		s := &file[i]
+		if !s.fits(q) {
 			continue
 		}
-		for l := s.rules[hash]; l != nil; l = l.next {
+		for l := s.rules[x.hashOf(q, s.terms)]; l != nil; l = l.next {
 			if q.meets(l.rule) {
 				found(l.rule)
 			}
@@ -123,53 +166,33 @@ func (x *index) visitFile(q *query, file []*shape, found func(*Rule)) {
 	}
 }
 
-// hashOf combines the request's values for the terms. It is not ok if the request has none for
-// one of them.
-func (x *index) hashOf(q *query, terms []term) (hash uint64, ok bool) {
+// fits says whether the request can meet a rule of the shape at all. Most shapes of a tenant with
+// many do not fit, so it comes before any hash.
+func (s *shape) fits(q *query) bool {
+	return s.needs&^q.has == 0 &&
+		(s.path == 0 || s.path <= len(q.Endpoint) && q.Endpoint[s.path-1] == '/') &&
+		(s.bits < 0 || q.lengths.has(s.bits))
+}
+
+// hashOf combines what the request has for the terms, as shapeGroups.add does what the rules want.
+func (x *index) hashOf(q *query, terms []term) uint64 {
+	hash := uint64(0)
 	for i := range terms {
-		value, ok := x.requestValue(q, &terms[i])
-		if !ok {
-			return 0, false
+		t := &terms[i]
+		value := uint64(0)
+		switch t.kind {
+		case endpointsBelow:
+			value = maphash.String(x.seed, q.Endpoint[:t.length])
+		case ipv4Network, ipv6Network:
+			value = x.network(q.ip, t.length)
+		case oneAttribute:
+			value = maphash.String(x.seed, q.Attribute(t.attribute))
+		default:
+			value = q.hashes[t.kind]
 		}
 		hash = combine(hash, value)
 	}
-	return hash, true
-}
-
-// requestValue returns the hash of what the request has for a term: what ruleValue returns for the
-// rules that the request meets. A term that any value fulfils adds nothing.
-func (x *index) requestValue(q *query, t *term) (hash uint64, ok bool) {
-	switch t.kind {
-	case anyUser:
-		return 0, q.UserID != ""
-	case oneUser:
-		return q.hashes.user, q.UserID != ""
-	case anyEndpoint:
-		return 0, q.Endpoint != ""
-	case oneEndpoint:
-		return q.hashes.endpoint, q.Endpoint != ""
-	case endpointsBelow:
-		if t.length > len(q.Endpoint) || q.Endpoint[t.length-1] != '/' {
-			return 0, false
-		}
-		return maphash.String(x.seed, q.Endpoint[:t.length]), true
-	case oneMethod:
-		return q.hashes.method, q.Method != ""
-	case anyIP:
-		return 0, q.ip.IsValid()
-	case ipv4Network:
-		return x.network(q.ip, t.length), q.ip.Is4()
-	case ipv6Network:
-		return x.network(q.ip, t.length), q.ip.Is6()
-	case anyAttribute:
-		return 0, q.Attribute(t.attribute) != ""
-	case oneAttribute:
-		value := q.Attribute(t.attribute)
-		return maphash.String(x.seed, value), value != ""
-	case onePlan:
-		return q.hashes.plan, q.plan != ""
-	}
-	return 0, false
+	return hash
 }
 
 // network hashes the network of that many bits around an address, of the same family alone.

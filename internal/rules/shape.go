@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"net/netip"
 	"slices"
 )
 
@@ -11,13 +12,20 @@ import (
 func (x *index) build() {
 	groups := shapeGroups{}
 	var aspects []aspect
+	var prefixes []netip.Prefix
 	for _, rule := range x.rules {
 		if !rule.Active {
 			continue
 		}
 		aspects = x.aspects(rule, aspects[:0])
 		groups.add(rule, aspects)
+		for _, s := range rule.Pattern.segments {
+			if s.Prefix.IsValid() {
+				prefixes = append(prefixes, s.Prefix)
+			}
+		}
 	}
+	x.networks = newNetworks(prefixes)
 	x.thinOut(groups)
 	for _, g := range groups {
 		name := g.fileName()
@@ -70,7 +78,9 @@ func (gs shapeGroups) add(rule *Rule, aspects []aspect) {
 		key = binary.BigEndian.AppendUint16(key, uint16(a.length))
 		key = append(key, a.attribute...)
 		key = append(key, 0)
-		hash = combine(hash, a.value)
+		if a.kind.hasValue() {
+			hash = combine(hash, a.value)
+		}
 	}
 	g := gs[string(key)]
 	if g == nil {
@@ -115,8 +125,20 @@ func (g *shapeGroup) fileName() string {
 	return g.terms[0].attribute
 }
 
-func (g *shapeGroup) shape() *shape {
-	s := &shape{terms: g.terms, rules: make(map[uint64]*link, len(g.rules))}
+func (g *shapeGroup) shape() shape {
+	s := shape{bits: -1, rules: make(map[uint64]*link, len(g.rules))}
+	for _, t := range g.terms {
+		s.needs |= t.kind.set()
+		switch t.kind {
+		case endpointsBelow:
+			s.path = t.length
+		case ipv4Network, ipv6Network:
+			s.bits = t.length
+		}
+		if t.kind.hasValue() {
+			s.terms = append(s.terms, t)
+		}
+	}
 	links := make([]link, len(g.rules))
 	for i, rule := range g.rules {
 		links[i] = link{rule: rule, next: s.rules[g.hashes[i]]}

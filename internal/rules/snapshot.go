@@ -130,7 +130,7 @@ func newOverride(row *Override) override {
 	}
 }
 
-// limit returns what holds for a user that has the override, given the rule's own limit.
+// effective returns what holds for a user that has the override, given the rule's own limit.
 //
 // An override that ended leaves its end as the Since of the rule's limit: a bucket remembers the
 // Since of the limit it holds and a later one wins, so without that trace it would stay at the

@@ -138,6 +138,10 @@ func TestAChangeIsSeenWithinOnePoll(t *testing.T) {
 		if got := w.Snapshot().Sizes().Rules; got != 2 {
 			t.Errorf("%d rules after the poll", got)
 		}
+		source.change(func(rows *Rows) { rows.Tenants = []Tenant{{ID: testTenant, Revision: 3}} })
+		if err := w.Refresh(t.Context()); err != nil || w.Snapshot().Tenant(testTenant).Tenant.Revision != 3 {
+			t.Errorf("Refresh did not read at once: %v", err)
+		}
 	})
 }
 

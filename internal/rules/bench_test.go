@@ -1,0 +1,226 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// filler makes rule i of those that a check does not meet.
+type filler func(i int) (pattern, plan string)
+
+// fillers are what a hundred thousand rules may look like, each to hurt one way of matching them.
+var fillers = map[string]filler{
+	"mixed": func(i int) (string, string) {
+		// Six kinds, so that ten rules have all the shapes of a hundred thousand.
+		return []string{
+			fmt.Sprintf("user:%d", i+1000),
+			fmt.Sprintf("user:{user_id}:endpoint:/v%d/x", i),
+			fmt.Sprintf("endpoint:POST /v%06d/*", i),
+			fmt.Sprintf("ip:10.%d.%d.%d", i>>16, i>>8&255, i&255),
+			fmt.Sprintf("attr.org:org-%d", i),
+			fmt.Sprintf("endpoint:/v%d/y", i),
+		}[i%6], []string{"", "pro"}[i%2]
+	},
+	"one user's endpoints": func(i int) (string, string) { return fmt.Sprintf("user:42:endpoint:/v%d", i), "" },
+	"networks":             func(i int) (string, string) { return fmt.Sprintf("ip:10.%d.%d.%d/32", i>>16, i>>8&255, i&255), "" },
+	"networks of all lengths": func(i int) (string, string) {
+		addr := netip.AddrFrom4([4]byte{byte(128 + i>>16), byte(i >> 8), byte(i), byte(i * 7)})
+		return "user:" + userName(i) + ":ip:" + netip.PrefixFrom(addr, 8+i%25).Masked().String(), ""
+	},
+	"attribute values": func(i int) (string, string) { return fmt.Sprintf("attr.org:org-%d", i), "" },
+	"paths with a star": func(i int) (string, string) {
+		return fmt.Sprintf("endpoint:/api/%d/%d/*", i/300, i%300), ""
+	},
+	"copies per plan": func(i int) (string, string) { return "user:{user_id}", fmt.Sprintf("plan-%d", i) },
+}
+
+// benchmarkTenant has four rules that benchmarkRequests meet, and as many others as there is room for.
+func benchmarkTenant(b *testing.B, size int, fill filler) *TenantRules {
+	b.Helper()
+	rules := []Rule{
+		activeRule(b, 1, "user:{user_id}"), activeRule(b, 2, "endpoint:/api/*"),
+		activeRule(b, 3, "global"), activeRule(b, 4, "ip:{ip}"),
+	}
+	for i := len(rules); i < size; i++ {
+		pattern, plan := fill(i)
+		rule := activeRule(b, RuleID(i+1), pattern)
+		rule.Plan, rule.Name = plan, fmt.Sprint(i)
+		rules = append(rules, rule)
+	}
+	return tenantWith(rules...)
+}
+
+func benchmarkRequests() []Request {
+	var requests []Request
+	for i := range 16 {
+		requests = append(requests, Request{
+			UserID: userName(i), Endpoint: fmt.Sprintf("/api/search/%d", i), Method: "GET",
+			IP: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Attributes: []Attribute{{"org", "acme"}},
+		})
+	}
+	return requests
+}
+
+// BenchmarkMatch asks the same checks, each met by four rules, of ten rules and of a hundred
+// thousand of the same kinds: ratio should stay below 1.2. The two take turns in short bursts and
+// the best burst of each counts, so that a busy machine slows both or neither.
+func BenchmarkMatch(b *testing.B) {
+	for _, name := range slices.Sorted(maps.Keys(fillers)) {
+		b.Run(name, func(b *testing.B) {
+			few, many := benchmarkTenant(b, 10, fillers[name]), benchmarkTenant(b, 100_000, fillers[name])
+			bestFew, bestMany := time.Hour, time.Hour
+			for b.Loop() {
+				bestFew = min(bestFew, matchBurst(b, few))
+				bestMany = min(bestMany, matchBurst(b, many))
+			}
+			b.ReportMetric(float64(bestFew)/matchBurstLength, "ns/10-rules")
+			b.ReportMetric(float64(bestMany)/matchBurstLength, "ns/100000-rules")
+			b.ReportMetric(float64(bestMany)/float64(bestFew), "ratio")
+		})
+	}
+}
+
+const matchBurstLength = 320
+
+func matchBurst(b *testing.B, tenant *TenantRules) time.Duration {
+	b.Helper()
+	requests := benchmarkRequests()
+	var room [8]Match
+	began := time.Now()
+	for i := range matchBurstLength {
+		if got := tenant.Match(&requests[i%len(requests)], "free", testNow, room[:0]); len(got) != 4 {
+			b.Fatalf("%d rules match, not 4", len(got))
+		}
+	}
+	return time.Since(began)
+}
+
+// BenchmarkMatchManyShapes is what a tenant costs that has nearly as many shapes as rules.
+func BenchmarkMatchManyShapes(b *testing.B) {
+	tenant := benchmarkTenant(b, 20_000, func(i int) (string, string) {
+		below := "/api/search/" + fmt.Sprintf("%0*d", i/33%200, i) // 200 lengths of paths, 33 of networks
+		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, 0}), i%33).Masked()
+		return fmt.Sprintf("user:%s:endpoint:%s/*:ip:%s", userName(i), below, network), []string{"", "free", "pro"}[i%3]
+	})
+	shapes := 0
+	for _, file := range tenant.index.files {
+		shapes += len(file)
+	}
+	b.Logf("%d shapes in the index", shapes)
+	best := time.Hour
+	for b.Loop() {
+		best = min(best, matchBurst(b, tenant))
+	}
+	b.ReportMetric(float64(best)/matchBurstLength, "ns/match")
+}
+
+func BenchmarkMisses(b *testing.B) {
+	tenant := benchmarkTenant(b, 100_000, fillers["mixed"])
+	requests := benchmarkRequests()
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := tenant.Misses(&requests[0], "free", 100); len(got) != 100 {
+			b.Fatalf("%d misses", len(got))
+		}
+	}
+}
+
+// manyRows visits 100,000 rules, 100,000 keys and a million assignments of one tenant in pages,
+// as a database would deliver them: each row in memory of its own.
+func manyRows(b *testing.B, visit func(Rows)) {
+	b.Helper()
+	visit(Rows{Tenants: []Tenant{tenantRow()}, Plans: []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}}})
+	const page = 5000
+	for start := 0; start < 100_000; start += page {
+		rows := Rows{}
+		for i := start; i < start+page; i++ {
+			pattern, _ := fillers["mixed"](i)
+			rule := activeRule(b, RuleID(i+1), pattern)
+			rule.Plan, rule.Name = string([]byte("pro")), fmt.Sprint(i)
+			rule.Description = fmt.Sprintf("what rule %d is there for", i)
+			rows.Rules = append(rows.Rules, rule)
+			rows.Keys = append(rows.Keys, Key{ID: fmt.Sprintf("key%013d", i), TenantID: testTenant, Permissions: []Permission{PermissionCheck}})
+		}
+		visit(rows)
+	}
+	for start := 0; start < 1_000_000; start += page {
+		rows := Rows{}
+		for i := start; i < start+page; i++ {
+			rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: userName(i), Plan: string([]byte("pro"))})
+		}
+		visit(rows)
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc) / (1 << 20)
+}
+
+// BenchmarkLoad reads everything for the first time; held-MB is what the Snapshot takes.
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		before := heap()
+		s := loadMany(b)
+		b.ReportMetric(heap()-before, "held-MB")
+		runtime.KeepAlive(s)
+	}
+}
+
+func loadMany(b *testing.B) *Snapshot {
+	b.Helper()
+	d := newDraft(new(Snapshot), true)
+	manyRows(b, func(rows Rows) { d.add(&rows) })
+	s, lost := d.snapshot()
+	if len(lost) > 0 {
+		b.Fatal("the first load lost rows")
+	}
+	return s
+}
+
+// BenchmarkReread reads everything again; added-MB is what the re-read holds when it is nearly
+// done, on top of the Snapshot.
+func BenchmarkReread(b *testing.B) {
+	s := loadMany(b)
+	for b.Loop() {
+		before := heap()
+		d := newDraft(s, true)
+		manyRows(b, func(rows Rows) { d.add(&rows) })
+		b.ReportMetric(heap()-before, "added-MB")
+		if next, lost := d.snapshot(); next != s || len(lost) > 0 {
+			b.Fatal("the re-read found changes")
+		}
+	}
+}
+
+// BenchmarkOneChange is a poll that finds one new assignment among a million, or one rule among
+// a hundred thousand.
+func BenchmarkOneChange(b *testing.B) {
+	s := loadMany(b)
+	changes := map[string]func(i int) Rows{
+		"assignment": func(i int) Rows {
+			return Rows{Assignments: []Assignment{{TenantID: testTenant, UserID: userName(i), Plan: "free"}}}
+		},
+		"rule": func(i int) Rows {
+			rule := activeRule(b, 1, "global")
+			rule.UpdatedAt = testNow.Add(time.Duration(i))
+			return Rows{Rules: []Rule{rule}}
+		},
+	}
+	for name, change := range changes {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			current := s
+			for i := 0; b.Loop(); i++ {
+				current = current.With(change(i))
+			}
+		})
+	}
+}
