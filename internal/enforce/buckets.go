@@ -15,8 +15,9 @@ type Buckets interface {
 	// the ask is allowed and the tier holds Cost. A denied ask writes nothing but settled buckets
 	// (see Bucket.Settle). A cost of 0 looks without taking.
 	//
-	// A denial is an answer. An error means that the store could not answer in time: then no
-	// answer in asks means anything, and tokens may or may not have been taken, once.
+	// A denial is an answer. An error means that the store could not answer in time, except for
+	// the asks that it marked Answered; for each of the others tokens may or may not have been
+	// taken, once.
 	//
 	// Take returns within the deadline of ctx, and does not touch asks after it returned.
 	Take(ctx context.Context, asks []Ask) error
@@ -30,6 +31,8 @@ type Ask struct {
 
 	// Allowed is the answer: every enforced tier holds Cost.
 	Allowed bool
+	// Answered says of an ask in a call that failed that it was answered all the same.
+	Answered bool
 }
 
 // Key names one bucket.

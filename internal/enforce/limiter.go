@@ -57,13 +57,12 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 	}
 	if len(asks) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		if err := l.ask(ctx, asks); err == nil {
-			for k, i := range asked {
+		err := l.ask(ctx, asks)
+		for k, i := range asked {
+			if err == nil || asks[k].Answered {
 				decisions[i].read(asks[k].Tiers, checks[i].Cost)
-			}
-		} else {
-			for _, i := range asked {
-				l.degrade(ctx, tenant, &checks[i], &decisions[i])
+			} else {
+				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], l.take)
 			}
 		}
 	}
@@ -73,32 +72,45 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 	}
 }
 
-// Explain answers what Decide would, without taking anything, and with every matched rule's tier
-// as it stands: limits behind a block or a bypass too.
+// Explain answers what Decide would, without taking anything. While the buckets can be read, it has
+// every matched rule's tier as it stands: limits behind a block or a bypass too.
 func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.Plan, l.now(), nil)
 	d := Decision{Plan: check.Plan, Tiers: tierDecisions(matches, all)}
-	if tiers := bucketTiers(tenant, d.Tiers, nil); len(tiers) > 0 {
-		asks := []Ask{{Cost: 0, Tiers: tiers}}
-		if err := l.ask(context.WithoutCancel(ctx), asks); err == nil {
-			for i := range tiers {
-				tiers[i].Holds = tiers[i].Bucket.Level.Holds(check.Cost)
-			}
+	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
+	tiers := bucketTiers(tenant, d.Tiers, nil)
+	if len(tiers) > 0 {
+		ctx = context.WithoutCancel(ctx)
+		asked := []Ask{{Tiers: tiers}}
+		switch err := l.ask(ctx, asked); {
+		case err == nil:
+			look(asked[0].Tiers, check.Cost)
 			d.read(tiers, check.Cost)
-		} else {
-			// What the failure modes would do to a real check is documented; there is nothing to
-			// show of buckets that cannot be read.
-			d.Degraded = true
-			for i := range d.Tiers {
-				if t := &d.Tiers[i]; isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed {
-					t.deny(StoreUnavailable)
-				}
-			}
+		case !d.Bypassed && !anyEnforced(matches, rules.ActionBlock):
+			l.degrade(ctx, tenant, check.Cost, &d, l.look)
 		}
 	}
-	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	d.conclude()
 	return d
+}
+
+// take asks this process's own buckets.
+func (l *Limiter) take(ctx context.Context, tiers []Tier, cost Tokens) error {
+	return l.local.Take(ctx, []Ask{{Cost: cost, Tiers: tiers}})
+}
+
+// look answers like take, and takes nothing.
+func (l *Limiter) look(ctx context.Context, tiers []Tier, cost Tokens) error {
+	err := l.local.Take(ctx, []Ask{{Tiers: tiers}})
+	look(tiers, cost)
+	return err
+}
+
+// look says which of the tiers, asked at no cost, hold one.
+func look(tiers []Tier, cost Tokens) {
+	for i := range tiers {
+		tiers[i].Holds = tiers[i].Bucket.Level.Holds(cost)
+	}
 }
 
 // ask puts the asks to the shared buckets and reports how that went.
@@ -125,16 +137,21 @@ func begin(plan string, matches []rules.Match) Decision {
 	return d
 }
 
-// degrade answers a check whose shared buckets did not answer, by the failure mode of each tier.
-func (l *Limiter) degrade(ctx context.Context, tenant *rules.TenantRules, check *Check, d *Decision) {
-	d.Degraded = true
-	// A cost that can never pass is refused without any bucket, whatever the failure mode.
+// degrade answers a check whose shared buckets did not answer, by the failure mode of each tier; local
+// asks those that fail local.
+func (l *Limiter) degrade(
+	ctx context.Context, tenant *rules.TenantRules, cost Tokens, d *Decision,
+	local func(context.Context, []Tier, Tokens) error,
+) {
+	// A cost that can never pass is refused without any bucket, whatever the failure mode. No
+	// store would have said otherwise, so this is not a degraded decision.
 	if deny(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
-		return isLimit(t.Match) && check.Cost > capacity(t.Match.Limit)
+		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
 	}) {
 		d.keep(func(t *TierDecision) bool { return t.Reason == CostExceedsLimit })
 		return
 	}
+	d.Degraded = true
 	if deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
 		return isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed
 	}) {
@@ -148,12 +165,11 @@ func (l *Limiter) degrade(ctx context.Context, tenant *rules.TenantRules, check 
 	if len(tiers) == 0 {
 		return
 	}
-	asks := []Ask{{Cost: check.Cost, Tiers: tiers}}
-	if err := l.local.Take(ctx, asks); err != nil {
+	if err := local(ctx, tiers, cost); err != nil {
 		deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
 		return
 	}
-	d.read(tiers, check.Cost)
+	d.read(tiers, cost)
 }
 
 // deny marks the tiers of which so says true, and says whether an enforced one is among them.

@@ -362,7 +362,37 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 	t.Run("a cost above the burst is refused whatever the mode", func(t *testing.T) {
 		t.Parallel()
 		w := away(t, with(user, rules.FailOpen))
-		w.wantDenied(w.check(3*enforce.Token), 1, enforce.CostExceedsLimit, 0)
+		d := w.check(3 * enforce.Token)
+		w.wantDenied(d, 1, enforce.CostExceedsLimit, 0)
+		if d.Degraded {
+			t.Error("no store would have allowed it, yet the decision is degraded")
+		}
+	})
+	t.Run("explain says what a check would be told", func(t *testing.T) {
+		t.Parallel()
+		w := away(t, user, with(global, rules.FailOpen))
+		w.wantAllowed(w.check(enforce.Token))
+		w.wantAllowed(w.check(enforce.Token))
+		for _, cost := range []enforce.Tokens{0, enforce.Token, 3 * enforce.Token} {
+			check := enforce.Check{Request: request(), Cost: cost}
+			explained := w.limiter.Explain(t.Context(), w.tenant, &check)
+			if told := w.ask(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason || explained.Degraded != told.Degraded {
+				t.Errorf("cost %s: explained as %+v, and a check was told %+v", cost, explained, told)
+			}
+		}
+	})
+	t.Run("what was answered before a failure counts", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, rules.Rows{Rules: []rule{with(user, rules.FailClosed)}})
+		w.limiter = enforce.NewLimiter(breaksOff{w.shared}, w.shared, &w.seen, nil)
+		check := enforce.Check{Request: request(), Cost: enforce.Token}
+		decisions := make([]enforce.Decision, 2)
+		w.limiter.Decide(t.Context(), w.tenant, []enforce.Check{check, check}, decisions)
+		w.wantAllowed(decisions[0])
+		w.wantDenied(decisions[1], 1, enforce.StoreUnavailable, 0)
+		if decisions[0].Degraded || !decisions[1].Degraded {
+			t.Errorf("degraded: %v and %v, want the second alone", decisions[0].Degraded, decisions[1].Degraded)
+		}
 	})
 	t.Run("block and bypass act as ever and are not degraded", func(t *testing.T) {
 		t.Parallel()
@@ -397,6 +427,17 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	if decisions[0].Degraded {
 		t.Error("the caller's own cancellation looked like a failing store")
 	}
+}
+
+// breaksOff answers the first ask, and then fails.
+type breaksOff struct{ enforce.Buckets }
+
+func (b breaksOff) Take(ctx context.Context, asks []enforce.Ask) error {
+	if err := b.Buckets.Take(ctx, asks[:1]); err != nil {
+		return err
+	}
+	asks[0].Answered = true
+	return errAway
 }
 
 // cancellable fails as a network store does when its context ends.

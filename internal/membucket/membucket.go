@@ -17,6 +17,8 @@ package membucket
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +26,8 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// DefaultMaxBuckets is the bound of a store that names none: about 280 MB when subjects are 40 bytes.
+// DefaultMaxBuckets is the bound of a store that names none: about 280 MB when subjects
+// are 40 bytes, and 310 MB when they are long.
 const DefaultMaxBuckets = 1_000_000
 
 const (
@@ -85,9 +88,11 @@ func New(options Options) *Store {
 // Take implements enforce.Buckets. It never returns an error, and answers even when ctx is done:
 // it is what remains when another store has used up the time.
 func (s *Store) Take(_ context.Context, asks []enforce.Ask) error {
-	now := s.clock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Read under the lock: a time from before the wait for it would look like a clock that went
+	// back, and what was earned since would be earned again.
+	now := s.clock()
 	for i := range asks {
 		s.take(&asks[i], now)
 	}
@@ -99,7 +104,7 @@ func (s *Store) take(ask *enforce.Ask, now int64) {
 	s.found = s.found[:0]
 	for i := range ask.Tiers {
 		tier := &ask.Tiers[i]
-		b := s.buckets[tier.Key]
+		b := s.buckets[bounded(tier.Key)]
 		s.found = append(s.found, b)
 		if b == nil {
 			tier.Bucket = enforce.NewBucket(tier.Limit, now)
@@ -129,9 +134,23 @@ func (s *Store) take(ask *enforce.Ask, now int64) {
 	}
 	for i, b := range s.found {
 		if tier := &ask.Tiers[i]; tier.Holds && b == nil {
-			s.insert(tier.Key, tier.Bucket, now)
+			s.insert(bounded(tier.Key), tier.Bucket, now)
 		}
 	}
+}
+
+// longSubject is how long a subject may be, in bytes, to be kept as it is.
+const longSubject = 64
+
+// bounded replaces a longer subject by its SHA-256, so that a bound on buckets is a bound on memory
+// whatever callers send. In hexadecimal behind a # that is longer than any subject kept as it is, and
+// so equal to none.
+func bounded(key enforce.Key) enforce.Key {
+	if len(key.Subject) > longSubject {
+		sum := sha256.Sum256([]byte(key.Subject))
+		key.Subject = "#" + hex.EncodeToString(sum[:])
+	}
+	return key
 }
 
 // Len returns how many buckets the store holds.

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -74,6 +75,30 @@ func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
 	}
 	if sum != 1000 {
 		t.Errorf("%d asks passed a burst of 1000", sum)
+	}
+}
+
+// On a clock that moves, a caller that waited for its turn must not bring an older time than the one
+// before it: the bucket would take that for a clock that went back, and earn the interval twice.
+func TestConcurrentTakesOnARunningClockEarnNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	limit := enforce.Limit{Rate: 100_000, Burst: 1000}
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range 64 {
+		wg.Go(func() {
+			for time.Since(start) < 200*time.Millisecond {
+				if take(t, s, one("42", limit, enforce.Token)) {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if most := float64(limit.Burst) + limit.Rate*time.Since(start).Seconds() + 1; float64(allowed.Load()) > most {
+		t.Errorf("%d asks passed where %.0f may", allowed.Load(), most)
 	}
 }
 
@@ -178,13 +203,13 @@ func TestAMillionKeysStayWithinTheBoundAndItsMemory(t *testing.T) {
 	s := New(Options{MaxBuckets: bound, Clock: func() int64 { return second }})
 	asks := one("", limit, enforce.Token)
 	for i := range keys {
-		asks[0].Tiers[0].Key.Subject = fmt.Sprintf("user-%035d", i)
+		asks[0].Tiers[0].Key.Subject = fmt.Sprintf("user-%0*d", 35+i%2*1245, i) // every other is 1280 bytes
 		take(t, s, asks)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	perBucket := float64(after.HeapAlloc-before.HeapAlloc) / bound
-	t.Logf("%.0f bytes for each of %d buckets with subjects of 40 bytes", perBucket, bound)
+	t.Logf("%.0f bytes for each of %d buckets with subjects of 40 and 1280 bytes", perBucket, bound)
 	if s.Len() != bound || s.Evictions() != keys-bound {
 		t.Errorf("%d buckets, %d evictions; want %d and %d", s.Len(), s.Evictions(), bound, keys-bound)
 	}

@@ -134,14 +134,10 @@ func (d *Decisions) StoreAnswered(took time.Duration, err error) {
 	d.answered.Observe(took.Seconds())
 }
 
-// decidingMode is the failure mode that made a degraded decision; "" for a cost that no bucket
-// could ever hold, which is refused with or without a store.
+// decidingMode is the failure mode that made a degraded decision.
 func decidingMode(d *enforce.Decision) rules.FailureMode {
-	switch d.Reason {
-	case enforce.StoreUnavailable:
+	if d.Reason == enforce.StoreUnavailable {
 		return rules.FailClosed
-	case enforce.CostExceedsLimit:
-		return ""
 	}
 	for i := range d.Tiers {
 		if d.Tiers[i].Known {

@@ -99,9 +99,9 @@ func TestEachDecisionIsCountedByWhatItWas(t *testing.T) {
 			decision: enforce.Decision{Reason: enforce.Blocked},
 			check:    "degraded=false outcome=denied reason=blocked",
 		},
-		"a cost above the limit, while the store is away": {
-			decision: enforce.Decision{Reason: enforce.CostExceedsLimit, Degraded: true},
-			check:    "degraded=true outcome=denied reason=cost_exceeds_limit",
+		"a cost above the limit": {
+			decision: enforce.Decision{Reason: enforce.CostExceedsLimit},
+			check:    "degraded=false outcome=denied reason=cost_exceeds_limit",
 		},
 		"failed closed": {
 			decision: enforce.Decision{Reason: enforce.StoreUnavailable, Degraded: true},
