@@ -18,7 +18,7 @@ func memoryTake(ctx context.Context, rounds int, round time.Duration) ([]line, e
 	asks := make([][]enforce.Ask, inTurn)
 	counts := map[enforce.Key]int64{}
 	for i := range asks {
-		asks[i] = checks(i, 1)
+		asks[i] = checks(i, 1, 1)
 		counts[asks[i][0].Tiers[0].Key] = 0
 	}
 	store := membucket.New(membucket.Options{})

@@ -50,22 +50,37 @@ func withRedis(ctx context.Context, do func(redis.UniversalClient) error) error 
 }
 
 // check is a check as most are: a user and an address of its own, an endpoint and the tenant shared.
-func check(user int) enforce.Ask {
+func check(tenant rules.TenantID, user int) enforce.Ask {
 	tiers := []enforce.Tier{
-		{Key: enforce.Key{Tenant: 1, Rule: 1, Subject: fmt.Sprint("user-", user)}, Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1}},
-		{Key: enforce.Key{Tenant: 1, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)}, Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1}},
-		{Key: enforce.Key{Tenant: 1, Rule: 3, Subject: fmt.Sprint("/api/", user%20)}, Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1}},
-		{Key: enforce.Key{Tenant: 1, Rule: 4}, Limit: enforce.Limit{Rate: 1e7, Burst: 1e7, Since: 1}},
+		{Key: enforce.Key{Tenant: tenant, Rule: 1, Subject: fmt.Sprint("user-", user)}, Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1}},
+		{Key: enforce.Key{Tenant: tenant, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)}, Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1}},
+		{Key: enforce.Key{Tenant: tenant, Rule: 3, Subject: fmt.Sprint("/api/", user%20)}, Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1}},
+		{Key: enforce.Key{Tenant: tenant, Rule: 4}, Limit: enforce.Limit{Rate: 1e7, Burst: 1e7, Since: 1}},
 	}
 	return enforce.Ask{Cost: enforce.Token, Tiers: tiers}
 }
 
-func checks(first, n int) []enforce.Ask {
+// checks returns n checks of that many tenants in turn.
+func checks(first, n, tenants int) []enforce.Ask {
 	asks := make([]enforce.Ask, n)
 	for i := range asks {
-		asks[i] = check((first + i) % users)
+		asks[i] = check(rules.TenantID(1+i%tenants), (first+i)%users)
 	}
 	return asks
+}
+
+// batch is how many checks go together, which for ours is a script per tenant.
+type batch struct {
+	what            string
+	checks, tenants int
+	target          string
+}
+
+var batches = []batch{
+	{"1 alone", 1, 1, ""},
+	{"16 together, 1 per script", 16, 16, "1.5"},
+	{"16 together, 1 script", 16, 1, ""},
+	{"64 together, 1 script", 64, 1, "2.5"},
 }
 
 // speed is how fast one round went.
@@ -82,14 +97,11 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 			return err
 		}
 		ours := redisbucket.New(rdb, budget)
-		for _, size := range []struct {
-			checks int
-			target string
-		}{{1, "1.5"}, {16, ""}, {64, "2.5"}} {
+		for _, batch := range batches {
 			var was, is []speed
 			for range rounds {
 				for side, taker := range []taker{seed, ours} {
-					measured, err := measure(ctx, rdb, taker, size.checks, round)
+					measured, err := measure(ctx, rdb, taker, batch, round)
 					if err != nil {
 						return err
 					}
@@ -101,7 +113,7 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 				}
 			}
 			lines = append(lines,
-				compare(fmt.Sprintf("checks/s, %d per round trip", size.checks), was, is, size.target, func(s speed) float64 { return s.perSecond }),
+				compare("checks/s, "+batch.what, was, is, batch.target, func(s speed) float64 { return s.perSecond }),
 				compare("  per second of redis's processor", was, is, "", func(s speed) float64 { return s.perCPUSecond }))
 		}
 		return nil
@@ -110,7 +122,7 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 }
 
 // measure asks with several callers for the length of a round.
-func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, size int, round time.Duration) (speed, error) {
+func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, batch batch, round time.Duration) (speed, error) {
 	busyBefore, err := processorSeconds(ctx, rdb)
 	if err != nil {
 		return speed{}, err
@@ -121,16 +133,16 @@ func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, size i
 	start := time.Now()
 	for caller := range callers {
 		wg.Go(func() {
-			batches := make([][]enforce.Ask, 64)
-			for i := range batches {
-				batches[i] = checks((caller*64+i)*size*7, size)
+			prepared := make([][]enforce.Ask, 64)
+			for i := range prepared {
+				prepared[i] = checks((caller*64+i)*batch.checks*7, batch.checks, batch.tenants)
 			}
 			for i := 0; time.Since(start) < round && ctx.Err() == nil; i++ {
-				if err := taker.Take(ctx, batches[i%len(batches)]); err != nil {
+				if err := taker.Take(ctx, prepared[i%len(prepared)]); err != nil {
 					failed.Store(err)
 					return
 				}
-				done.Add(int64(size))
+				done.Add(int64(batch.checks))
 			}
 		})
 	}

@@ -26,6 +26,7 @@ func runContract(t *testing.T, open func(t *testing.T) Store) {
 		"asks on one bucket see each other in order":                    inOrder,
 		"a bucket asked with two limits in one batch is asked in order": twoLimitsInOneBatch,
 		"a caller with an older limit is answered by the bucket's":      staleCaller,
+		"of two limits of one moment the bucket's holds":                sameMoment,
 		"a limit in force since later than now holds from now":          sinceAhead,
 		"a bucket that nobody used has the caller's limit":              unusedHasCallersLimit,
 		"a thousand asks in one batch are answered in order":            largeBatch,
@@ -197,6 +198,17 @@ func staleCaller(t *testing.T, s Store) {
 	expectTokens(t, answers[1], 0)
 }
 
+func sameMoment(t *testing.T, s Store) {
+	first, second := limit(1, 10, 0), limit(1000, 100, 0)
+	take(t, s, after(0), ask(10, enforce.Tier{Key: key(1, "42"), Limit: first}))
+	answers := take(t, s, after(time.Second), ask(1, enforce.Tier{Key: key(1, "42"), Limit: second}))
+	expectAllowed(t, answers, true)
+	expectTokens(t, answers[0], 0)
+	if got := answers[0].Tiers[0].Bucket.Limit; got != first {
+		t.Errorf("limit in force %+v, want the bucket's", got)
+	}
+}
+
 func sinceAhead(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
 	take(t, s, after(0), ask(10, tier))
@@ -229,7 +241,7 @@ func largeBatch(t *testing.T, s Store) {
 
 func manyTiers(t *testing.T, s Store) {
 	one := ask(1)
-	for rule := range rules.RuleID(3000) {
+	for rule := range rules.RuleID(5000) {
 		one.Tiers = append(one.Tiers, enforce.Tier{Key: key(rule, ""), Limit: limit(1, 1+int64(rule), 0)})
 	}
 	asks := []enforce.Ask{ask(1, one.Tiers[1]), one, one}

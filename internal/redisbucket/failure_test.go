@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -320,6 +321,31 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 	}
 }
 
+func TestOfABatchThatFailsTheAnsweredAsksAreMarked(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	spent := enforce.Limit{Rate: rules.MinRate, Burst: 1}
+	mustTake(t, s, one(user("denied", spent)))
+	if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	other := user("42", still)
+	other.Key.Tenant = 2 // so it is another script, which wants to write
+	asks := []enforce.Ask{
+		{Cost: enforce.Token, Tiers: []enforce.Tier{user("denied", spent)}},
+		{Cost: enforce.Token, Tiers: []enforce.Tier{other}},
+		{Cost: enforce.Token},
+	}
+	if err := s.Take(t.Context(), asks); err == nil {
+		t.Fatal("no error")
+	}
+	for i, want := range []struct{ answered, allowed bool }{{true, false}, {false, false}, {true, true}} {
+		if asks[i].Answered != want.answered || asks[i].Allowed != want.allowed {
+			t.Errorf("ask %d: answered %t, allowed %t; want %+v", i, asks[i].Answered, asks[i].Allowed, want)
+		}
+	}
+}
+
 func demote(t *testing.T, rdb redis.UniversalClient, master string) {
 	t.Helper()
 	host, port, _ := strings.Cut(master, ":")
@@ -348,5 +374,81 @@ func TestARedisThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 	}
 	if s.State() != Down {
 		t.Errorf("the store says %s", s.State())
+	}
+}
+
+// cutAfter lets that many pipelines through to a real Redis and breaks the connection on the next.
+type cutAfter struct{ left *int }
+
+func (cutAfter) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (cutAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (c cutAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if *c.left--; *c.left < 0 {
+			for _, cmd := range cmds {
+				cmd.SetErr(io.ErrUnexpectedEOF)
+			}
+			return io.ErrUnexpectedEOF
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestWhatWasAnsweredBeforeAFailureIsMarked(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: 0.001, Burst: 1}
+	asks := make([]enforce.Ask, 1000)
+	for i := range asks {
+		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{
+			user(fmt.Sprint(i), limit),
+			user(fmt.Sprint("second-", i), limit),
+		}}
+	}
+	mustTake(t, s, one(user("warm", limit))) // so that the script is known
+	left := 1
+	s.rdb.AddHook(cutAfter{&left})
+	if err := s.Take(t.Context(), asks); err == nil {
+		t.Fatal("the second pipeline broke, and no error says so")
+	}
+	answered := 0
+	for i := range asks {
+		if asks[i].Answered {
+			answered++
+			if i != answered-1 || !asks[i].Allowed {
+				t.Fatalf("ask %d is answered (allowed: %v), after %d others", i, asks[i].Allowed, answered-1)
+			}
+		}
+	}
+	if answered == 0 || answered == len(asks) {
+		t.Errorf("%d of %d asks are answered, want those of the first pipeline", answered, len(asks))
+	}
+}
+
+func TestASpikeBeyondTheConnectionsDoesNotOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	options, err := Options(server.URL(), 100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.PoolSize = 1
+	rdb := redis.NewUniversalClient(options)
+	defer func() { _ = rdb.Close() }()
+	s := New(rdb, 100*time.Millisecond)
+	conn := rdb.(*redis.Client).Conn() // the one connection is taken
+	if err := conn.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * tripAfter {
+		if err := s.Take(t.Context(), one(user("42", enforce.Limit{Rate: 1, Burst: 1}))); !errors.Is(err, redis.ErrPoolTimeout) {
+			t.Fatalf("error is %v, want that of a full pool", err)
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s.State() != Up {
+		t.Errorf("the store takes Redis for %s because callers waited for each other", s.State())
 	}
 }

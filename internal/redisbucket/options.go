@@ -43,7 +43,9 @@ func Options(rawURL string, budget time.Duration) (*redis.UniversalOptions, erro
 		DialerRetries:         1,
 		ReadTimeout:           budget,
 		WriteTimeout:          budget,
-		PoolTimeout:           budget,
+		// Shorter than the budget, so that waiting for a connection and waiting for Redis can be told
+		// apart.
+		PoolTimeout: budget / 2,
 		// What the later protocol adds (pushed messages) costs a look at the socket per command.
 		Protocol:                 2,
 		DisableIdentity:          true,

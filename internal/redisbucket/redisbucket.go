@@ -3,8 +3,10 @@
 // A check costs one round trip and one script, however many tiers it has, and is decided atomically
 // on Redis's own clock: all its tokens are taken or none. A batch of checks is a few scripts in one
 // pipeline, at most 64 checks or 256 buckets each and one tenant each, so that Redis is never busy
-// with one for long and Redis Cluster finds all keys of a script in one slot. take.lua is the script,
-// the format of a bucket, and the place to start reading.
+// with one for long and Redis Cluster finds all keys of a script in one slot. Beyond 1024 buckets it is
+// several pipelines, one after the other and each with a time budget of its own, so that other callers'
+// checks come in between. take.lua is the script, the format of a bucket, and the place to start
+// reading.
 //
 // When Redis is down, Take says so within its time budget (50 ms unless told otherwise) and decides
 // nothing; what happens to the check is for the caller. After five failures in a row a circuit
@@ -12,7 +14,8 @@
 // whether it is back; the driver's own back-off after failed dials can add a second to that.
 // An ask that got no answer may have been executed, so it is never repeated: tokens are taken at
 // most once. The one exception is an answer that says nothing was executed, because Redis does not
-// know the script (after SCRIPT FLUSH or a restart); then the source is sent.
+// know the script (after SCRIPT FLUSH or a restart); then the source is sent, and the scripts of
+// that one pipeline may run in another order.
 //
 // A bucket's key expires ten seconds after it is full. A value that is no bucket counts as a fresh
 // bucket, is replaced, and counted; a key of another type is replaced once tokens are taken. Redis
@@ -40,6 +43,9 @@ const (
 	// tripAfter is how many failures in a row open the breaker: enough that one dropped
 	// connection does not, and few enough that hardly anybody waits for a dead Redis.
 	tripAfter = 5
+	// maxPipelineKeys is how many keys the scripts of one pipeline have at most, unless it is a
+	// single script: a few milliseconds of Redis's time.
+	maxPipelineKeys = 4 * maxKeys
 	// probeEvery is how long an open breaker waits before it lets one ask through.
 	probeEvery = 250 * time.Millisecond
 )
@@ -67,10 +73,7 @@ func New(rdb redis.UniversalClient, budget time.Duration) *Store {
 		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 			Timeout:     probeEvery,
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
-			IsExcluded: func(err error) bool {
-				_, gone := errors.AsType[callerGone](err)
-				return gone
-			},
+			IsExcluded:  saysNothing,
 		}),
 	}
 }
@@ -85,10 +88,32 @@ func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
 // time.
 func (s *Store) take(ctx context.Context, asks []enforce.Ask, stamp int64) error {
 	scripts, err := plan(asks)
-	if err != nil || len(scripts) == 0 {
-		return err
+	for err == nil && len(scripts) > 0 {
+		together := scripts[:onePipeline(scripts)]
+		scripts = scripts[len(together):]
+		err = s.takeTogether(ctx, together, stamp)
 	}
-	_, err = s.breaker.Execute(func() (struct{}, error) {
+	if err != nil {
+		return fmt.Errorf("ask redis about %d checks: %w", len(asks), err)
+	}
+	return nil
+}
+
+// onePipeline returns how many of the scripts go together.
+func onePipeline(scripts []*script) int {
+	keys := 0
+	for i, script := range scripts {
+		if keys += len(script.keys); keys > maxPipelineKeys && i > 0 {
+			return i
+		}
+	}
+	return len(scripts)
+}
+
+// takeTogether runs scripts in one pipeline, and reads the answers of those that have one even if
+// others have not: they took their tokens.
+func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64) error {
+	_, err := s.breaker.Execute(func() (struct{}, error) {
 		limited, cancel := context.WithTimeout(ctx, s.budget)
 		defer cancel()
 		err := s.run(limited, scripts, stamp)
@@ -97,17 +122,25 @@ func (s *Store) take(ctx context.Context, asks []enforce.Ask, stamp int64) error
 		}
 		return struct{}{}, err
 	})
-	if err != nil {
-		return fmt.Errorf("ask redis about %d checks: %w", len(asks), err)
-	}
 	for _, script := range scripts {
-		broken, err := script.answer(script.cmd.Val())
-		if err != nil {
-			return fmt.Errorf("read redis's answer to %d checks: %w", len(asks), err)
+		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
+			continue // there is no answer, and err says why
+		}
+		broken, unreadable := script.answer(script.cmd.Val())
+		if unreadable != nil {
+			return errors.Join(err, unreadable)
 		}
 		s.broken.Add(int64(broken))
 	}
-	return nil
+	return err
+}
+
+// saysNothing tells the errors that are not Redis's fault: a caller that went away, and more callers
+// at once than connections. If the latter opened the breaker, a spike would make every process limit
+// on its own just when limits matter.
+func saysNothing(err error) bool {
+	_, gone := errors.AsType[callerGone](err)
+	return gone || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // callerGone marks the error of an ask whose caller cancelled it or gave it less time than the

@@ -58,7 +58,7 @@ func plan(asks []enforce.Ask) ([]*script, error) {
 	for i := range asks {
 		ask := &asks[i]
 		if len(ask.Tiers) == 0 {
-			ask.Allowed = true
+			ask.Allowed, ask.Answered = true, true
 			continue
 		}
 		if len(ask.Tiers) > maxTiers {
@@ -178,7 +178,7 @@ func (s *script) answer(reply string) (broken int, err error) {
 	}
 	rest := reply
 	for _, ask := range s.asks {
-		ask.Allowed = true
+		ask.Allowed, ask.Answered = true, true
 		for i := range ask.Tiers {
 			tier := &ask.Tiers[i]
 			amount := int64(float(rest))

@@ -18,28 +18,15 @@
 -- All numbers are little-endian; places count from 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, rep, sub = math.min, math.max, string.rep, string.sub
+local min, max, rep, format = math.min, math.max, string.rep, string.format
+local KEYS, ARGV = KEYS, ARGV
 
 local FRACTIONS = 4294967296 -- in a millionth of a token
 local HALF = 2147483648
 local SLACK = 10000 -- ms that a full bucket stays, for callers that hold an older limit
 local YEAR = 31536000000 -- ms
-local CHUNK = 2000 -- numbers at a time on Lua's stack, which takes 8000
-
--- Reads a string of equal numbers.
-local function numbers(format, size, text)
-  local count = #text / size
-  if count <= CHUNK then
-    return {unpack_struct('<' .. rep(format, count), text)}
-  end
-  local all = {}
-  for first = 0, count - 1, CHUNK do
-    local n = min(CHUNK, count - first)
-    local some = {unpack_struct('<' .. rep(format, n), text, first * size + 1)}
-    for i = 1, n do all[first + i] = some[i] end
-  end
-  return all
-end
+local INTEGER = 2147000000 -- what %d can write everywhere
+local CHUNK = 2000 -- values at a time on Lua's stack, which takes 8000
 
 -- Level.earn: what elapsed microseconds of a rate add to a level, capped. `x - x % 1` is floor(x).
 local function earn(micros, fraction, elapsed, rate, full)
@@ -57,93 +44,97 @@ local function earn(micros, fraction, elapsed, rate, full)
   return micros, fraction
 end
 
-local now
-if ARGV[4] then
-  now = tonumber(ARGV[4])
+local now = ARGV[4]
+if now then
+  now = tonumber(now)
 else
   local time = call('TIME') -- once: it moves while a script runs
   now = time[1] * 1000000 + time[2]
 end
 
-local limit_texts, limit_rates, limit_fulls, limit_sinces = {}, {}, {}, {}
-for i = 0, #ARGV[3] / 20 - 1 do
-  local rate, burst, since = unpack_struct('<dId', ARGV[3], i * 20 + 1)
-  limit_texts[i], limit_rates[i] = sub(ARGV[3], i * 20 + 1, i * 20 + 20), rate
-  limit_fulls[i], limit_sinces[i] = burst * 1000000, since
+-- The limits, as columns. Those in force that no caller named are appended below.
+local rates, bursts, sinces = {}, {}, {}
+local last_limit = #ARGV[3] / 20 - 1
+for place = 0, last_limit do
+  rates[place], bursts[place], sinces[place] = unpack_struct('<dId', ARGV[3], place * 20 + 1)
 end
 
 local keys = #KEYS
-local states = {}
+local states, wiring
 if keys <= CHUNK then
   states = call('MGET', unpack(KEYS))
 else
+  states = {}
   for first = 1, keys, CHUNK do
     local some = call('MGET', unpack(KEYS, first, min(first + CHUNK - 1, keys)))
     for i = 1, #some do states[first + i - 1] = some[i] end
   end
 end
 
--- Settle every bucket. From here on they are these columns.
-local wiring = numbers('H', 2, ARGV[1])
-local micros, fractions, rates, fulls, texts, changed = {}, {}, {}, {}, {}, {}
-local broken, foreign = 0, {}
+local words = #ARGV[1] / 2
+if words <= CHUNK then
+  wiring = {unpack_struct('<' .. rep('H', words), ARGV[1])}
+else
+  wiring = {}
+  for first = 1, words, CHUNK do
+    local n = min(CHUNK, words - first + 1)
+    local some = {unpack_struct('<' .. rep('H', n), ARGV[1], first * 2 - 1)}
+    for i = 1, n do wiring[first + i - 1] = some[i] end
+  end
+end
+
+-- Settle every bucket. From here on they are columns too, and the first words of the wiring are the
+-- places of the limits in force.
+local micros, fractions, changed = {}, {}, {}
+local broken, foreign = 0, ''
 for i = 1, keys do
   local place = wiring[i]
-  local text, rate, full = limit_texts[place], limit_rates[place], limit_fulls[place]
-  local level, fraction, must_write = full, 0, false -- a bucket that nobody used
+  local rate, burst, since = rates[place], bursts[place], sinces[place]
+  local level, fraction, must_write = burst * 1000000, 0, false -- a bucket that nobody used
   local state = states[i]
   if state then
-    local version, m, f, stamp, own, own_rate, own_full, own_since
+    local version, m, f, stamp, own_rate, own_burst, own_since
     if #state == 41 then
-      version, m, f, stamp, own = unpack_struct('<BdIdc20', state)
-      if own == text then
-        own_rate, own_full = rate, full
-      else
-        local burst
-        own_rate, burst, own_since = unpack_struct('<dId', own)
-        own_full = burst * 1000000
-        if not (own_rate >= 1e-6 and own_rate <= 1e9 and burst >= 1 and burst <= 1e9
-            and own_since % 1 == 0) then
-          version = nil
-        end
-      end
+      version, m, f, stamp, own_rate, own_burst, own_since = unpack_struct('<BdIddId', state)
     end
     -- NaN is in no range, and inf % 1 is NaN.
-    if version == 1 and m >= -1 and m <= own_full and m % 1 == 0
-        and stamp >= 0 and stamp <= 9007199254740992 and stamp % 1 == 0 then
+    if version == 1 and m >= -1 and m <= own_burst * 1000000 and m % 1 == 0
+        and stamp >= 0 and stamp <= 9007199254740992 and stamp % 1 == 0
+        and own_rate >= 1e-6 and own_rate <= 1e9 and own_burst >= 1 and own_burst <= 1e9
+        and own_since % 1 == 0 then
       if stamp > now then stamp, must_write = now, true end
-      if own ~= text then
-        local since = limit_sinces[place]
-        if since > own_since then
-          local edit = min(max(since, stamp), now)
-          m, f = earn(m, f, edit - stamp, own_rate, own_full)
-          stamp, must_write = edit, true
-        else
-          text, rate, full = own, own_rate, own_full
-          foreign[#foreign + 1] = pack('<Hc20', i - 1, own)
-        end
+      if since > own_since then
+        local edit = min(max(since, stamp), now)
+        m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
+        stamp, must_write = edit, true
+      elseif since < own_since or rate ~= own_rate or burst ~= own_burst then
+        last_limit = last_limit + 1
+        wiring[i], rates[last_limit], bursts[last_limit], sinces[last_limit] = last_limit, own_rate, own_burst, own_since
+        foreign = foreign .. pack('<HdId', i - 1, own_rate, own_burst, own_since)
+        rate, burst = own_rate, own_burst
       end
-      level, fraction = earn(m, f, now - stamp, rate, full)
+      level, fraction = earn(m, f, now - stamp, rate, burst * 1000000)
     else
-      broken, must_write = broken + 1, true
+      must_write = true
+      broken = broken + 1
     end
   end
-  micros[i], fractions[i], rates[i], fulls[i], texts[i] = level, fraction, rate, full, text
-  if must_write then changed[i] = true end
+  micros[i], fractions[i], changed[i] = level, fraction, must_write
 end
 
 -- Walk the checks in order.
 local reply, n = {}, 0
-local costs = numbers('d', 8, ARGV[2])
+local costs = ARGV[2]
 local at = keys + 1
-for check = 1, #ARGV[2] / 8 do
-  local cost = costs[check]
+for check = 1, #costs, 8 do
+  local cost = unpack_struct('<d', costs, check)
   local first, last = at + 1, at + wiring[at]
-  local first_reply = n
+  local r = n
   local allowed = true
   for tier = first, last do
-    local shadow = wiring[tier] % 2
-    local i = (wiring[tier] - shadow) / 2 + 1
+    local wire = wiring[tier]
+    local shadow = wire % 2
+    local i = (wire - shadow) / 2 + 1
     local level, fraction = micros[i], fractions[i]
     local holds = 0
     if level >= cost or (level == cost - 1 and fraction >= HALF) then
@@ -155,10 +146,10 @@ for check = 1, #ARGV[2] / 8 do
     n = n + 2
   end
   if allowed and cost > 0 then
-    local r = first_reply
     for tier = first, last do
       if reply[r + 1] % 2 == 1 then
-        local i = (wiring[tier] - wiring[tier] % 2) / 2 + 1
+        local wire = wiring[tier]
+        local i = (wire - wire % 2) / 2 + 1
         micros[i], changed[i] = micros[i] - cost, true
         reply[r + 1] = reply[r + 1] - cost * 2
       end
@@ -169,18 +160,22 @@ for check = 1, #ARGV[2] / 8 do
 end
 
 -- Write what changed. Nothing was written before this line, and nothing below can fail but for want
--- of memory, which Redis tells at the first write.
-for i in pairs(changed) do
-  local ttl = (fulls[i] - micros[i] - fractions[i] / FRACTIONS) / rates[i] / 1000
-  if not (ttl < YEAR) then ttl = YEAR end
-  call('SET', KEYS[i], pack('<BdIdc20', 1, micros[i], fractions[i], now, texts[i]),
-    'PX', ttl - ttl % 1 + 1 + SLACK)
+-- of memory, which Redis tells at the first write. The expiry is formatted here because redis.call
+-- takes 1.6 µs for it (Redis 7.0; 2.8 µs for the whole SET) and format 0.3 or, with %d, even less.
+for i = 1, keys do
+  if changed[i] then
+    local place = wiring[i]
+    local rate, burst = rates[place], bursts[place]
+    local ttl = (burst * 1000000 - micros[i] - fractions[i] / FRACTIONS) / rate / 1000
+    if not (ttl < YEAR) then ttl = YEAR end
+    call('SET', KEYS[i], pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place]),
+      'PX', format(ttl < INTEGER and '%d' or '%.0f', ttl - ttl % 1 + 1 + SLACK))
+  end
 end
 
-local parts = {}
+local answers = ''
 for first = 1, n, CHUNK do
   local last = min(first + CHUNK - 1, n)
-  parts[#parts + 1] = pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
+  answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
-parts[#parts + 1] = pack('<I', broken)
-return table.concat(parts) .. table.concat(foreign)
+return answers .. pack('<I', broken) .. foreign
