@@ -20,10 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// requestDeadline bounds a request as a whole. The buckets have their own, far shorter budget; a batch
-// of a thousand checks on a busy machine is well below this one.
-const requestDeadline = 5 * time.Second
-
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
 type API struct {
 	cfg     config.Config
@@ -63,7 +59,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 		Snapshots: a.watcher,
 		Limiter:   limiter,
 		Readiness: a.readiness,
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check"), Deadline: requestDeadline},
+		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
 	})
 	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
 		return nil, err
@@ -110,8 +106,13 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return a.checkSchema(ctx) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
-	group.Go(func() error { return a.checks.serve(ctx, a.cfg.ShutdownTimeout) })
-	group.Go(func() error { return a.metrics.serve(ctx, a.cfg.ShutdownTimeout) })
+	// Metrics stay to be read until the last check was answered.
+	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer endMetrics()
+		return a.checks.serve(ctx, a.cfg.ShutdownTimeout)
+	})
+	group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
 	err := group.Wait()
 	return errors.Join(err, a.Close())
 }
@@ -145,9 +146,13 @@ func (a *API) readiness() checkapi.Readiness {
 		RulesAge:    a.watcher.Age(),
 		Database:    "up",
 		Redis:       a.buckets.state(),
+		Warnings:    a.buckets.warnings(),
 	}
-	if a.watcher.LastError() != nil {
+	switch {
+	case a.watcher.LastError() != nil:
 		state.Database = "down"
+	case !state.RulesLoaded:
+		state.Database = "unknown"
 	}
 	return state
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +23,7 @@ type buckets struct {
 	local  *membucket.Store
 	redis  *redisbucket.Store // nil without Redis
 	client redis.UniversalClient
+	health atomic.Pointer[health] // nil until the first ping
 	log    *slog.Logger
 }
 
@@ -34,6 +37,7 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	if err != nil {
 		return nil, err
 	}
+	redis.SetLogger(driverLog{log}) // the driver has one for the process
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.New(b.client, cfg.StoreBudget)
 	return b, nil
@@ -78,41 +82,76 @@ func breakerState(s redisbucket.State) int {
 	}
 }
 
-// state is the word for readyz.
+// state is the word for readyz: up only if neither checks nor the latest ping say otherwise.
 func (b *buckets) state() string {
 	if b.redis == nil {
 		return "memory"
 	}
-	return string(b.redis.State())
+	if h := b.health.Load(); h == nil || !h.answers {
+		return string(redisbucket.Down)
+	}
+	if b.redis.State() == redisbucket.Down {
+		return string(redisbucket.Down)
+	}
+	return string(redisbucket.Up)
 }
 
-// watchEvery is how often an idle process looks after Redis. Checks notice an outage sooner.
-const watchEvery = time.Second
+// warnings are for readyz.
+func (b *buckets) warnings() []string {
+	if h := b.health.Load(); h != nil {
+		return h.warnings
+	}
+	return nil
+}
 
-// watch keeps an eye on Redis until ctx ends: it logs when Redis goes away and comes back, and says
-// each time it came (back) what in its settings would break limits.
+// health is what watch last saw.
+type health struct {
+	answers  bool
+	warnings []string
+}
+
+const (
+	// watchEvery is how often Redis is looked after. Checks notice an outage sooner.
+	watchEvery = time.Second
+	// settingsEvery is how often its settings are, beside every time that it comes back.
+	settingsEvery = time.Minute
+)
+
+// watch keeps an eye on Redis until ctx ends: it logs when Redis stops answering and when it is back,
+// and what in its settings would break limits.
 func (b *buckets) watch(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	up, checked := true, false
+	last := health{answers: true}
+	var checked time.Time
 	for {
 		err := b.redis.Ping(ctx)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
-		case err != nil && up:
-			b.log.Error("Redis does not answer; the failure mode of each rule decides", "error", err)
-			up, checked = false, false
-		case err == nil && !up:
-			b.log.Info("Redis answers again")
-			up = true
 		}
-		if err == nil && !checked {
-			checked = b.checkSettings(ctx)
+		now := health{answers: err == nil, warnings: last.warnings}
+		switch {
+		case err != nil && last.answers:
+			b.log.Error("a ping to Redis got no answer in time; failure modes decide what it cannot", "error", err)
+			checked = time.Time{}
+		case err == nil && !last.answers:
+			b.log.Info("Redis answers pings again")
 		}
+		if err == nil && time.Since(checked) >= settingsEvery {
+			if warnings, ok := b.checkSettings(ctx); ok {
+				now.warnings, checked = warnings, time.Now()
+			}
+		}
+		for _, warning := range now.warnings {
+			if !slices.Contains(last.warnings, warning) {
+				b.log.Warn(warning)
+			}
+		}
+		last = now
+		b.health.Store(&now)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -121,17 +160,24 @@ func (b *buckets) watch(ctx context.Context) error {
 	}
 }
 
-// checkSettings says whether the settings could be looked at or never will be.
-func (b *buckets) checkSettings(ctx context.Context) (done bool) {
+// checkSettings returns what is wrong with Redis's settings; ok is false if Redis went away meanwhile.
+func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
 	warnings, err := b.redis.Check(ctx)
-	for _, warning := range warnings {
-		b.log.Warn(warning)
+	switch {
+	case err == nil:
+		return warnings, true
+	case redis.HasErrorPrefix(err, "ERR"), redis.HasErrorPrefix(err, "NOPERM"):
+		return []string{"redis's maxmemory-policy could not be read; make sure that it is noeviction"}, true
+	default:
+		return nil, false
 	}
-	if err != nil && !redis.HasErrorPrefix(err, "ERR") && !redis.HasErrorPrefix(err, "NOPERM") {
-		return false // it went away in between
-	}
-	if err != nil {
-		b.log.Warn("Redis's maxmemory-policy could not be read; make sure that it is noeviction", "error", err)
-	}
-	return true
+}
+
+// driverLog takes the log lines of the Redis driver, which otherwise writes to standard error. Each
+// tells of one failed dial or the like, which watch sums up.
+type driverLog struct{ log *slog.Logger }
+
+// Printf implements the driver's interface.
+func (d driverLog) Printf(ctx context.Context, format string, v ...any) {
+	d.log.DebugContext(ctx, "redis driver", "message", fmt.Sprintf(format, v...))
 }

@@ -10,13 +10,15 @@ import (
 
 // Readiness is what readyz reports.
 type Readiness struct {
-	// RulesLoaded says that rules were loaded at least once. It alone makes the process ready.
+	// RulesLoaded says that rules were loaded at least once, which makes the process ready.
 	RulesLoaded bool
 	// RulesAge is how long ago the rules were last known to be those of the database.
 	RulesAge time.Duration
 	// Database and Redis are single words, such as up, down, or memory for buckets that are not
 	// in Redis. Anybody who reaches the port can read them.
 	Database, Redis string
+	// Warnings are sentences about settings under which limits do not hold.
+	Warnings []string
 }
 
 // healthz handles GET /healthz.
@@ -37,7 +39,14 @@ func (s *surface) readyz(w http.ResponseWriter, _ *http.Request) error {
 	b = append(append(b, `,"rules_age_ms":`...), age...)
 	b = appendText(append(b, `,"database":`...), now.Database)
 	b = appendText(append(b, `,"redis":`...), now.Redis)
-	return writeState(w, status, append(b, '}'))
+	b = append(b, `,"warnings":[`...)
+	for i, warning := range now.Warnings {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = httpapi.AppendString(b, warning)
+	}
+	return writeState(w, status, append(b, `]}`...))
 }
 
 func writeState(w http.ResponseWriter, status int, body []byte) error {

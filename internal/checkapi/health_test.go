@@ -22,19 +22,19 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 			"/readyz",
 			checkapi.Readiness{RulesLoaded: true, RulesAge: 1500 * time.Microsecond, Database: "up", Redis: "memory"},
 			200,
-			`{"status":"ready","rules_loaded":true,"rules_age_ms":2,"database":"up","redis":"memory"}`,
+			`{"status":"ready","rules_loaded":true,"rules_age_ms":2,"database":"up","redis":"memory","warnings":[]}`,
 		},
 		"neighbours that are down do not take the process out of service": {
 			"/readyz",
-			checkapi.Readiness{RulesLoaded: true, RulesAge: time.Hour, Database: "down", Redis: "down"},
+			checkapi.Readiness{RulesLoaded: true, RulesAge: time.Hour, Database: "down", Redis: "down", Warnings: []string{"set noeviction", "and this"}},
 			200,
-			`{"status":"ready","rules_loaded":true,"rules_age_ms":3600000,"database":"down","redis":"down"}`,
+			`{"status":"ready","rules_loaded":true,"rules_age_ms":3600000,"database":"down","redis":"down","warnings":["set noeviction","and this"]}`,
 		},
 		"rules were never loaded": {
 			"/readyz",
 			checkapi.Readiness{Database: "down", Redis: "up"},
 			503,
-			`{"status":"waiting for rules","rules_loaded":false,"rules_age_ms":null,"database":"down","redis":"up"}`,
+			`{"status":"waiting for rules","rules_loaded":false,"rules_age_ms":null,"database":"down","redis":"up","warnings":[]}`,
 		},
 	}
 	for name, test := range tests {

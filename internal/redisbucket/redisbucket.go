@@ -79,7 +79,8 @@ func New(rdb redis.UniversalClient, budget time.Duration) *Store {
 }
 
 // Take implements enforce.Buckets. It returns an error within the budget if Redis does not answer,
-// and at once while the breaker is open.
+// and at once while the breaker is open. A batch of several pipelines that Redis does answer can take
+// as many budgets.
 func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
 	return s.take(ctx, asks, 0)
 }

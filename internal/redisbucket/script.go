@@ -57,6 +57,7 @@ func plan(asks []enforce.Ask) ([]*script, error) {
 	open := map[int64]*script{}
 	for i := range asks {
 		ask := &asks[i]
+		ask.Answered = false
 		if len(ask.Tiers) == 0 {
 			ask.Allowed, ask.Answered = true, true
 			continue

@@ -86,7 +86,7 @@ end
 -- Settle every bucket. From here on they are columns too, and the first words of the wiring are the
 -- places of the limits in force.
 local micros, fractions, changed = {}, {}, {}
-local broken, foreign = 0, ''
+local broken, foreign = 0, nil -- a table when there is one, which is seldom
 for i = 1, keys do
   local place = wiring[i]
   local rate, burst, since = rates[place], bursts[place], sinces[place]
@@ -110,7 +110,8 @@ for i = 1, keys do
       elseif since < own_since or rate ~= own_rate or burst ~= own_burst then
         last_limit = last_limit + 1
         wiring[i], rates[last_limit], bursts[last_limit], sinces[last_limit] = last_limit, own_rate, own_burst, own_since
-        foreign = foreign .. pack('<HdId', i - 1, own_rate, own_burst, own_since)
+        foreign = foreign or {}
+        foreign[#foreign + 1] = pack('<HdId', i - 1, own_rate, own_burst, own_since)
         rate, burst = own_rate, own_burst
       end
       level, fraction = earn(m, f, now - stamp, rate, burst * 1000000)
@@ -178,4 +179,6 @@ for first = 1, n, CHUNK do
   local last = min(first + CHUNK - 1, n)
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
-return answers .. pack('<I', broken) .. foreign
+answers = answers .. pack('<I', broken)
+if foreign then answers = answers .. table.concat(foreign) end
+return answers
