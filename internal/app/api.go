@@ -53,6 +53,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
 	m.Snapshot(a.sizes, a.watcher.Age)
+	m.UnreadableRules(a.store.UnreadableRules)
 	m.SnapshotReads(a.watcher.PollDuration, a.watcher.RereadDuration)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
 	handler := checkapi.NewHandler(checkapi.Config{

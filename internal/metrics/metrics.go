@@ -88,6 +88,14 @@ func (m *Metrics) SnapshotReads(poll, reread func() time.Duration) {
 	}
 }
 
+// UnreadableRules shows how many rows of rules could not be understood and were left out, each time
+// they were read.
+func (m *Metrics) UnreadableRules(read func() int64) {
+	m.counter("sluice_unreadable_rules_total",
+		"Rows of rules that could not be understood and are not in force, counted each time they are read.",
+		func() float64 { return float64(read()) })
+}
+
 // SharedStore shows the state of the circuit breaker in front of Redis (0 closed, 1 half open, 2
 // open) and how many unreadable bucket states were replaced by full buckets.
 func (m *Metrics) SharedStore(breakerState func() int, statesReset func() int64) {

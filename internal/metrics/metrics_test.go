@@ -28,6 +28,7 @@ func everything() *Metrics {
 		func() time.Duration { return 2 * time.Millisecond },
 		func() time.Duration { return 3 * time.Second },
 	)
+	m.UnreadableRules(func() int64 { return 9 })
 	m.SharedStore(func() int { return 2 }, func() int64 { return 6 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	return m
@@ -56,6 +57,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_snapshot_keys 5`,
 		`sluice_snapshot_read_duration_seconds{kind="poll"} 0.002`,
 		`sluice_snapshot_read_duration_seconds{kind="reread"} 3`,
+		`sluice_unreadable_rules_total 9`,
 		`sluice_store_breaker_state 2`,
 		`sluice_bucket_states_reset_total 6`,
 		`sluice_local_buckets 7`,
