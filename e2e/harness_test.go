@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -34,12 +35,12 @@ const (
 
 var soak = flag.Bool("soak", false, "let loads and outages last longer")
 
-// binaries is the folder with api, admin and sluice.
+// binaries is the folder of api, admin and sluice.
 var binaries string
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{devdbtest.Main(m)}) }
 
-// suite builds the binaries before the tests run.
+// suite removes the binaries when the tests have run.
 type suite struct{ tests devdbtest.Suite }
 
 // Run returns the exit status.
@@ -50,20 +51,37 @@ func (s suite) Run() int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(binaries) }()
-	build := exec.Command("go", "build", "-o", binaries, "./cmd/api", "./cmd/admin", "./cmd/sluice")
-	build.Dir = ".."
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the binaries: %v\n%s", err, output)
+	if err := flag.Set("test.parallel", "4"); err != nil { // most of them wait most of the time
+		fmt.Fprintln(os.Stderr, "let tests run in parallel:", err)
 		return 1
 	}
+	flag.Parse() // -parallel on the command line comes after
 	return s.tests.Run()
 }
+
+// build builds the binaries, once, while the first test runs.
+var build = sync.OnceValue(func() error {
+	// go test takes an old result for a new one unless something that a test looked at has changed.
+	for _, sources := range []string{"cmd", "db", "internal", "go.mod"} {
+		looked := filepath.WalkDir(filepath.Join("..", sources), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if looked != nil {
+			return fmt.Errorf("look at the sources of the binaries: %w", looked)
+		}
+	}
+	command := exec.Command("go", "build", "-o", binaries, "./cmd/api", "./cmd/admin", "./cmd/sluice")
+	command.Dir = ".."
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the binaries: %w\n%s", err, output)
+	}
+	return nil
+})
 
 // process is one of the binaries, running.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
 	ended          chan struct{}
+	told           sync.Once // to stop: a second signal would end it at once
 }
 
 // output is what a process has written so far.
@@ -88,6 +106,9 @@ func (o *output) String() string {
 // tests configures it. When the test ends the process is killed, unless it has ended.
 func spawn(t *testing.T, env []string, binary string, args ...string) *process {
 	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(filepath.Join(binaries, binary), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...) // of two that are equal the last one counts
 	cmd.Dir = binaries
@@ -116,6 +137,8 @@ func (p *process) status(t *testing.T) int {
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // makes it write what it waits for
+		<-p.ended
 		t.Fatalf("%s did not end within %s", p.cmd.Path, patience)
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -124,9 +147,11 @@ func (p *process) status(t *testing.T) int {
 // terminate tells the process to stop, as every supervisor does, and does not wait.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatalf("send SIGTERM to %s: %v", p.cmd.Path, err)
-	}
+	p.told.Do(func() {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatalf("send SIGTERM to %s: %v", p.cmd.Path, err)
+		}
+	})
 }
 
 // stop tells the process to stop, and wants it to do so in good order.
@@ -231,21 +256,24 @@ var answeringChecks = regexp.MustCompile(`"msg":"answering checks","check_addr":
 func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
 	a := tn.spawnAPI(t, redisURL, options...)
+	t.Cleanup(func() { a.stop(t) })
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	return a
 }
 
-// spawnAPI is startAPI without the wait for rules.
+// spawnAPI starts a process of the decision plane and waits until it listens.
 func (tn tenant) spawnAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
-	env := []string{
+	p := spawn(t, tn.apiEnvironment(redisURL), "api", options...)
+	addresses := p.await(t, &p.stderr, answeringChecks)
+	return &api{process: p, checks: addresses[1], metrics: addresses[2], key: tn.key, client: newClient(t)}
+}
+
+func (tn tenant) apiEnvironment(redisURL string) []string {
+	return []string{
 		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
 	}
-	p := spawn(t, env, "api", options...)
-	t.Cleanup(func() { p.stop(t) })
-	addresses := p.await(t, &p.stderr, answeringChecks)
-	return &api{process: p, checks: addresses[1], metrics: addresses[2], key: tn.key, client: newClient(t)}
 }
 
 // startAPIs starts several on the same stores.

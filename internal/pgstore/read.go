@@ -14,8 +14,9 @@ import (
 const tenantsPerTrip = 100
 
 // Read visits what is newer than the given revisions; see rules.Source. All of it is one transaction
-// with one view of the database, and a page is at most 5,000 rows of one tenant. A tenant that is read
-// whole comes without removed rows, but for removed overrides and revoked keys.
+// with one view of the database, and a page is at most 5,000 rows of one tenant. An empty one ends
+// each round trip, so that visit is called also while tenant after tenant has no rows. A tenant that
+// is read whole comes without removed rows, but for removed overrides and revoked keys.
 //
 // When nothing is newer it costs one query over the tenants: 2 ms with 1,000 of them. One new
 // assignment among 100,000 makes that 3 ms, and reading all of it takes 0.6 s (BenchmarkRead, two
@@ -154,6 +155,9 @@ func (t table[Row]) read(starts []position, pageSize int) (err error) {
 				unfinished = append(unfinished, next)
 			}
 		})
+		if err == nil {
+			err = t.visit(nil) // a sign of life: thousands of tenants may have no rows
+		}
 		starts = append(unfinished, starts...)
 	}
 	return err

@@ -21,8 +21,8 @@ type Changes struct {
 	Rules     []Change[Rule]
 	Overrides []Change[ConfigOverride]
 
-	// Kept are the rows that only the current configuration has and that stay, because pruning
-	// was not asked for.
+	// Kept are the rows that only the current configuration has and that stay: all of them unless
+	// pruning was asked for, and even then overrides that rest, because their rule does not limit.
 	Kept Config
 	// Expired are the desired overrides that are over, and therefore neither added nor changed.
 	Expired []ConfigOverride
@@ -35,7 +35,9 @@ func (c Changes) Empty() bool {
 
 // DiffOptions say how two configurations are compared.
 type DiffOptions struct {
-	// Prune removes what the desired configuration does not have; without it, that is kept.
+	// Prune removes what the desired configuration does not have; without it, that is kept. The
+	// overrides of a rule that is to block or bypass are kept either way: no configuration can
+	// have them, so that it does not says nothing.
 	Prune bool
 	// Now decides which overrides are over. One that is counts as absent on both sides, so that a
 	// file that is applied again does not fail because time has passed.
@@ -47,8 +49,9 @@ type DiffOptions struct {
 // rate that is the same in another unit is shown differently, and is a change.
 //
 // It is an error, which names all culprits, if a rule of the result needs a plan that the result
-// does not have, or a desired override a rule that limits. Whether a plan still has users is the store's to know. Neither
-// configuration may name a row twice.
+// does not have, or a desired override a rule that limits, if a plan that is in use would go, or if
+// the result has more than MaxRulesPerPattern rules with one pattern and plan. Neither configuration
+// may name a row twice.
 func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	var changes Changes
 	for _, o := range desired.Overrides {
@@ -58,11 +61,18 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	}
 	current, desired = current.present(opts.Now), desired.present(opts.Now)
 
-	plans := comparison[Plan, planName]{(*Plan).identity, planFields, opts.Prune}
+	plans := comparison[Plan, planName]{(*Plan).identity, planFields, always[Plan](opts.Prune)}
 	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
-	rules := comparison[Rule, RuleIdentity]{(*Rule).Identity, ruleFields, opts.Prune}
+	rules := comparison[Rule, RuleIdentity]{(*Rule).Identity, ruleFields, always[Rule](opts.Prune)}
 	changes.Rules, changes.Kept.Rules = rules.diff(current.Rules, desired.Rules)
-	overrides := comparison[ConfigOverride, OverrideIdentity]{(*ConfigOverride).Identity, overrideFields, opts.Prune}
+	rests := map[RuleIdentity]bool{}
+	for i := range desired.Rules {
+		rests[desired.Rules[i].Identity()] = desired.Rules[i].Action != ActionLimit
+	}
+	overrides := comparison[ConfigOverride, OverrideIdentity]{
+		(*ConfigOverride).Identity, overrideFields,
+		func(o *ConfigOverride) bool { return opts.Prune && !rests[o.Rule] },
+	}
 	changes.Overrides, changes.Kept.Overrides = overrides.diff(current.Overrides, desired.Overrides)
 
 	return changes, checkReferences(current, Config{
@@ -82,8 +92,10 @@ type comparison[T any, ID interface {
 }] struct {
 	identity func(*T) ID
 	fields   func(*T) []field
-	prune    bool
+	prune    func(*T) bool // whether a row goes that is not desired
 }
+
+func always[T any](answer bool) func(*T) bool { return func(*T) bool { return answer } }
 
 func (c comparison[T, ID]) diff(current, desired []T) (changes []Change[T], kept []T) {
 	before := make(map[ID]*T, len(current))
@@ -100,7 +112,7 @@ func (c comparison[T, ID]) diff(current, desired []T) (changes []Change[T], kept
 		}
 	}
 	for _, row := range before {
-		if c.prune {
+		if c.prune(row) {
 			changes = append(changes, Change[T]{Before: row})
 		} else {
 			kept = append(kept, *row)
@@ -126,6 +138,12 @@ func checkReferences(current, result Config) error {
 	had := planNames(current)
 	rules := make(map[RuleIdentity]*Rule, len(result.Rules))
 	var errs []error
+	for _, plan := range current.Plans {
+		if plan.InUse != "" && !plans[plan.Name] {
+			errs = append(errs, fmt.Errorf("plan %s cannot be removed: %s", plan.Name, plan.InUse))
+		}
+	}
+	alike := make(map[RuleIdentity]int, len(result.Rules)) // by pattern and plan
 	for i := range result.Rules {
 		rule := &result.Rules[i]
 		rules[rule.Identity()] = rule
@@ -135,6 +153,10 @@ func checkReferences(current, result Config) error {
 			errs = append(errs, fmt.Errorf("plan %s cannot be removed: rule %s uses it", rule.Plan, rule.Identity()))
 		default:
 			errs = append(errs, fmt.Errorf("rule %s: there is no plan %s", rule.Identity(), rule.Plan))
+		}
+		group := RuleIdentity{Pattern: rule.Pattern.String(), Plan: rule.Plan}
+		if alike[group]++; alike[group] == MaxRulesPerPattern+1 { // told once
+			errs = append(errs, fmt.Errorf("more than %d rules have the pattern %s", MaxRulesPerPattern, group))
 		}
 	}
 	for i := range result.Overrides {

@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 	expired.ExpiresAt = diffNow
 	extended := override
 	extended.ExpiresAt, extended.Reason = time.Time{}, "bought it"
+	blocked := with(daily, func(r *Rule) { r.Action, r.RatePerSecond, r.RateUnit, r.Burst = ActionBlock, 0, PerSecond, 0 })
 	one := func(r Rule) Config { return Config{Plans: []Plan{free}, Rules: []Rule{r}} }
 	withOverride := func(o ConfigOverride) Config {
 		return Config{Plans: []Plan{free}, Rules: []Rule{daily}, Overrides: []ConfigOverride{o}}
@@ -107,10 +109,37 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		},
 		"a rule with an override becomes a block": {
 			current: withOverride(override),
-			desired: one(with(daily, func(r *Rule) { r.Action, r.RatePerSecond, r.RateUnit, r.Burst = ActionBlock, 0, PerSecond, 0 })),
+			desired: one(blocked),
 			want: `~ rule user:{user_id} [free] daily: rate 1000 per day → 0 per second, burst 50 → 0, action limit → block
 = override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file
 `,
+		},
+		"the overrides of a rule that blocks rest, and are not pruned": { // an export leaves them out
+			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
+			desired: one(blocked), prune: true,
+			want: "= override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file\n",
+		},
+		"a rule that limits again has its resting overrides pruned": {
+			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
+			desired: one(daily), prune: true,
+			want: `~ rule user:{user_id} [free] daily: rate 0 per second → 1000 per day, burst 0 → 50, action block → limit
+- override for user 42 of rule user:{user_id} [free] daily
+`,
+		},
+		"a pruned rule takes its resting overrides along": {
+			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
+			desired: Config{Plans: []Plan{free}}, prune: true,
+			want: `- rule user:{user_id} [free] daily
+- override for user 42 of rule user:{user_id} [free] daily
+`,
+		},
+		"a plan in use is no difference": {
+			current: Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			desired: Config{Plans: []Plan{free}}, prune: true,
+		},
+		"a plan in use that the file does not have is kept without pruning": {
+			current: Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			want:    "= plan free: kept, though not in the file\n",
 		},
 		"removed rows count as absent": {
 			current: Config{
@@ -160,6 +189,30 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 		"a plan that a desired rule uses is not pruned": {
 			old, Config{Rules: []Rule{rule}}, true, "plan old cannot be removed: rule user:{user_id} [old] uses it",
 		},
+		"the tenant's default plan is not pruned": {
+			Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			Config{},
+			true,
+			"plan free cannot be removed: it is the tenant's default",
+		},
+		"a plan with users is not pruned": {
+			Config{Plans: []Plan{{Name: "pro", InUse: "12 users are on it"}, {Name: "unused"}}},
+			Config{},
+			true,
+			"plan pro cannot be removed: 12 users are on it",
+		},
+		"too many rules have one pattern and plan": {
+			old,
+			Config{Rules: alike(t, "old", MaxRulesPerPattern+2)},
+			false,
+			"more than 64 rules have the pattern ip:{ip} [old]",
+		},
+		"kept rules count": {
+			Config{Rules: alike(t, "", MaxRulesPerPattern+1)[1:]},
+			Config{Rules: alike(t, "", 1)},
+			false,
+			"more than 64 rules have the pattern ip:{ip}",
+		},
 		"a rule needs its plan": {
 			Config{}, Config{Rules: []Rule{rule}}, false, "rule user:{user_id} [old]: there is no plan old",
 		},
@@ -188,6 +241,29 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDiffTakesAsManyRulesOfAPatternAsThereMayBe(t *testing.T) {
+	t.Parallel()
+	all, old := alike(t, "", MaxRulesPerPattern), alike(t, "old", MaxRulesPerPattern)
+	desired := Config{Plans: []Plan{{Name: "old"}}, Rules: append(all, old...)}
+	if _, err := Diff(Config{}, desired, DiffOptions{Now: diffNow}); err != nil {
+		t.Error(err)
+	}
+	if _, err := Diff(desired, desired, DiffOptions{Now: diffNow}); err != nil {
+		t.Error(err)
+	}
+}
+
+// alike are n rules of one pattern and plan.
+func alike(t *testing.T, plan string, n int) []Rule {
+	t.Helper()
+	rules := make([]Rule, n)
+	for i := range rules {
+		rules[i] = limitRule(t, "ip:{ip}", 1, 1)
+		rules[i].Plan, rules[i].Name = plan, strconv.Itoa(i)
+	}
+	return rules
 }
 
 func TestDiffDoesNotDependOnTheOrderOfRows(t *testing.T) {

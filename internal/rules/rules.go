@@ -143,6 +143,10 @@ type Plan struct {
 	Description string
 	Revision    int64
 	Removed     bool
+	// InUse says why the plan cannot be removed, beside the rules that need it: "it is the tenant's
+	// default" or "12 users are on it"; "" if nothing stands against it. Only Store.Config fills it,
+	// and it is never written.
+	InUse string
 }
 
 // Rule says which requests it matches, which bucket they share, and what that bucket allows.

@@ -25,6 +25,9 @@ type Source interface {
 	// included, in pages of one consistent view of the database. A tenant that is missing from the
 	// map is read whole, so Read with a nil map reads everything. The Tenants of all that changed
 	// come first. Read stops at the first error of visit and returns it.
+	//
+	// A visit is a sign of life as well, and who reads may give up when none comes for seconds. So
+	// visit is called, if need be with empty Rows, whenever the database has answered.
 	Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error
 }
 
@@ -103,4 +106,23 @@ type NamedKey struct {
 	Name      string
 	CreatedAt time.Time
 	RevokedAt time.Time // zero: it is not
+}
+
+// MaxKeyNameLength is in characters.
+const MaxKeyNameLength = 100
+
+// Validate returns all that is wrong with an API key as people describe it.
+func (k *NamedKey) Validate() FieldErrors {
+	var errs FieldErrors
+	if k.Name == "" {
+		errs.add("name", "must not be empty")
+	}
+	errs.add("name", wrongLine(k.Name, MaxKeyNameLength))
+	if len(k.Permissions) == 0 {
+		errs.add("permissions", "must be at least one of check, explain and manage")
+	}
+	for _, permission := range k.Permissions {
+		errs.add("permissions", wrongChoice(permission, PermissionCheck, PermissionExplain, PermissionManage))
+	}
+	return errs
 }

@@ -20,6 +20,10 @@ const (
 	MaxReasonLength      = 500
 )
 
+// MaxRulesPerPattern is how many rules may have one key pattern and one plan. Each of them matches
+// the same checks, and costs every one of those a bucket.
+const MaxRulesPerPattern = 64
+
 // add notes that a field is wrong, unless there is nothing to say.
 func (e *FieldErrors) add(field, message string) {
 	if message != "" {

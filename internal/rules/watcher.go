@@ -28,8 +28,8 @@ type WatcherOptions struct {
 	// RereadInterval is how often it reads everything, to find what no revision told of; default
 	// 60 s.
 	RereadInterval time.Duration
-	// PageTimeout is how long it waits for the first page of a read, for each further page, and for
-	// the end; default 5 s. Bounding the pages instead of the read lets a million rows over a slow
+	// PageTimeout is how long it waits for the first page of a read, for each further page, be it
+	// empty, and for the end; default 5 s. Bounding the pages instead of the read lets a million rows over a slow
 	// line arrive, while a database that has stopped answering is given up soon.
 	PageTimeout time.Duration
 	// Logger is told when an outage begins and when it ends; default slog.Default().
@@ -57,13 +57,13 @@ type Watcher struct {
 
 	mu             sync.Mutex // guards what follows
 	fresh          time.Time  // when the last good read began
+	err            error      // of the read, of either kind, that ended last
 	polls, rereads record
 }
 
 // record is how one kind of read goes.
 type record struct {
 	took         time.Duration // the last good one
-	err          error         // of the last one
 	failingSince time.Time
 }
 
@@ -125,7 +125,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 // poll reads what is newer.
 func (w *Watcher) poll(ctx context.Context) error {
 	began := time.Now()
-	err := w.catchUp(ctx, w.Snapshot, nil)
+	err := w.catchUp(ctx, w.Snapshot)
 	w.note(ctx, "poll", &w.polls, began, err)
 	if err != nil {
 		return fmt.Errorf("read newer rules: %w", err)
@@ -134,18 +134,16 @@ func (w *Watcher) poll(ctx context.Context) error {
 }
 
 // reread reads everything. Polls publish newer Snapshots meanwhile, so at its end it reads what is
-// newer than its own, in the same step as all of the tenants that lost rows.
+// newer than its own.
 func (w *Watcher) reread(ctx context.Context) error {
 	if err := enter(ctx, w.rereading); err != nil {
 		return err
 	}
 	defer leave(w.rereading)
 	began := time.Now()
-	d := newDraft(cmp.Or(w.Snapshot(), new(Snapshot)), true)
-	err := w.read(ctx, nil, d)
+	next, err := w.readAll(ctx)
 	if err == nil {
-		next, lost := d.snapshot()
-		err = w.catchUp(ctx, func() *Snapshot { return next }, lost)
+		err = w.catchUp(ctx, func() *Snapshot { return next })
 	}
 	w.note(ctx, "reread", &w.rereads, began, err)
 	if err != nil {
@@ -154,20 +152,39 @@ func (w *Watcher) reread(ctx context.Context) error {
 	return nil
 }
 
-// catchUp publishes what from returns with all that is newer, and the lost tenants read anew.
-func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot, lost []TenantID) error {
+// readAll returns everything, and publishes nothing. Tenants that lost rows are read anew here and
+// not as part of catching up, so that polls need not wait until a large one has come.
+func (w *Watcher) readAll(ctx context.Context) (*Snapshot, error) {
+	d := newDraft(cmp.Or(w.Snapshot(), new(Snapshot)), true)
+	if err := w.read(ctx, nil, d); err != nil {
+		return nil, err
+	}
+	next, lost := d.snapshot()
+	if len(lost) == 0 {
+		return next, nil
+	}
+	known := next.revisions()
+	for _, id := range lost {
+		delete(known, id)
+	}
+	d = newDraft(next, false)
+	d.forget(lost)
+	if err := w.read(ctx, known, d); err != nil {
+		return nil, err
+	}
+	next, _ = d.snapshot()
+	return next, nil
+}
+
+// catchUp publishes what from returns with all that is newer.
+func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot) error {
 	if err := enter(ctx, w.publishing); err != nil {
 		return err
 	}
 	defer leave(w.publishing)
 	base := from()
 	d := newDraft(base, false)
-	d.forget(lost)
-	known := base.revisions()
-	for _, id := range lost {
-		delete(known, id)
-	}
-	if err := w.read(ctx, known, d); err != nil {
+	if err := w.read(ctx, base.revisions(), d); err != nil {
 		return err
 	}
 	if current := w.Snapshot(); current != nil && current != base {
@@ -217,7 +234,7 @@ func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.T
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	log := w.options.Logger.With("read", kind)
-	r.err = err
+	w.err = err
 	switch {
 	case err == nil:
 		r.took = time.Since(began)
@@ -230,7 +247,11 @@ func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.T
 		}
 	case r.failingSince.IsZero():
 		r.failingSince = began
-		log.ErrorContext(ctx, "rules cannot be read; the last good ones stay in force", "error", err)
+		message := "rules cannot be read; the last good ones stay in force"
+		if w.Snapshot() == nil {
+			message = "rules cannot be read; there are none to check by yet"
+		}
+		log.ErrorContext(ctx, message, "error", err)
 	}
 }
 
@@ -242,11 +263,13 @@ func (w *Watcher) Age() time.Duration {
 	return time.Since(w.fresh)
 }
 
-// LastError returns what the last poll or the last re-read failed with, or nil if both were good.
+// LastError returns what the read that ended last, be it a poll or a re-read, failed with, or nil if
+// it was good. It tells whether the source is away now: a re-read that failed a minute ago says
+// nothing about that once a poll has succeeded.
 func (w *Watcher) LastError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return errors.Join(w.polls.err, w.rereads.err)
+	return w.err
 }
 
 // PollDuration returns how long the last good poll took; 0 if there was none.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,8 @@ type memorySource struct {
 	mu    sync.Mutex
 	rows  Rows
 	fails error                             // after the first page
-	pause func(context.Context, bool) error // before the first page; says whether all is read
-	reads []string                          // "all" or "newer"
+	pause func(context.Context, bool) error // before the first page; says whether a tenant is read whole
+	reads []string                          // "all", "newer", or "anew" if some tenants are read whole
 }
 
 func (s *memorySource) change(change func(*Rows)) {
@@ -35,27 +34,37 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[TenantID]int64, v
 	rows, fails, pause := s.rows, s.fails, s.pause
 	rows.Tenants, rows.Keys = slices.Clone(rows.Tenants), slices.Clone(rows.Keys)
 	rows.Rules, rows.Assignments = slices.Clone(rows.Rules), slices.Clone(rows.Assignments)
+	rows.Overrides = slices.Clone(rows.Overrides)
+	whole := func(id TenantID) bool {
+		_, known := newerThan[id]
+		return !known
+	}
 	kind := "newer"
-	if newerThan == nil {
+	switch {
+	case newerThan == nil:
 		kind = "all"
+	case slices.ContainsFunc(rows.Tenants, func(r Tenant) bool { return whole(r.ID) }):
+		kind = "anew"
 	}
 	s.reads = append(s.reads, kind)
 	s.mu.Unlock()
 
 	if pause != nil {
-		if err := pause(ctx, newerThan == nil); err != nil {
+		if err := pause(ctx, kind != "newer"); err != nil {
 			return err
 		}
 	}
 	newer := func(id TenantID, revision int64) bool {
-		known, ok := newerThan[id]
-		return !ok || revision > known
+		return whole(id) || revision > newerThan[id]
 	}
 	rows.Tenants = slices.DeleteFunc(rows.Tenants, func(r Tenant) bool { return !newer(r.ID, r.Revision) })
-	rows.Rules = slices.DeleteFunc(rows.Rules, func(r Rule) bool { return !newer(r.TenantID, r.Revision) })
+	rows.Rules = slices.DeleteFunc(rows.Rules, func(r Rule) bool {
+		return !newer(r.TenantID, r.Revision) || r.Removed && whole(r.TenantID)
+	})
+	rows.Overrides = slices.DeleteFunc(rows.Overrides, func(r Override) bool { return !newer(r.TenantID, r.Revision) })
 	rows.Assignments = slices.DeleteFunc(rows.Assignments, func(r Assignment) bool { return !newer(r.TenantID, r.Revision) })
 	rows.Keys = slices.DeleteFunc(rows.Keys, func(r Key) bool { return !newer(r.TenantID, r.Revision) })
-	if err := visit(Rows{Tenants: rows.Tenants, Rules: rows.Rules}); err != nil {
+	if err := visit(Rows{Tenants: rows.Tenants, Rules: rows.Rules, Overrides: rows.Overrides}); err != nil {
 		return err
 	}
 	if fails != nil {
@@ -167,6 +176,9 @@ func TestTheFirstLoadIsTriedUntilItSucceeds(t *testing.T) {
 		if w.Snapshot() == nil || w.LastError() != nil {
 			t.Errorf("not loaded after the source came back: %v", w.LastError())
 		}
+		if strings.Contains(log.String(), "stay in force") || !strings.Contains(log.String(), "rules cannot be read") {
+			t.Errorf("no rules were loaded, and the log says:\n%s", &log)
+		}
 		if strings.Count(log.String(), "\n") != 2 || !strings.Contains(log.String(), "connection refused") || !strings.Contains(log.String(), "again") {
 			t.Errorf("an outage and its end are one line each, not:\n%s", &log)
 		}
@@ -177,7 +189,8 @@ func TestAFailedReadChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
-		w := watch(t, source, nil)
+		var log bytes.Buffer
+		w := watch(t, source, &log)
 		good := w.Snapshot()
 		addRule(t, source)
 		source.fail(errors.New("connection reset"))
@@ -192,6 +205,9 @@ func TestAFailedReadChangesNothing(t *testing.T) {
 		after(time.Second)
 		if got := w.Snapshot().Sizes().Rules; got != 2 || w.Age() > time.Second {
 			t.Errorf("%d rules and age %v after the source came back", got, w.Age())
+		}
+		if !strings.Contains(log.String(), "rules cannot be read; the last good ones stay in force") {
+			t.Errorf("the log does not say what holds during the outage:\n%s", &log)
 		}
 	})
 }
@@ -232,6 +248,33 @@ func TestAReadMayTakeLongIfItsPagesCome(t *testing.T) {
 	})
 }
 
+func TestEmptyPagesAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(emptyPagesSource{newMemorySource(t)}, WatcherOptions{Logger: slog.New(slog.DiscardHandler)})
+		if err := w.Refresh(t.Context()); err != nil || w.RereadDuration() < time.Minute {
+			t.Errorf("after %v: %v", w.RereadDuration(), err)
+		}
+	})
+}
+
+// emptyPagesSource answers every two seconds, and for a minute without a row.
+type emptyPagesSource struct{ Source }
+
+func (s emptyPagesSource) Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error {
+	for range 30 {
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := visit(Rows{}); err != nil {
+			return err
+		}
+	}
+	return s.Source.Read(ctx, newerThan, visit)
+}
+
 // slowSource takes a second for each page.
 type slowSource struct{ Source }
 
@@ -242,153 +285,6 @@ func (s slowSource) Read(ctx context.Context, newerThan map[TenantID]int64, visi
 			return visit(rows)
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	})
-}
-
-func TestRowsThatVanishedGoAtTheReread(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newMemorySource(t)
-		other := Tenant{ID: 2, Slug: "gone", Revision: 1}
-		source.change(func(rows *Rows) {
-			rows.Tenants = append(rows.Tenants, other)
-			rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: "7", Plan: "pro", Revision: 1})
-			rows.Keys = append(rows.Keys, Key{ID: "stays", TenantID: testTenant, Revision: 1})
-		})
-		w := watch(t, source, nil)
-		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 2, Rules: 1, Assignments: 2, Keys: 2}); got != want {
-			t.Fatalf("at first %+v, want %+v", got, want)
-		}
-		addRule(t, source)
-		source.change(func(rows *Rows) { // behind the platform's back: no revision, no tombstone
-			rows.Tenants, rows.Rules = rows.Tenants[:1], rows.Rules[1:]
-			rows.Assignments, rows.Keys = rows.Assignments[1:], rows.Keys[1:]
-		})
-		after(time.Minute)
-		s := w.Snapshot()
-		if got, want := s.Sizes(), (Sizes{Tenants: 1, Rules: 1, Assignments: 1, Keys: 1}); got != want {
-			t.Errorf("after the re-read %+v, want %+v", got, want)
-		}
-		if got := matchedIDs(s.Tenant(testTenant), &Request{}, ""); !slices.Equal(got, []RuleID{2}) || s.Tenant(2) != nil {
-			t.Errorf("matched %v", got)
-		}
-		if plan, _ := s.Tenant(testTenant).PlanOf(&Request{UserID: "7"}); plan != "pro" {
-			t.Errorf("the assignment that stayed says %q", plan)
-		}
-		if _, ok := s.Key("demo"); ok {
-			t.Error("the key that vanished is still there")
-		}
-		settled := w.Snapshot()
-		after(3 * time.Minute)
-		if w.Snapshot() != settled {
-			t.Error("re-reads that found nothing made another Snapshot")
-		}
-	})
-}
-
-func TestAKeySeenRevokedStaysRevoked(t *testing.T) {
-	t.Parallel()
-	revoke := func(rows *Rows) {
-		tenants, keys := slices.Clone(rows.Tenants), slices.Clone(rows.Keys)
-		tenants[0].Revision++
-		keys[0].Revoked, keys[0].Revision = true, tenants[0].Revision
-		rows.Tenants, rows.Keys = tenants, keys
-	}
-	tests := map[string]func(*Rows){
-		"though a later read shows it active": func(rows *Rows) {
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
-		},
-		"though a later read lacks it": func(rows *Rows) { rows.Keys = nil },
-		"though its tenant is read anew": func(rows *Rows) {
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
-			rows.Assignments = nil
-		},
-		"though its tenant was away": func(rows *Rows) { rows.Tenants, rows.Keys = nil, nil },
-	}
-	for name, restore := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				source := newMemorySource(t)
-				w := watch(t, source, nil)
-				if key, ok := w.Snapshot().Key("demo"); !ok || key.Revoked {
-					t.Fatalf("at first %+v, %v", key, ok)
-				}
-				source.change(revoke)
-				after(time.Second)
-				source.change(restore)
-				after(time.Minute)
-				source.change(func(rows *Rows) { // and back as in a backup
-					rows.Tenants = []Tenant{tenantRow()}
-					rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
-				})
-				after(time.Minute)
-				if key, ok := w.Snapshot().Key("demo"); !ok || !key.Revoked {
-					t.Errorf("the key is back: %+v, %v", key, ok)
-				}
-			})
-		})
-	}
-}
-
-func TestPollsGoOnDuringALongReread(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newMemorySource(t)
-		w := watch(t, source, nil)
-		source.mu.Lock()
-		source.pause = func(ctx context.Context, all bool) error {
-			if !all {
-				return nil
-			}
-			select {
-			case <-time.After(4 * time.Second): // less than the page timeout
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		source.mu.Unlock()
-		after(time.Minute)
-		addRule(t, source) // the re-read has begun and does not see it
-		source.change(func(rows *Rows) {
-			rows.Tenants[0].Revision++
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revoked: true, Revision: rows.Tenants[0].Revision}}
-		})
-		after(time.Second)
-		expect := func(when string) {
-			t.Helper()
-			key, _ := w.Snapshot().Key("demo")
-			if got := w.Snapshot().Sizes().Rules; got != 2 || !key.Revoked {
-				t.Errorf("%s: %d rules, revoked %v", when, got, key.Revoked)
-			}
-		}
-		expect("during the re-read")
-		source.change(func(rows *Rows) { // the revocation is lost from the database meanwhile
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
-		})
-		after(5 * time.Second)
-		if w.RereadDuration() < 4*time.Second || w.LastError() != nil {
-			t.Fatalf("the re-read took %v: %v", w.RereadDuration(), w.LastError())
-		}
-		expect("after it")
-	})
-}
-
-func TestEverythingIsRereadEachMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newMemorySource(t)
-		watch(t, source, nil)
-		after(3 * time.Minute)
-		count := map[string]int{}
-		for _, kind := range source.reads {
-			count[kind]++
-		}
-		// The first load and each re-read end with a poll of their own.
-		if want := map[string]int{"all": 4, "newer": 180 + 4}; !maps.Equal(count, want) {
-			t.Errorf("reads in three minutes: %v, want %v", count, want)
 		}
 	})
 }
