@@ -44,8 +44,9 @@ func main() {
 	round := flag.Duration("round", time.Second, "length of a round")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *rounds, *round); err != nil {
+	err := run(ctx, *rounds, *round)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
