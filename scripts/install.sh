@@ -12,6 +12,7 @@
 set -euo pipefail
 
 readonly oldest_postgres=15 # the first that knows UNIQUE NULLS NOT DISTINCT
+readonly oldest_redis=7
 
 say() { echo "install: $*" >&2; }
 
@@ -38,7 +39,13 @@ has_postgres() {
   return 1
 }
 
-has_redis() { command -v redis-server >/dev/null; }
+has_redis() {
+  local version
+  command -v redis-server >/dev/null || return 1
+  # "Redis server v=7.0.15 sha=00000000:0 malloc=…" → 7
+  version=$(redis-server --version | sed -nE 's/^.*server v=([0-9]+).*/\1/p')
+  [ "${version:-0}" -ge "$oldest_redis" ]
+}
 
 has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
@@ -120,7 +127,13 @@ debian_postgres() {
   fi
 }
 
-debian_redis() { apt_install redis-server && not_at_boot redis-server; }
+debian_redis() {
+  apt_install redis-server && not_at_boot redis-server || return
+  if ! has_redis; then
+    say "this release packages a Redis older than $oldest_redis; https://packages.redis.io has newer ones"
+    return 1
+  fi
+}
 debian_compiler() { apt_install gcc libc6-dev; }
 
 # --- macOS -----------------------------------------------------------------------------------
@@ -151,11 +164,11 @@ main() {
   has_postgres || install postgres "PostgreSQL $oldest_postgres or later" || exit 1
   case "${1:-}" in
     run)
-      has_redis || install redis "redis-server" ||
+      has_redis || install redis "Redis $oldest_redis or later" ||
         say "going on without Redis: buckets will be in memory"
       ;;
     test)
-      has_redis || install redis "redis-server" || exit 1
+      has_redis || install redis "Redis $oldest_redis or later" || exit 1
       has_compiler || install compiler "a C compiler, which the race detector needs," || exit 1
       ;;
     *)

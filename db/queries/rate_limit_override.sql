@@ -19,7 +19,7 @@ SELECT * FROM rate_limit_override
 WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())
 ORDER BY rule_id, user_id;
 
--- name: PutOverride :one
+-- name: PutOverride :batchone
 -- Answers no row if there is no such rule.
 INSERT INTO rate_limit_override AS o (
     tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
@@ -46,14 +46,15 @@ SET rate_per_second = excluded.rate_per_second,
     updated_at = clock_timestamp()
 RETURNING *;
 
--- name: RemoveOverride :execrows
+-- name: RemoveOverride :batchone
 UPDATE rate_limit_override
 SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
     revision = sqlc.arg(revision),
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id = sqlc.arg(user_id)
-    AND removed_at IS NULL;
+    AND removed_at IS NULL
+RETURNING rule_id;
 
--- name: DeleteOverridesOfRule :exec
--- For a rule that is removed: its tombstone ends them all, and its buckets are never used again.
-DELETE FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2;
+-- name: DeleteOverridesOfRules :exec
+-- For rules that are removed: their tombstones end them all, and their buckets are never used again.
+DELETE FROM rate_limit_override WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]);

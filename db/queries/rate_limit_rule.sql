@@ -15,7 +15,7 @@ LIMIT sqlc.arg(page_size);
 -- name: Rule :one
 SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL;
 
--- name: CreateRule :one
+-- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision
@@ -27,7 +27,7 @@ INSERT INTO rate_limit_rule (
 )
 RETURNING *;
 
--- name: UpdateRule :one
+-- name: UpdateRule :batchone
 -- A changed limit comes into force after everything that this rule's buckets may have seen: its own
 -- earlier limits, and overrides that ended.
 UPDATE rate_limit_rule AS r
@@ -54,7 +54,8 @@ SET rate_per_second = sqlc.arg(rate_per_second),
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL
 RETURNING *;
 
--- name: RemoveRule :execrows
+-- name: RemoveRule :batchone
 UPDATE rate_limit_rule
 SET removed_at = clock_timestamp(), version = version + 1, revision = sqlc.arg(revision), updated_at = clock_timestamp()
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NULL;
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NULL
+RETURNING rule_id;

@@ -14,6 +14,12 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_
 ORDER BY user_id
 LIMIT sqlc.arg(page_size);
 
+-- name: UsersOfPlans :many
+-- How many users each plan has that has any.
+SELECT plan, count(*) AS users FROM tenant_user
+WHERE tenant_id = $1 AND removed_at IS NULL
+GROUP BY plan;
+
 -- name: Assignment :one
 SELECT * FROM tenant_user WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 

@@ -61,7 +61,7 @@ func createTenant(ctx context.Context, store rules.Store, args config.Arguments,
 	}
 	created, err := store.CreateTenant(ctx, tenant)
 	if err != nil {
-		return fmt.Errorf("create tenant %s: %w", args.Slug, err)
+		return err
 	}
 	_, err = fmt.Fprintln(out, created.Slug)
 	return err
@@ -77,11 +77,21 @@ func createKey(ctx context.Context, store rules.Store, args config.Arguments, ou
 		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
 		Name: args.Name,
 	}
-	if _, err := store.CreateKey(ctx, key); err != nil {
-		return fmt.Errorf("create a key of tenant %s: %w", args.Tenant, err)
+	if wrong := key.Validate(); len(wrong) > 0 {
+		return wrong
 	}
-	_, err = fmt.Fprintln(out, token)
-	return err
+	if _, err := store.CreateKey(ctx, key); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, token); err != nil {
+		// Nobody has seen the key, and nobody can any more.
+		err = fmt.Errorf("print the key: %w", err)
+		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id); revokeErr != nil {
+			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
+		}
+		return fmt.Errorf("%w; key %s was revoked", err, id)
+	}
+	return nil
 }
 
 func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.Reader, out io.Writer) error {
@@ -107,7 +117,7 @@ func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("apply to tenant %s: %w", args.Tenant, err)
+		return err
 	}
 	return changes.WriteText(out)
 }

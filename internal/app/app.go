@@ -42,7 +42,11 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal is not ours any more
-	if err := run(ctx, cfg, cfg.Logger(os.Stderr)); err != nil {
+	log := cfg.Logger(os.Stderr)
+	if cfg.Command == config.API || cfg.Command == config.SluiceDev { // those whose log outlives the command line
+		log.InfoContext(ctx, "starting", "config", cfg)
+	}
+	if err := run(ctx, cfg, log); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", binary, err)
 		return exitFailed
 	}

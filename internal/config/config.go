@@ -22,7 +22,7 @@ type Config struct {
 	// RedisURL may be empty: then "sluice dev" runs a Redis of its own if it can, and the others
 	// keep buckets in their memory.
 	RedisURL ConnURL
-	// DataDir is where "sluice dev" keeps its private database and Redis.
+	// DataDir is where "sluice dev" keeps its private database.
 	DataDir string
 
 	// CheckAddr, AdminAddr and MetricsAddr are host:port; an empty host is all interfaces, port 0 a

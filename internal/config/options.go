@@ -133,7 +133,7 @@ var options = []option{
 	{
 		group: groupStores, name: "data-dir", normal: ".sluice",
 		takers: []Command{SluiceDev},
-		help:   "Where the private database and Redis are kept between runs.",
+		help:   "Where the private database is kept between runs; the private Redis keeps nothing.",
 		value:  func(c *Config) value { return text{&c.DataDir, "DIRECTORY"} },
 	},
 
@@ -162,7 +162,7 @@ var options = []option{
 		group: groupDecisions, name: "local-buckets", normal: "1000000",
 		takers: deciders,
 		help: "How many buckets a process keeps in its own memory at most, for rules that fail local " +
-			"and for running without Redis; the longest unused make room.",
+			"and for running without Redis; those that would be full soonest make room.",
 		value: func(c *Config) value { return count{&c.LocalBuckets, 1, 1_000_000_000} },
 	},
 	{

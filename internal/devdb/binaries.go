@@ -16,6 +16,9 @@ import (
 // oldestPostgres is the first major version that knows UNIQUE NULLS NOT DISTINCT.
 const oldestPostgres = 15
 
+// oldestRedis is the oldest major version that Sluice supports.
+const oldestRedis = 7
+
 // wellKnownFolders is where packages put the server programs without adding them to PATH: Debian and
 // Ubuntu, Fedora and Red Hat, Homebrew on Apple and on Intel machines.
 var wellKnownFolders = []string{
@@ -34,7 +37,7 @@ func findPostgres(ctx context.Context, data string) (string, error) {
 	}
 	best, bestVersion := "", 0
 	for _, folder := range postgresFolders(ctx) {
-		version := programVersion(ctx, folder)
+		version := programVersion(ctx, filepath.Join(folder, "postgres"))
 		if version > bestVersion && (wanted == 0 || version == wanted) {
 			best, bestVersion = folder, version
 		}
@@ -73,18 +76,31 @@ func postgresFolders(ctx context.Context) []string {
 	return folders
 }
 
-var versionNumber = regexp.MustCompile(`\) (\d+)`)
+// versionNumber is in "postgres (PostgreSQL) 15.14 (Debian …)" and "Redis server v=7.0.15 sha=…".
+var versionNumber = regexp.MustCompile(`(?:\) |server v=)(\d+)`)
 
-// programVersion returns the major version of the server in a folder, or 0 if it does not say.
-func programVersion(ctx context.Context, folder string) int {
-	output, err := exec.CommandContext(ctx, filepath.Join(folder, "postgres"), "--version").Output()
+// findRedis returns the path of redis-server.
+func findRedis(ctx context.Context) (string, error) {
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNotInstalled, err)
+	}
+	if version := programVersion(ctx, binary); version < oldestRedis {
+		return "", fmt.Errorf("redis-server %d or later: %w: %s is version %d", oldestRedis, ErrNotInstalled, binary, version)
+	}
+	return binary, nil
+}
+
+// programVersion returns the major version of a server, or 0 if it does not say.
+func programVersion(ctx context.Context, program string) int {
+	output, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
 		return 0
 	}
 	return parseVersion(string(output))
 }
 
-// parseVersion reads the major version from text such as "postgres (PostgreSQL) 15.14 (Debian …)".
+// parseVersion reads the major version from what a server says of itself.
 func parseVersion(text string) int {
 	match := versionNumber.FindStringSubmatch(text)
 	if match == nil {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -236,6 +239,12 @@ func TestDataOfAVersionThatIsNotInstalled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if postgres, err := user.Lookup("postgres"); err == nil && os.Geteuid() == 0 { // it is not given what is root's
+		uid, _ := strconv.Atoi(postgres.Uid)
+		if err := os.Chown(dir, uid, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
 	_, err := devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{})
 	if !errors.Is(err, devdb.ErrNotInstalled) || !strings.Contains(err.Error(), "written by Postgres 9") {
 		t.Errorf("error is %v, want ErrNotInstalled that names the version", err)
@@ -246,6 +255,46 @@ func TestWithoutRedisOnPathItIsNotInstalled(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := devdb.StartRedis(t.Context(), t.TempDir()); !errors.Is(err, devdb.ErrNotInstalled) {
 		t.Errorf("error is %v, want ErrNotInstalled", err)
+	}
+}
+
+func TestARedisThatIsTooOldIsNotInstalled(t *testing.T) {
+	folder := t.TempDir()
+	program := "#!/bin/sh\necho 'Redis server v=6.2.7 sha=00000000:0 malloc=libc bits=64'\n"
+	if err := os.WriteFile(filepath.Join(folder, "redis-server"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder)
+	_, err := devdb.StartRedis(t.Context(), t.TempDir())
+	if !errors.Is(err, devdb.ErrNotInstalled) || !strings.Contains(err.Error(), "version 6") {
+		t.Errorf("error is %v, want ErrNotInstalled that names the version", err)
+	}
+}
+
+func TestAGuardedRedisIsClosedToOthers(t *testing.T) {
+	t.Parallel()
+	r, err := devdb.StartGuardedRedis(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Kill)
+	address, err := url.Parse(r.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := address.User.Password()
+	for restarted := range 2 {
+		if got, err := ask(r.Addr(), "PING", 5*time.Second); !strings.HasPrefix(got, "-NOAUTH") {
+			t.Errorf("without a password it answers %q (%v)", got, err)
+		}
+		if got, err := ask(r.Addr(), "AUTH "+password, 5*time.Second); got != "+OK" {
+			t.Errorf("with the password of its URL it answers %q (%v)", got, err)
+		}
+		if restarted == 0 {
+			if err := r.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

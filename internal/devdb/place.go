@@ -17,14 +17,15 @@ const elsewhere = "/var/lib/sluice"
 //
 // A checkout below /root or in a private temporary directory is closed to the user that Postgres runs
 // as. Then dir becomes a symbolic link to a directory that is not; removing the link is removing
-// the data, as far as the next start is concerned.
+// the data, as far as the next start is concerned. Root follows no other link, and gives away no
+// directory in which another's files are.
 func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
 		return "", err
 	}
 	switch there, err := filepath.EvalSymlinks(dir); {
 	case err == nil:
-		return there, u.own(there)
+		return there, u.take(dir, there)
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
@@ -52,6 +53,41 @@ func (u *runAs) place(dir string) (string, error) {
 		return "", err
 	}
 	return there, u.own(there)
+}
+
+// take makes a directory that exists, and that dir is or links to, the user's.
+func (u *runAs) take(dir, there string) error {
+	if u == nil {
+		return nil
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		if filepath.Dir(there) != elsewhere || !ownedBy(info, 0) {
+			return fmt.Errorf("%s is a link to %s that sluice did not make; choose another directory", dir, there)
+		}
+		if info, err = os.Stat(there); err != nil {
+			return err
+		}
+	}
+	if ownedBy(info, u.uid) {
+		return nil
+	}
+	entries, err := os.ReadDir(there)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty and does not belong to user %s; choose another directory", there, u.name)
+	}
+	return u.own(there)
+}
+
+func ownedBy(info fs.FileInfo, uid int) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == uid
 }
 
 // letThrough says whether the user can get through a folder and all above it, by their permission

@@ -46,8 +46,8 @@ type Postgres struct {
 // bounds only the start, which returns when the server answers queries.
 //
 // Postgres refuses to run as root; then the server runs as user postgres, and dir is made to belong to
-// that user. If a folder above keeps that user out, dir becomes a link to a directory in
-// /var/lib/sluice.
+// that user, unless it holds what is another's, which is an error. If a folder above keeps that user
+// out, dir becomes a link to a directory in /var/lib/sluice.
 //
 // The error is ErrNotInstalled if there is no Postgres 15 or later, or none of the version that wrote
 // the data.
@@ -70,8 +70,8 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if p.as, err = serverUser(); err != nil {
-		return err
+	if p.as, err = serverUser("postgres"); err != nil {
+		return fmt.Errorf("Postgres refuses to run as root: %w", err)
 	}
 	if p.dir, err = p.as.place(dir); err != nil {
 		return err
@@ -253,22 +253,22 @@ type runAs struct {
 	uid, gid int
 }
 
-// serverUser returns the user postgres if this process is root, and nil if it is not.
-func serverUser() (*runAs, error) {
+// serverUser returns the user of a name if this process is root, and nil if it is not.
+func serverUser(name string) (*runAs, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is a meaningful value: run as whoever we are
 	}
-	u, err := user.Lookup("postgres")
+	u, err := user.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("Postgres refuses to run as root, and there is no user postgres: %w", err)
+		return nil, fmt.Errorf("look for a user to run as: %w", err)
 	}
 	uid, err := strconv.Atoi(u.Uid)
 	if err != nil {
-		return nil, fmt.Errorf("user postgres has uid %q: %w", u.Uid, err)
+		return nil, fmt.Errorf("user %s has uid %q: %w", name, u.Uid, err)
 	}
 	gid, err := strconv.Atoi(u.Gid)
 	if err != nil {
-		return nil, fmt.Errorf("user postgres has gid %q: %w", u.Gid, err)
+		return nil, fmt.Errorf("user %s has gid %q: %w", name, u.Gid, err)
 	}
 	return &runAs{name: u.Username, uid: uid, gid: gid}, nil
 }
@@ -284,5 +284,5 @@ func (u *runAs) own(path string) error {
 	if u == nil {
 		return nil
 	}
-	return os.Chown(path, u.uid, u.gid)
+	return os.Lchown(path, u.uid, u.gid) // of the path itself, whatever somebody made of it
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,27 +19,46 @@ import (
 // Redis is a redis-server of our own. It writes nothing to disk but its log: buckets that are lost
 // are full buckets.
 type Redis struct {
-	binary string
-	dir    string
-	port   int
-	proc   *process
+	binary   string
+	dir      string
+	as       *runAs // nil: as this process's own user
+	password string // "": none
+	port     int
+	proc     *process
 }
 
 // StartRedis starts a redis-server that listens on a free loopback port and keeps its log in dir,
-// which is created. It returns when Redis answers; ctx bounds only that wait. The error is
-// ErrNotInstalled if there is no redis-server on PATH.
+// which is created. It returns when Redis answers; ctx bounds only that wait. It asks for no password,
+// and as root it runs as root, which suits tests alone. The error is ErrNotInstalled if there is no
+// redis-server 7 or later on PATH.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, fmt.Errorf("start Redis: %w: %w", ErrNotInstalled, err)
+	return startRedis(ctx, &Redis{dir: dir})
+}
+
+// StartGuardedRedis is StartRedis for a server that others on this machine must not use: it asks for
+// a random password, which URL has. If this process is root, it runs as user redis or else postgres,
+// if there is one.
+func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
+	r := &Redis{dir: dir, password: newPassword()}
+	for _, name := range []string{"redis", "postgres"} {
+		var err error
+		if r.as, err = serverUser(name); err == nil {
+			break
+		}
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	return startRedis(ctx, r)
+}
+
+func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
+	if r.binary, err = findRedis(ctx); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if r.dir, err = filepath.Abs(r.dir); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	r := &Redis{binary: binary, dir: dir}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start Redis: %w", err)
+	}
 	r.proc, r.port, err = serve(ctx, func(port int) (*process, error) { return r.start(ctx, port) })
 	if err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
@@ -47,23 +67,31 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 }
 
 func (r *Redis) start(ctx context.Context, port int) (*process, error) {
+	dir, settings := r.dir, "" // of this process's user, whom replication may need to write there
+	if r.as != nil {
+		dir = "/" // where every user can be; this one may not get to its own, and writes nothing
+	}
+	if r.password != "" {
+		settings = "requirepass " + r.password + "\n" // by standard input: everybody can read arguments
+	}
 	// The server outlives ctx.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", r.dir,
-		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no")
-	cmd.Dir = r.dir
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no", "-")
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(settings)
 	// A frozen Redis would keep any other signal pending for ever; it has nothing to save.
-	cmd.SysProcAttr = sysProcAttr(syscall.SIGKILL, nil)
+	cmd.SysProcAttr = sysProcAttr(syscall.SIGKILL, r.as.credential())
 	p, err := spawn(cmd, filepath.Join(r.dir, "redis.log"))
 	if err != nil {
 		return nil, err
 	}
-	err = p.awaitReady(ctx, func(ctx context.Context) error { return ping(ctx, port, p.cmd.Process.Pid) })
+	err = p.awaitReady(ctx, func(ctx context.Context) error { return ping(ctx, port, r.password, p.cmd.Process.Pid) })
 	return p, err
 }
 
 // ping asks the Redis on a port whether it is the process that was started there: the port may have
 // been taken by another Redis in between.
-func ping(ctx context.Context, port, pid int) error {
+func ping(ctx context.Context, port int, password string, pid int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(port))
 	if err != nil {
 		return err
@@ -74,7 +102,11 @@ func ping(ctx context.Context, port, pid int) error {
 			return err
 		}
 	}
-	if _, err := io.WriteString(conn, "INFO server\r\n"); err != nil {
+	commands := "INFO server\r\nQUIT\r\n" // so that a refusal, which names no process, ends as well
+	if password != "" {
+		commands = "AUTH " + password + "\r\n" + commands
+	}
+	if _, err := io.WriteString(conn, commands); err != nil {
 		return err
 	}
 	lines := bufio.NewScanner(conn)
@@ -94,8 +126,14 @@ func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 // Addr is host:port, the same for the life of r.
 func (r *Redis) Addr() string { return address(r.port) }
 
-// URL is the address as a redis:// URL.
-func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
+// URL is the address as a redis:// URL, with the password if there is one.
+func (r *Redis) URL() string {
+	u := url.URL{Scheme: "redis", Host: r.Addr(), Path: "/0"}
+	if r.password != "" {
+		u.User = url.UserPassword("", r.password)
+	}
+	return u.String()
+}
 
 // Done is closed when the server that runs now has ended. After Restart it is another channel.
 func (r *Redis) Done() <-chan struct{} { return r.proc.done }

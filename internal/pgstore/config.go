@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,11 +20,7 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 	defer cancel()
 	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.pool, oneView, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
-		if _, err := queries.Tenant(ctx, tenant); err != nil {
-			return err
-		}
-		config, err = s.config(ctx, queries, tenant)
+		config, err = s.config(ctx, s.queries.WithTx(tx), tenant)
 		return err
 	})
 	if err != nil {
@@ -33,7 +30,7 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 }
 
 func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rules.TenantID) (rules.Config, error) {
-	planRows, err := queries.Plans(ctx, tenant)
+	plans, err := plansInUse(ctx, queries, tenant)
 	if err != nil {
 		return rules.Config{}, err
 	}
@@ -45,7 +42,7 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	if err != nil {
 		return rules.Config{}, err
 	}
-	config := rules.Config{Plans: each(planRows, planFromRow), Rules: s.rulesFromRows(ctx, ruleRows)}
+	config := rules.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows)}
 	identities := make(map[rules.RuleID]rules.RuleIdentity, len(config.Rules))
 	for i := range config.Rules {
 		identities[config.Rules[i].ID] = config.Rules[i].Identity()
@@ -60,6 +57,41 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 		return cmp.Or(a.Rule.Compare(b.Rule), cmp.Compare(a.UserID, b.UserID))
 	})
 	return config, nil
+}
+
+// plansInUse returns a tenant's plans with what stands against removing them.
+func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID) ([]rules.Plan, error) {
+	tenant, err := queries.Tenant(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := queries.Plans(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := queries.UsersOfPlans(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	users := make(map[string]int64, len(counts))
+	for _, count := range counts {
+		users[count.Plan] = count.Users
+	}
+	plans := each(rows, planFromRow)
+	for i := range plans {
+		var uses []string
+		switch n := users[plans[i].Name]; {
+		case n == 1:
+			uses = append(uses, "1 user is on it")
+		case n > 1:
+			uses = append(uses, fmt.Sprintf("%d users are on it", n))
+		}
+		if plans[i].Name == orEmpty(tenant.DefaultPlan) {
+			uses = append(uses, "it is the tenant's default")
+		}
+		plans[i].InUse = strings.Join(uses, " and ")
+	}
+	return plans, nil
 }
 
 // ChangeConfig makes the changes that a function derives from the present configuration, all or
@@ -93,19 +125,8 @@ func (w write) apply(ctx context.Context, current rules.Config, changes rules.Ch
 	for i := range current.Rules {
 		ids[current.Rules[i].Identity()] = current.Rules[i].ID
 	}
-	for _, c := range changes.Overrides {
-		if c.After == nil {
-			if err := w.removeOverride(ctx, ids[c.Before.Rule], c.Before.UserID); err != nil {
-				return fmt.Errorf("remove the override for %s: %w", c.Before.Identity(), err)
-			}
-		}
-	}
-	for _, c := range changes.Rules {
-		if c.After == nil {
-			if err := w.removeRule(ctx, ids[c.Before.Identity()]); err != nil {
-				return fmt.Errorf("remove rule %s: %w", c.Before.Identity(), err)
-			}
-		}
+	if err := w.applyRemovals(ctx, ids, changes); err != nil {
+		return err
 	}
 	if err := w.applyPlans(ctx, changes.Plans); err != nil {
 		return err
@@ -144,38 +165,93 @@ func (w write) applyPlans(ctx context.Context, changes []rules.Change[rules.Plan
 	return nil
 }
 
-func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.Rule]) error {
-	for i, c := range changes {
+// applyRemovals removes overrides and rules; plans go last, when no rule needs them any more.
+func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes rules.Changes) error {
+	var overrides []rules.Override
+	var overrideNames []rules.OverrideIdentity
+	for _, c := range changes.Overrides {
 		if c.After == nil {
-			continue
+			overrides = append(overrides, rules.Override{RuleID: ids[c.Before.Rule], UserID: c.Before.UserID})
+			overrideNames = append(overrideNames, c.Before.Identity())
 		}
-		rule, identity := *c.After, c.After.Identity()
-		put := w.createRule
-		if c.Before != nil {
-			put, rule.ID = w.updateRule, ids[identity]
+	}
+	if failed, err := w.removeOverrides(ctx, overrides); err != nil {
+		return fmt.Errorf("remove the override for %s: %w", overrideNames[failed], err)
+	}
+	var removed []rules.RuleID
+	var ruleNames []rules.RuleIdentity
+	for _, c := range changes.Rules {
+		if c.After == nil {
+			removed = append(removed, ids[c.Before.Identity()])
+			ruleNames = append(ruleNames, c.Before.Identity())
 		}
-		stored, err := put(ctx, rule)
-		if err != nil {
-			return fmt.Errorf("rule %s: %w", identity, err)
+	}
+	if failed, err := w.removeRules(ctx, removed); err != nil {
+		return fmt.Errorf("remove rule %s: %w", ruleNames[failed], err)
+	}
+	return nil
+}
+
+// applyRules adds and changes rules, and notes the ids of the new ones.
+func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.Rule]) error {
+	rows, err := w.Plans(ctx, w.tenant)
+	if err != nil {
+		return err
+	}
+	plans := map[string]bool{"": true}
+	for _, row := range rows {
+		plans[row.Name] = true
+	}
+	var created, updated []rules.Rule
+	var createdAt, updatedAt []int // where in the changes
+	for i, c := range changes {
+		switch {
+		case c.After == nil:
+		case c.Before != nil:
+			rule := *c.After
+			rule.ID = ids[rule.Identity()]
+			updated, updatedAt = append(updated, rule), append(updatedAt, i)
+		case !plans[c.After.Plan]:
+			return fmt.Errorf("rule %s: %w", c.After.Identity(), noSuchPlan("plan", c.After.Plan))
+		default:
+			created, createdAt = append(created, *c.After), append(createdAt, i)
 		}
-		ids[identity] = stored.ID
-		changes[i].After = &stored
+	}
+	stored, failed, err := w.updateRules(ctx, updated)
+	if err != nil {
+		return fmt.Errorf("rule %s: %w", updated[failed].Identity(), err)
+	}
+	for i := range stored {
+		changes[updatedAt[i]].After = &stored[i]
+	}
+	stored, failed, err = w.createRules(ctx, created)
+	if err != nil {
+		return fmt.Errorf("rule %s: %w", created[failed].Identity(), err)
+	}
+	for i := range stored {
+		changes[createdAt[i]].After = &stored[i]
+		ids[stored[i].Identity()] = stored[i].ID
 	}
 	return nil
 }
 
 func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.ConfigOverride]) error {
+	var overrides []rules.Override
+	var at []int // where in the changes
 	for i, c := range changes {
-		if c.After == nil {
-			continue
+		if c.After != nil {
+			override := c.After.Override
+			override.RuleID = ids[c.After.Rule]
+			overrides, at = append(overrides, override), append(at, i)
 		}
-		override := c.After.Override
-		override.RuleID = ids[c.After.Rule]
-		stored, err := w.putOverride(ctx, override)
-		if err != nil {
-			return fmt.Errorf("override for %s: %w", c.After.Identity(), err)
-		}
-		changes[i].After = &rules.ConfigOverride{Rule: c.After.Rule, Override: stored}
+	}
+	stored, failed, err := w.putOverrides(ctx, overrides)
+	if err != nil {
+		return fmt.Errorf("override for %s: %w", changes[at[failed]].After.Identity(), err)
+	}
+	for i := range stored {
+		change := &changes[at[i]]
+		change.After = &rules.ConfigOverride{Rule: change.After.Rule, Override: stored[i]}
 	}
 	return nil
 }

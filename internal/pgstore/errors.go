@@ -17,10 +17,20 @@ const (
 	stateBadText         = "22021" // a NUL, or bytes that are not UTF-8
 )
 
+// writeError is domainError for a write. Text that cannot be stored is what is wrong with it, whereas
+// one who looks for such text finds nothing.
+func writeError(err error) error {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.Code == stateBadText {
+		return rules.FieldErrors{{Field: "text", Message: "must be valid UTF-8 without a NUL byte"}}
+	}
+	return domainError(err)
+}
+
 // domainError is the one place where the database's errors become the domain's. What has no meaning
-// there stays as it is.
+// there stays as it is, and so does what has become the domain's already.
 func domainError(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("%w (%w)", rules.ErrNotFound, err)
 	}
 	var refusal *pgconn.PgError

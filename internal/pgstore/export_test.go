@@ -1,4 +1,21 @@
 package pgstore
 
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
 // ReadInPagesOf makes Read use smaller pages, so that a test need not write thousands of rows.
 func (s *Store) ReadInPagesOf(rows int32) { s.pageSize = rows }
+
+// PreparedStatements counts the named statements of a connection.
+func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
+	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)
+	return n, err
+}
+
+// MigrateWithin is Migrate for which each answer has this long.
+func MigrateWithin(ctx context.Context, databaseURL string, answer time.Duration) error {
+	return migrate(ctx, databaseURL, slog.New(slog.DiscardHandler), patience{time.Minute, time.Minute, answer})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -21,13 +22,30 @@ var ErrSchemaBehind = errors.New("run `admin migrate`")
 
 // Migrate brings the schema of a database to the version of this binary, one transaction per
 // migration. Of several that are started at once one migrates and the others wait for it, for up to
-// five minutes, and then find nothing left to do. A database that is newer is left as it is.
-func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) (err error) {
-	migrations, conn, err := openMigrations(databaseURL)
+// five minutes, and then find nothing left to do. A database that is newer is left as it is. All of it
+// takes at most 15 minutes, and a database that answers neither what its version is nor who has the
+// lock is an error after 5 seconds.
+func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
+	return migrate(ctx, databaseURL, log, patience{all: 15 * time.Minute, lock: 5 * time.Minute, answer: statementTimeout})
+}
+
+// patience says how long Migrate waits: for all of it, for another process that migrates, and for one
+// answer about the version or the lock.
+type patience struct{ all, lock, answer time.Duration }
+
+func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience patience) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience.all)
+	defer cancel()
+	migrations, conn, err := openMigrations(databaseURL, patience)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	asking, cancelAsking := context.WithTimeout(ctx, patience.answer)
+	defer cancelAsking()
+	if _, err := schemaVersion(asking, conn); err != nil { // goose asks the same, without a deadline
+		return fmt.Errorf("migrate: %w", err)
+	}
 	results, err := migrations.Up(ctx)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -44,7 +62,7 @@ func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) (err err
 func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	migrations, conn, err := openMigrations(databaseURL)
+	migrations, conn, err := openMigrations(databaseURL, patience{answer: statementTimeout})
 	if err != nil {
 		return fmt.Errorf("check the schema: %w", err)
 	}
@@ -74,28 +92,58 @@ func schemaVersion(ctx context.Context, conn *sql.DB) (int64, error) {
 	return version, err
 }
 
-func openMigrations(databaseURL string) (*goose.Provider, *sql.DB, error) {
+func openMigrations(databaseURL string, patience patience) (*goose.Provider, *sql.DB, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
+	setDefaults(config, databaseURL)
 	files, err := fs.Sub(db.Migrations, "migrations")
-	if err != nil {
-		return nil, nil, err
-	}
-	const everySecond, fiveMinutes = 1, 300
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(everySecond, fiveMinutes))
 	if err != nil {
 		return nil, nil, err
 	}
 	conn := stdlib.OpenDB(*config)
 	migrations, err := goose.NewProvider(goose.DialectPostgres, conn, files,
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+		goose.WithSessionLocker(locker{patience}), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	return migrations, conn, nil
+}
+
+// locker is goose's own lock, but for its patience: goose asks for the lock without a deadline, and
+// gives it back without one even when the caller's has passed.
+type locker struct{ patience patience }
+
+func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, l.patience.lock)
+	defer cancel()
+	for {
+		locked, err := l.ask(ctx, conn, "SELECT pg_try_advisory_lock($1)")
+		if err != nil {
+			return fmt.Errorf("take the lock: %w", err)
+		}
+		if locked {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another process that migrates: %w", ctx.Err())
+		case <-time.After(min(time.Second, l.patience.lock)):
+		}
+	}
+}
+
+func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	if _, err := l.ask(ctx, conn, "SELECT pg_advisory_unlock($1)"); err != nil {
+		return fmt.Errorf("give the lock back: %w", err) // the end of the session does so, too
+	}
+	return nil
+}
+
+func (l locker) ask(ctx context.Context, conn *sql.Conn, query string) (yes bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.patience.answer)
+	defer cancel()
+	err = conn.QueryRowContext(ctx, query, lock.DefaultLockID).Scan(&yes)
+	return yes, err
 }

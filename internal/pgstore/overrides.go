@@ -12,7 +12,7 @@ import (
 // limit of them.
 func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string, limit int) ([]rules.Override, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-		return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{TenantID: tenant, RuleID: rule, After: after, PageSize: int32(limit)})
+		return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{TenantID: tenant, RuleID: rule, After: after, PageSize: rowLimit(limit)})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read overrides of rule %d: %w", rule, err)
@@ -44,22 +44,45 @@ func (s *Store) RemoveOverride(ctx context.Context, tenant rules.TenantID, rule 
 }
 
 func (w write) putOverride(ctx context.Context, override rules.Override) (rules.Override, error) {
-	row, err := w.PutOverride(ctx, dbsqlc.PutOverrideParams{
-		UserID:        override.UserID,
-		RatePerSecond: override.RatePerSecond,
-		RateUnit:      override.RateUnit,
-		BurstCapacity: override.Burst,
-		Reason:        override.Reason,
-		ExpiresAt:     orNull(override.ExpiresAt),
-		Revision:      w.revision,
-		TenantID:      w.tenant,
-		RuleID:        override.RuleID,
-	})
-	return overrideFromRow(row), err
+	stored, _, err := w.putOverrides(ctx, []rules.Override{override})
+	return first(stored), err
 }
 
 func (w write) removeOverride(ctx context.Context, rule rules.RuleID, userID string) error {
-	return foundOne(w.RemoveOverride(ctx, dbsqlc.RemoveOverrideParams{
-		Revision: w.revision, TenantID: w.tenant, RuleID: rule, UserID: userID,
-	}))
+	_, err := w.removeOverrides(ctx, []rules.Override{{RuleID: rule, UserID: userID}})
+	return err
+}
+
+// putOverrides returns which row the error is about.
+func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int, err error) {
+	params := each(all, func(override rules.Override) dbsqlc.PutOverrideParams {
+		return dbsqlc.PutOverrideParams{
+			UserID:        override.UserID,
+			RatePerSecond: override.RatePerSecond,
+			RateUnit:      override.RateUnit,
+			BurstCapacity: override.Burst,
+			Reason:        override.Reason,
+			ExpiresAt:     orNull(override.ExpiresAt),
+			Revision:      w.revision,
+			TenantID:      w.tenant,
+			RuleID:        override.RuleID,
+		}
+	})
+	rows, failed, err := inTrips(params, func(trip []dbsqlc.PutOverrideParams, each func(int, dbsqlc.RateLimitOverride, error)) {
+		w.PutOverride(ctx, trip).QueryRow(each)
+	})
+	return each(rows, overrideFromRow), failed, err
+}
+
+// removeOverrides needs only the rule and the user of each, and returns which row the error is about.
+func (w write) removeOverrides(ctx context.Context, all []rules.Override) (failed int, err error) {
+	params := each(all, func(override rules.Override) dbsqlc.RemoveOverrideParams {
+		return dbsqlc.RemoveOverrideParams{
+			Revision: w.revision, TenantID: w.tenant, RuleID: override.RuleID, UserID: override.UserID,
+		}
+	})
+	_, failed, err = inTrips(params, func(trip []dbsqlc.RemoveOverrideParams, each func(int, rules.RuleID, error)) {
+		w.RemoveOverride(ctx, trip).QueryRow(each)
+	})
+	return failed, err
 }

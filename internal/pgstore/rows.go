@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -18,6 +19,17 @@ func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	}
 	return values
 }
+
+// first returns the first of some values, or none of them.
+func first[Value any](values []Value) (value Value) {
+	if len(values) > 0 {
+		value = values[0]
+	}
+	return value
+}
+
+// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse.
+func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32)) }
 
 func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 	return rules.Tenant{

@@ -11,7 +11,7 @@ import (
 // Rules returns a tenant's rules by id, those after one id, at most limit of them.
 func (s *Store) Rules(ctx context.Context, tenant rules.TenantID, after rules.RuleID, limit int) ([]rules.Rule, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		return q.RulesAfter(ctx, tenant, after, int32(limit))
+		return q.RulesAfter(ctx, tenant, after, rowLimit(limit))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
@@ -76,53 +76,98 @@ func (w write) createRule(ctx context.Context, rule rules.Rule) (rules.Rule, err
 	if err := w.requirePlan(ctx, "plan", rule.Plan); err != nil {
 		return rules.Rule{}, err
 	}
-	row, err := w.CreateRule(ctx, dbsqlc.CreateRuleParams{
-		TenantID:      w.tenant,
-		Name:          rule.Name,
-		KeyPattern:    rule.Pattern.String(),
-		Scope:         rule.Scope(),
-		Plan:          rule.Plan,
-		RatePerSecond: rule.RatePerSecond,
-		RateUnit:      rule.RateUnit,
-		BurstCapacity: rule.Burst,
-		Algorithm:     rule.Algorithm,
-		Mode:          rule.Mode,
-		Action:        rule.Action,
-		FailureMode:   string(rule.FailureMode),
-		IsActive:      rule.Active,
-		Description:   rule.Description,
-		Revision:      w.revision,
-	})
-	if err != nil {
-		return rules.Rule{}, err
-	}
-	return ruleFromRow(row)
+	created, _, err := w.createRules(ctx, []rules.Rule{rule})
+	return first(created), err
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
-	row, err := w.UpdateRule(ctx, dbsqlc.UpdateRuleParams{
-		RatePerSecond: rule.RatePerSecond,
-		RateUnit:      rule.RateUnit,
-		BurstCapacity: rule.Burst,
-		Algorithm:     rule.Algorithm,
-		Mode:          rule.Mode,
-		Action:        rule.Action,
-		FailureMode:   string(rule.FailureMode),
-		IsActive:      rule.Active,
-		Description:   rule.Description,
-		Revision:      w.revision,
-		TenantID:      w.tenant,
-		RuleID:        rule.ID,
-	})
-	if err != nil {
-		return rules.Rule{}, err
-	}
-	return ruleFromRow(row)
+	updated, _, err := w.updateRules(ctx, []rules.Rule{rule})
+	return first(updated), err
 }
 
 func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
-	if err := foundOne(w.RemoveRule(ctx, w.revision, w.tenant, id)); err != nil {
-		return err
+	_, err := w.removeRules(ctx, []rules.RuleID{id})
+	return err
+}
+
+// The functions below return which row the error is about.
+
+// createRules expects that the plans of the rules were looked for.
+func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
+	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
+		return dbsqlc.CreateRuleParams{
+			TenantID:      w.tenant,
+			Name:          rule.Name,
+			KeyPattern:    rule.Pattern.String(),
+			Scope:         rule.Scope(),
+			Plan:          rule.Plan,
+			RatePerSecond: rule.RatePerSecond,
+			RateUnit:      rule.RateUnit,
+			BurstCapacity: rule.Burst,
+			Algorithm:     rule.Algorithm,
+			Mode:          rule.Mode,
+			Action:        rule.Action,
+			FailureMode:   string(rule.FailureMode),
+			IsActive:      rule.Active,
+			Description:   rule.Description,
+			Revision:      w.revision,
+		}
+	})
+	rows, failed, err := inTrips(params, func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
+		w.CreateRule(ctx, trip).QueryRow(each)
+	})
+	if err != nil {
+		return nil, failed, err
 	}
-	return w.DeleteOverridesOfRule(ctx, w.tenant, id)
+	return rulesAsStored(rows)
+}
+
+func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rules.Rule, failed int, err error) {
+	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {
+		return dbsqlc.UpdateRuleParams{
+			RatePerSecond: rule.RatePerSecond,
+			RateUnit:      rule.RateUnit,
+			BurstCapacity: rule.Burst,
+			Algorithm:     rule.Algorithm,
+			Mode:          rule.Mode,
+			Action:        rule.Action,
+			FailureMode:   string(rule.FailureMode),
+			IsActive:      rule.Active,
+			Description:   rule.Description,
+			Revision:      w.revision,
+			TenantID:      w.tenant,
+			RuleID:        rule.ID,
+		}
+	})
+	rows, failed, err := inTrips(params, func(trip []dbsqlc.UpdateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
+		w.UpdateRule(ctx, trip).QueryRow(each)
+	})
+	if err != nil {
+		return nil, failed, err
+	}
+	return rulesAsStored(rows)
+}
+
+func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
+	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {
+		return dbsqlc.RemoveRuleParams{Revision: w.revision, TenantID: w.tenant, RuleID: id}
+	})
+	_, failed, err = inTrips(params, func(trip []dbsqlc.RemoveRuleParams, each func(int, rules.RuleID, error)) {
+		w.RemoveRule(ctx, trip).QueryRow(each)
+	})
+	if err != nil || len(ids) == 0 {
+		return failed, err
+	}
+	numbers := each(ids, func(id rules.RuleID) int64 { return int64(id) })
+	return 0, w.DeleteOverridesOfRules(ctx, w.tenant, numbers)
+}
+
+func rulesAsStored(rows []dbsqlc.RateLimitRule) (stored []rules.Rule, failed int, err error) {
+	stored = make([]rules.Rule, len(rows))
+	for i, row := range rows {
+		if stored[i], err = ruleFromRow(row); err != nil {
+			return nil, i, err
+		}
+	}
+	return stored, 0, nil
 }

@@ -11,7 +11,8 @@
 // returns an error at its deadline or earlier, never rules.ErrNotFound. Nothing is retried: a write whose
 // answer was lost may have happened, and only the caller knows whether it may happen twice.
 //
-// No session state is used, so a pooler may stand in between.
+// A Store uses no session state, prepared statements included, so a pooler may stand in between. Migrate
+// holds an advisory lock of its session, so `admin migrate` needs a direct connection.
 package pgstore
 
 import (
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,9 +64,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = connectTimeout
-	}
+	setDefaults(config.ConnConfig, databaseURL)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
@@ -72,18 +72,19 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize}, nil
 }
 
+// setDefaults chooses what the URL does not. pgx's own choice for queries is named prepared statements,
+// which a pooler hands to other sessions; this one only remembers the types of their parameters.
+func setDefaults(config *pgx.ConnConfig, databaseURL string) {
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	if !strings.Contains(databaseURL, "default_query_exec_mode") {
+		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+}
+
 // Close closes the connections once those in use are given back.
 func (s *Store) Close() { s.pool.Close() }
-
-// Ping asks the database whether it answers.
-func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := s.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("ping the database: %w", err)
-	}
-	return nil
-}
 
 // UnreadableRules counts how often a stored rule was left out because its pattern did not parse.
 func (s *Store) UnreadableRules() int64 { return s.unreadable.Load() }
@@ -114,7 +115,7 @@ func (s *Store) inTenant(ctx context.Context, timeout time.Duration, tenant rule
 	if errors.Is(err, errUnchanged) {
 		return nil
 	}
-	return domainError(err)
+	return writeError(err)
 }
 
 // ask runs queries that only read.

@@ -10,8 +10,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateTenant creates a tenant, and its default plan if it names one.
+// CreateTenant creates a tenant, and its default plan if it names one. Settings are judged here and in
+// UpdateTenant, unlike elsewhere, because a number that the column's type cannot hold would wrap around.
 func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created rules.Tenant, err error) {
+	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
+		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
+	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -38,13 +42,16 @@ func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 		return err
 	})
 	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, domainError(err))
+		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, writeError(err))
 	}
 	return created, nil
 }
 
 // UpdateTenant changes all of a tenant but its slug.
 func (s *Store) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
+	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
+		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
+	}
 	err = s.inTenant(ctx, statementTimeout, tenant.ID, func(ctx context.Context, w write) error {
 		if err := w.requirePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // most limit of them.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, after string, limit int) ([]rules.Assignment, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TenantUser, error) {
-		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{TenantID: tenant, After: after, Plan: plan, PageSize: int32(limit)})
+		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{TenantID: tenant, After: after, Plan: plan, PageSize: rowLimit(limit)})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read plan assignments: %w", err)

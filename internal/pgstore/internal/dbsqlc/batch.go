@@ -8,6 +8,7 @@ package dbsqlc
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -16,6 +17,114 @@ import (
 var (
 	ErrBatchAlreadyClosed = errors.New("batch already closed")
 )
+
+const createRule = `-- name: CreateRule :batchone
+INSERT INTO rate_limit_rule (
+    tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
+    action, failure_mode, is_active, description, in_force_since, revision
+) VALUES (
+    $1, $2, $3, $4, nullif($5::text, ''),
+    $6, $7, $8, $9, $10,
+    $11, nullif($12::text, ''), $13, $14,
+    clock_timestamp(), $15
+)
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at
+`
+
+type CreateRuleBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type CreateRuleParams struct {
+	TenantID      rules.TenantID
+	Name          string
+	KeyPattern    string
+	Scope         rules.Scope
+	Plan          string
+	RatePerSecond float64
+	RateUnit      rules.RateUnit
+	BurstCapacity int64
+	Algorithm     rules.Algorithm
+	Mode          rules.Mode
+	Action        rules.Action
+	FailureMode   string
+	IsActive      bool
+	Description   string
+	Revision      int64
+}
+
+func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.TenantID,
+			a.Name,
+			a.KeyPattern,
+			a.Scope,
+			a.Plan,
+			a.RatePerSecond,
+			a.RateUnit,
+			a.BurstCapacity,
+			a.Algorithm,
+			a.Mode,
+			a.Action,
+			a.FailureMode,
+			a.IsActive,
+			a.Description,
+			a.Revision,
+		}
+		batch.Queue(createRule, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &CreateRuleBatchResults{br, len(arg), false}
+}
+
+func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i RateLimitRule
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *CreateRuleBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
 
 const newerAssignments = `-- name: NewerAssignments :batchmany
 SELECT tenant_id, user_id, plan, revision, removed_at, created_at, updated_at FROM tenant_user
@@ -450,6 +559,343 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 }
 
 func (b *NewerRulesBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const putOverride = `-- name: PutOverride :batchone
+INSERT INTO rate_limit_override AS o (
+    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
+)
+SELECT
+    r.tenant_id, r.rule_id, $1, $2, $3, $4,
+    $5, $6, moment_after(ARRAY[r.in_force_since]), $7
+FROM rate_limit_rule AS r
+WHERE r.tenant_id = $8 AND r.rule_id = $9 AND r.removed_at IS NULL
+ON CONFLICT (tenant_id, rule_id, user_id) DO UPDATE
+SET rate_per_second = excluded.rate_per_second,
+    rate_unit = excluded.rate_unit,
+    burst_capacity = excluded.burst_capacity,
+    reason = excluded.reason,
+    expires_at = excluded.expires_at,
+    in_force_since = CASE
+        WHEN o.rate_per_second = excluded.rate_per_second AND o.burst_capacity = excluded.burst_capacity
+            AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
+            THEN o.in_force_since
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, o.removed_at, if_passed(o.expires_at)])
+    END,
+    revision = excluded.revision,
+    removed_at = NULL,
+    updated_at = clock_timestamp()
+RETURNING tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at
+`
+
+type PutOverrideBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type PutOverrideParams struct {
+	UserID        string
+	RatePerSecond float64
+	RateUnit      rules.RateUnit
+	BurstCapacity int64
+	Reason        string
+	ExpiresAt     *time.Time
+	Revision      int64
+	TenantID      rules.TenantID
+	RuleID        rules.RuleID
+}
+
+// Answers no row if there is no such rule.
+func (q *Queries) PutOverride(ctx context.Context, arg []PutOverrideParams) *PutOverrideBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.UserID,
+			a.RatePerSecond,
+			a.RateUnit,
+			a.BurstCapacity,
+			a.Reason,
+			a.ExpiresAt,
+			a.Revision,
+			a.TenantID,
+			a.RuleID,
+		}
+		batch.Queue(putOverride, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &PutOverrideBatchResults{br, len(arg), false}
+}
+
+func (b *PutOverrideBatchResults) QueryRow(f func(int, RateLimitOverride, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i RateLimitOverride
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.UserID,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *PutOverrideBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const removeOverride = `-- name: RemoveOverride :batchone
+UPDATE rate_limit_override
+SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
+    revision = $1,
+    updated_at = clock_timestamp()
+WHERE tenant_id = $2 AND rule_id = $3 AND user_id = $4
+    AND removed_at IS NULL
+RETURNING rule_id
+`
+
+type RemoveOverrideBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type RemoveOverrideParams struct {
+	Revision int64
+	TenantID rules.TenantID
+	RuleID   rules.RuleID
+	UserID   string
+}
+
+func (q *Queries) RemoveOverride(ctx context.Context, arg []RemoveOverrideParams) *RemoveOverrideBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.Revision,
+			a.TenantID,
+			a.RuleID,
+			a.UserID,
+		}
+		batch.Queue(removeOverride, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &RemoveOverrideBatchResults{br, len(arg), false}
+}
+
+func (b *RemoveOverrideBatchResults) QueryRow(f func(int, rules.RuleID, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var rule_id rules.RuleID
+		if b.closed {
+			if f != nil {
+				f(t, rule_id, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(&rule_id)
+		if f != nil {
+			f(t, rule_id, err)
+		}
+	}
+}
+
+func (b *RemoveOverrideBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const removeRule = `-- name: RemoveRule :batchone
+UPDATE rate_limit_rule
+SET removed_at = clock_timestamp(), version = version + 1, revision = $1, updated_at = clock_timestamp()
+WHERE tenant_id = $2 AND rule_id = $3 AND removed_at IS NULL
+RETURNING rule_id
+`
+
+type RemoveRuleBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type RemoveRuleParams struct {
+	Revision int64
+	TenantID rules.TenantID
+	RuleID   rules.RuleID
+}
+
+func (q *Queries) RemoveRule(ctx context.Context, arg []RemoveRuleParams) *RemoveRuleBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.Revision,
+			a.TenantID,
+			a.RuleID,
+		}
+		batch.Queue(removeRule, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &RemoveRuleBatchResults{br, len(arg), false}
+}
+
+func (b *RemoveRuleBatchResults) QueryRow(f func(int, rules.RuleID, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var rule_id rules.RuleID
+		if b.closed {
+			if f != nil {
+				f(t, rule_id, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(&rule_id)
+		if f != nil {
+			f(t, rule_id, err)
+		}
+	}
+}
+
+func (b *RemoveRuleBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const updateRule = `-- name: UpdateRule :batchone
+UPDATE rate_limit_rule AS r
+SET rate_per_second = $1,
+    rate_unit = $2,
+    burst_capacity = $3,
+    algorithm = $4,
+    mode = $5,
+    action = $6,
+    failure_mode = nullif($7::text, ''),
+    is_active = $8,
+    description = $9,
+    version = r.version + 1,
+    in_force_since = CASE
+        WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
+            THEN r.in_force_since
+        ELSE moment_after(ARRAY[r.in_force_since, (
+            SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
+            FROM rate_limit_override AS o
+            WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)])
+    END,
+    revision = $10,
+    updated_at = clock_timestamp()
+WHERE r.tenant_id = $11 AND r.rule_id = $12 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at
+`
+
+type UpdateRuleBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type UpdateRuleParams struct {
+	RatePerSecond float64
+	RateUnit      rules.RateUnit
+	BurstCapacity int64
+	Algorithm     rules.Algorithm
+	Mode          rules.Mode
+	Action        rules.Action
+	FailureMode   string
+	IsActive      bool
+	Description   string
+	Revision      int64
+	TenantID      rules.TenantID
+	RuleID        rules.RuleID
+}
+
+// A changed limit comes into force after everything that this rule's buckets may have seen: its own
+// earlier limits, and overrides that ended.
+func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *UpdateRuleBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.RatePerSecond,
+			a.RateUnit,
+			a.BurstCapacity,
+			a.Algorithm,
+			a.Mode,
+			a.Action,
+			a.FailureMode,
+			a.IsActive,
+			a.Description,
+			a.Revision,
+			a.TenantID,
+			a.RuleID,
+		}
+		batch.Queue(updateRule, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &UpdateRuleBatchResults{br, len(arg), false}
+}
+
+func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i RateLimitRule
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *UpdateRuleBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }

@@ -7,18 +7,17 @@ package dbsqlc
 
 import (
 	"context"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const deleteOverridesOfRule = `-- name: DeleteOverridesOfRule :exec
-DELETE FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2
+const deleteOverridesOfRules = `-- name: DeleteOverridesOfRules :exec
+DELETE FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[])
 `
 
-// For a rule that is removed: its tombstone ends them all, and its buckets are never used again.
-func (q *Queries) DeleteOverridesOfRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) error {
-	_, err := q.db.Exec(ctx, deleteOverridesOfRule, tenantID, ruleID)
+// For rules that are removed: their tombstones end them all, and their buckets are never used again.
+func (q *Queries) DeleteOverridesOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) error {
+	_, err := q.db.Exec(ctx, deleteOverridesOfRules, tenantID, ruleIds)
 	return err
 }
 
@@ -74,106 +73,6 @@ func (q *Queries) OverridesAfter(ctx context.Context, arg OverridesAfterParams) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const putOverride = `-- name: PutOverride :one
-INSERT INTO rate_limit_override AS o (
-    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
-)
-SELECT
-    r.tenant_id, r.rule_id, $1, $2, $3, $4,
-    $5, $6, moment_after(ARRAY[r.in_force_since]), $7
-FROM rate_limit_rule AS r
-WHERE r.tenant_id = $8 AND r.rule_id = $9 AND r.removed_at IS NULL
-ON CONFLICT (tenant_id, rule_id, user_id) DO UPDATE
-SET rate_per_second = excluded.rate_per_second,
-    rate_unit = excluded.rate_unit,
-    burst_capacity = excluded.burst_capacity,
-    reason = excluded.reason,
-    expires_at = excluded.expires_at,
-    in_force_since = CASE
-        WHEN o.rate_per_second = excluded.rate_per_second AND o.burst_capacity = excluded.burst_capacity
-            AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
-            THEN o.in_force_since
-        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, o.removed_at, if_passed(o.expires_at)])
-    END,
-    revision = excluded.revision,
-    removed_at = NULL,
-    updated_at = clock_timestamp()
-RETURNING tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at
-`
-
-type PutOverrideParams struct {
-	UserID        string
-	RatePerSecond float64
-	RateUnit      rules.RateUnit
-	BurstCapacity int64
-	Reason        string
-	ExpiresAt     *time.Time
-	Revision      int64
-	TenantID      rules.TenantID
-	RuleID        rules.RuleID
-}
-
-// Answers no row if there is no such rule.
-func (q *Queries) PutOverride(ctx context.Context, arg PutOverrideParams) (RateLimitOverride, error) {
-	row := q.db.QueryRow(ctx, putOverride,
-		arg.UserID,
-		arg.RatePerSecond,
-		arg.RateUnit,
-		arg.BurstCapacity,
-		arg.Reason,
-		arg.ExpiresAt,
-		arg.Revision,
-		arg.TenantID,
-		arg.RuleID,
-	)
-	var i RateLimitOverride
-	err := row.Scan(
-		&i.TenantID,
-		&i.RuleID,
-		&i.UserID,
-		&i.RatePerSecond,
-		&i.RateUnit,
-		&i.BurstCapacity,
-		&i.Reason,
-		&i.ExpiresAt,
-		&i.InForceSince,
-		&i.Revision,
-		&i.RemovedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
-}
-
-const removeOverride = `-- name: RemoveOverride :execrows
-UPDATE rate_limit_override
-SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
-    revision = $1,
-    updated_at = clock_timestamp()
-WHERE tenant_id = $2 AND rule_id = $3 AND user_id = $4
-    AND removed_at IS NULL
-`
-
-type RemoveOverrideParams struct {
-	Revision int64
-	TenantID rules.TenantID
-	RuleID   rules.RuleID
-	UserID   string
-}
-
-func (q *Queries) RemoveOverride(ctx context.Context, arg RemoveOverrideParams) (int64, error) {
-	result, err := q.db.Exec(ctx, removeOverride,
-		arg.Revision,
-		arg.TenantID,
-		arg.RuleID,
-		arg.UserID,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const unexpiredOverrides = `-- name: UnexpiredOverrides :many

@@ -122,3 +122,35 @@ func (q *Queries) UnassignPlan(ctx context.Context, revision int64, tenantID rul
 	}
 	return result.RowsAffected(), nil
 }
+
+const usersOfPlans = `-- name: UsersOfPlans :many
+SELECT plan, count(*) AS users FROM tenant_user
+WHERE tenant_id = $1 AND removed_at IS NULL
+GROUP BY plan
+`
+
+type UsersOfPlansRow struct {
+	Plan  string
+	Users int64
+}
+
+// How many users each plan has that has any.
+func (q *Queries) UsersOfPlans(ctx context.Context, tenantID rules.TenantID) ([]UsersOfPlansRow, error) {
+	rows, err := q.db.Query(ctx, usersOfPlans, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UsersOfPlansRow
+	for rows.Next() {
+		var i UsersOfPlansRow
+		if err := rows.Scan(&i.Plan, &i.Users); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

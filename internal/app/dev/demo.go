@@ -1,0 +1,118 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rulesfile"
+)
+
+// DemoToken is the demo tenant's API key. It exists in no database but those of sluice dev.
+const DemoToken = "slk_demo_0123456789abcdef0123456789abcdef"
+
+const demoSlug = "demo"
+
+//go:embed demo.yaml
+var demoRules []byte
+
+// lookPatience is how long a given database has to say whose it is.
+const lookPatience = 10 * time.Second
+
+// refuseForeign refuses a database that holds a tenant other than a demo of ours. It only looks, and
+// at columns that every version of the schema has: what it refuses must not even be migrated.
+func refuseForeign(ctx context.Context, databaseURL string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		return fmt.Errorf("look whose the database is: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	demoKey, _, _ := rules.SplitToken(DemoToken)
+	var foreign string
+	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
+		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
+	) ORDER BY slug LIMIT 1`, demoSlug, demoKey).Scan(&foreign)
+	const noTable = "42P01"
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return fmt.Errorf("the database has a tenant %q that sluice dev did not make; it would add a tenant whose key "+
+			"everybody knows, so give it an empty database, or none for a private one", foreign)
+	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
+		return nil
+	default:
+		return fmt.Errorf("look whose the database is: %w", err)
+	}
+}
+
+// createDemo writes the demo tenant, unless it was written before: what people make of it, removing
+// all of its rules included, is kept. It says whether the demo key works.
+func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
+	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
+	if err != nil {
+		return false, err
+	}
+	defer store.Close()
+	tenant, err := store.TenantBySlug(ctx, demoSlug)
+	if errors.Is(err, rules.ErrNotFound) {
+		tenant, err = store.CreateTenant(ctx, rules.Tenant{
+			Slug: demoSlug, Name: "Demo", DefaultPlan: "free", Settings: rules.DefaultSettings(),
+		})
+	}
+	if err != nil {
+		return false, err
+	}
+	id, secret, _ := rules.SplitToken(DemoToken)
+	keys, err := store.Keys(ctx, tenant.ID)
+	if err != nil {
+		return false, err
+	}
+	if i := slices.IndexFunc(keys, func(k rules.NamedKey) bool { return k.ID == id }); i >= 0 {
+		works = keys[i].RevokedAt.IsZero()
+		if !works {
+			log.WarnContext(ctx, "the demo key was revoked, for good; use a key of your own", "tenant", demoSlug)
+		}
+		return works, nil
+	}
+	if err := createDemoRules(ctx, store, tenant.ID); err != nil {
+		return false, err
+	}
+	// The key comes last: where it is, all of the demo is.
+	_, err = store.CreateKey(ctx, rules.NamedKey{
+		Key: rules.Key{
+			ID: id, TenantID: tenant.ID, Digest: rules.DigestSecret(secret),
+			Permissions: []rules.Permission{rules.PermissionCheck, rules.PermissionExplain},
+		},
+		Name: "demo",
+	})
+	return err == nil, err
+}
+
+// createDemoRules fills a tenant that has no rules yet; one that has was filled by a start that was
+// interrupted.
+func createDemoRules(ctx context.Context, store rules.Store, tenant rules.TenantID) error {
+	desired, err := rulesfile.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
+	if err != nil {
+		return err
+	}
+	_, err = store.ChangeConfig(ctx, tenant, func(current rules.Config) (rules.Changes, error) {
+		if len(current.Rules) > 0 {
+			return rules.Changes{}, nil
+		}
+		return rules.Diff(current, desired, rules.DiffOptions{Now: time.Now()})
+	})
+	return err
+}

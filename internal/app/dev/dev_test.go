@@ -1,0 +1,123 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
+
+// untilGreeted keeps what is printed and ends the run once that is all.
+type untilGreeted struct {
+	bytes.Buffer
+	end context.CancelFunc
+}
+
+func (u *untilGreeted) Write(text []byte) (int, error) {
+	defer u.end()
+	return u.Buffer.Write(text)
+}
+
+// runDev runs sluice dev on a given database until it has greeted.
+func runDev(t *testing.T, databaseURL string) (greeting, log string, err error) {
+	t.Helper()
+	cfg, err := config.Parse("sluice", []string{
+		"dev", "--database-url", databaseURL, "--data-dir", t.TempDir(),
+		"--check-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var logged bytes.Buffer
+	out := untilGreeted{end: cancel}
+	err = Run(ctx, cfg, &out, slog.New(slog.NewTextHandler(&logged, nil)))
+	return out.String(), logged.String(), err
+}
+
+func open(t *testing.T, databaseURL string) *pgstore.Store {
+	t.Helper()
+	store, err := pgstore.Open(t.Context(), databaseURL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
+	t.Parallel()
+	for _, slug := range []string{"acme", "demo"} {
+		t.Run(slug, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := devdbtest.EmptyPostgres(t)
+			conn, err := pgx.Connect(t.Context(), databaseURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close(t.Context()) }()
+			// What the look needs of an old schema; a migration would stumble over it.
+			if _, err := conn.Exec(t.Context(), `CREATE TABLE tenant (tenant_id bigint, slug text);
+				CREATE TABLE api_key (tenant_id bigint, key_id text); INSERT INTO tenant VALUES (1, '`+slug+`')`); err != nil {
+				t.Fatal(err)
+			}
+			greeting, _, err := runDev(t, databaseURL)
+			if err == nil || !strings.Contains(err.Error(), `has a tenant "`+slug+`"`) || greeting != "" {
+				t.Errorf("it greets with %q and error %v, want none and one that names the tenant", greeting, err)
+			}
+			var keys, migrations int
+			if err := conn.QueryRow(t.Context(), `SELECT count(*), (SELECT count(*) FROM pg_class WHERE relname LIKE 'goose%')
+				FROM api_key`).Scan(&keys, &migrations); err != nil || keys+migrations != 0 {
+				t.Errorf("it left %d keys and %d tables of goose (%v)", keys, migrations, err)
+			}
+		})
+	}
+}
+
+func TestTheDemoIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.EmptyPostgres(t)
+	if greeting, _, err := runDev(t, databaseURL); err != nil || !strings.Contains(greeting, DemoToken) {
+		t.Fatalf("the first start greets with %q (%v)", greeting, err)
+	}
+	store := open(t, databaseURL)
+	demo, err := store.TenantBySlug(t.Context(), demoSlug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := store.Rules(t.Context(), demo.ID, 0, 100)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d rules (%v)", len(all), err)
+	}
+	for _, rule := range all {
+		if err := store.RemoveRule(t.Context(), demo.ID, rule.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, _, _ := rules.SplitToken(DemoToken)
+	if err := store.RevokeKey(t.Context(), demo.ID, id); err != nil {
+		t.Fatal(err)
+	}
+	greeting, log, err := runDev(t, databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(greeting, DemoToken) || !strings.Contains(log, "the demo key was revoked") {
+		t.Errorf("it greets with %q and logs %s, want no revoked key and a warning", greeting, log)
+	}
+	if left, err := store.Rules(t.Context(), demo.ID, 0, 100); err != nil || len(left) > 0 {
+		t.Errorf("%d rules are back (%v)", len(left), err)
+	}
+}

@@ -1,0 +1,161 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// TestMigrateGivesUpOnADatabaseThatStalls lets a connection through until it asks for the lock.
+func TestMigrateGivesUpOnADatabaseThatStalls(t *testing.T) {
+	t.Parallel()
+	database := must(url.Parse(devdbtest.EmptyPostgres(t)))(t)
+	query := database.Query()
+	network, address := "tcp", database.Host
+	if host := query.Get("host"); strings.HasPrefix(host, "/") {
+		port := database.Port()
+		if port == "" {
+			port = query.Get("port")
+		}
+		network, address = "unix", host+"/.s.PGSQL."+port
+	}
+	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := new(net.Dialer).DialContext(t.Context(), network, address)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+			var stalled atomic.Bool
+			go func() { _, _ = io.Copy(client, server) }()
+			go func() {
+				buffer := make([]byte, 1<<16)
+				for {
+					n, err := client.Read(buffer)
+					if err != nil {
+						return
+					}
+					if strings.Contains(string(buffer[:n]), "advisory") {
+						stalled.Store(true)
+					}
+					if !stalled.Load() {
+						_, _ = server.Write(buffer[:n])
+					}
+				}
+			}()
+		}
+	}()
+	query.Del("host")
+	query.Del("port")
+	database.Host, database.RawQuery = listener.Addr().String(), query.Encode()
+	began := time.Now()
+	err := pgstore.MigrateWithin(t.Context(), database.String(), 200*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "take the lock") {
+		t.Errorf("the error is %v, want one about the lock", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s to give up", took)
+	}
+}
+
+func TestNoStatementStaysPrepared(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]bool{"": false, "&default_query_exec_mode=cache_statement": true} {
+		address := devdbtest.Postgres(t)
+		if !strings.Contains(address, "?") {
+			address += "?"
+		}
+		store := must(pgstore.Open(t.Context(), address+"&pool_max_conns=1"+mode, slog.New(slog.DiscardHandler)))(t)
+		t.Cleanup(store.Close)
+		must(store.Tenants(t.Context()))(t)
+		if _, err := store.TenantBySlug(t.Context(), "acme"); !errors.Is(err, rules.ErrNotFound) {
+			t.Error(err)
+		}
+		if n := must(store.PreparedStatements(t.Context()))(t); n > 0 != want {
+			t.Errorf("with %q there are %d prepared statements", mode, n)
+		}
+	}
+}
+
+func TestAConfigurationSaysWhatStandsAgainstRemovingItsPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(w.AssignPlan(t.Context(), w.ours.ID, "free", []string{"1", "2"}))(t)
+	want := map[string]string{"free": "2 users are on it and it is the tenant's default", "pro": "1 user is on it", "only-ours": ""}
+	for _, plan := range must(w.Config(t.Context(), w.ours.ID))(t).Plans {
+		if plan.InUse != want[plan.Name] {
+			t.Errorf("plan %s: %q, want %q", plan.Name, plan.InUse, want[plan.Name])
+		}
+	}
+}
+
+// TestManyRulesAreWrittenInFewTrips writes more than fit one trip, and a row that fails in the second.
+func TestManyRulesAreWrittenInFewTrips(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var changes rules.Changes
+	for i := range 2500 {
+		rule := limit(t, 0, "global", "pro", fmt.Sprintf("rule %d", i))
+		changes.Rules = append(changes.Rules, rules.Change[rules.Rule]{After: &rule})
+	}
+	write := func() (rules.Changes, error) {
+		return w.ChangeConfig(t.Context(), w.ours.ID, func(rules.Config) (rules.Changes, error) { return changes, nil })
+	}
+	changes.Rules[1234].After.Burst = -1
+	if _, err := write(); err == nil || !strings.Contains(err.Error(), "rule global [pro] rule 1234: ") {
+		t.Errorf("the error is %v, want one that names the rule", err)
+	}
+	changes.Rules[1234].After.Burst = 7
+	stored := must(write())(t)
+	for i, change := range stored.Rules {
+		if change.After.Name != fmt.Sprintf("rule %d", i) || change.After.ID == 0 || i > 0 && change.After.ID <= stored.Rules[i-1].After.ID {
+			t.Fatalf("row %d is stored as %+v", i, change.After)
+		}
+	}
+}
+
+func TestNumbersDoNotWrapAround(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.ours.Tenant
+	tenant.Settings.RetryJitterPercent += 1 << 16
+	var wrong rules.FieldErrors
+	if _, err := w.UpdateTenant(t.Context(), tenant); !asFieldErrors(err, &wrong) {
+		t.Errorf("a jitter of %d%%: %v", tenant.Settings.RetryJitterPercent, err)
+	}
+	for limit, want := range map[int]int{math.MaxInt: 2, 1<<32 + 1: 2, -1: 0} {
+		if got := must(w.Rules(t.Context(), w.ours.ID, 0, limit))(t); len(got) != want {
+			t.Errorf("limit %d: %d rules, want %d", limit, len(got), want)
+		}
+	}
+}
+
+func TestTextThatCannotBeStoredIsNotMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plan := rules.Plan{TenantID: w.ours.ID, Name: "new", Description: "a\x00b"}
+	_, err := w.CreatePlan(t.Context(), plan)
+	var wrong rules.FieldErrors
+	if !asFieldErrors(err, &wrong) || errors.Is(err, rules.ErrNotFound) {
+		t.Errorf("a NUL in a description: %v", err)
+	}
+}
