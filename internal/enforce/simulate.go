@@ -143,7 +143,7 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	}
 	s.begun = begin("", matches)
 	s.tiers = make([]TierDecision, len(s.begun.Tiers))
-	s.ask.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, nil)
+	s.ask.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
 	s.curves = make([]curve, len(s.ask.Tiers))
 	for i := range s.ask.Tiers {
 		tier := &s.ask.Tiers[i]

@@ -256,8 +256,9 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		now := start
-		buckets := membucket.New(membucket.Options{Clock: func() int64 { return now.UnixMicro() }})
+		now := start.UnixMicro()
+		clock := func() int64 { return now }
+		buckets := membucket.New(membucket.Options{Clock: clock})
 		global, err := rules.ParsePattern("global")
 		if err != nil {
 			t.Fatal(err)
@@ -276,9 +277,9 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 			}
 		}
 		tenant := rules.NewSnapshot(rows).Tenant(tenantID)
-		limiter := enforce.NewLimiter(buckets, buckets, &observed{}, func() time.Time { return now })
+		limiter := enforce.NewLimiter(buckets, buckets, &observed{}, func() time.Time { return time.UnixMicro(now) })
 		for i, arrival := range arrivals {
-			now = start.Add(arrival.At)
+			now = start.Add(arrival.At).UnixMicro()
 			decisions := make([]enforce.Decision, 1)
 			limiter.Decide(t.Context(), tenant, []enforce.Check{{Cost: arrival.Cost}}, decisions)
 			want := enforce.Verdict{At: arrival.At, Allowed: decisions[0].Allowed, Reason: decisions[0].Reason, Deciding: -1}

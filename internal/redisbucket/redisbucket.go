@@ -17,6 +17,9 @@
 // know the script (after SCRIPT FLUSH or a restart); then the source is sent, and the scripts of
 // that one pipeline may run in another order.
 //
+// Credit, by which people reset or credit a bucket, is a script of its own, credit.lua, with the same
+// clock, budget and breaker, and is never repeated either.
+//
 // A bucket's key expires ten seconds after it is full. A value that is no bucket counts as a fresh
 // bucket, is replaced, and counted; a key of another type is replaced once tokens are taken. Redis
 // must not evict keys on its own, since that hands out fresh buckets: see Check.
