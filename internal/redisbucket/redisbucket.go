@@ -17,9 +17,6 @@
 // know the script (after SCRIPT FLUSH or a restart); then the source is sent, and the scripts of
 // that one pipeline may run in another order.
 //
-// Credit, by which people reset or credit a bucket, is a script of its own, credit.lua, with the same
-// clock, budget and breaker, and is never repeated either.
-//
 // A bucket's key expires ten seconds after it is full. A value that is no bucket counts as a fresh
 // bucket, is replaced, and counted; a key of another type is replaced once tokens are taken. Redis
 // must not evict keys on its own, since that hands out fresh buckets: see Check.
@@ -120,7 +117,15 @@ func onePipeline(scripts []*script) int {
 // takeTogether runs scripts in one pipeline, and reads the answers of those that have one even if
 // others have not: they took their tokens.
 func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64) error {
-	err := s.withinBudget(ctx, func(ctx context.Context) error { return s.run(ctx, scripts, stamp) })
+	_, err := s.breaker.Execute(func() (struct{}, error) {
+		limited, cancel := context.WithTimeout(ctx, s.budget)
+		defer cancel()
+		err := s.run(limited, scripts, stamp)
+		if err != nil && gone(ctx, limited, err) {
+			err = callerGone{err}
+		}
+		return struct{}{}, err
+	})
 	for _, script := range scripts {
 		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
 			continue // there is no answer, and err says why
@@ -131,20 +136,6 @@ func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64
 		}
 		s.broken.Add(int64(broken))
 	}
-	return err
-}
-
-// withinBudget asks Redis something within the budget, or not at all while the breaker is open.
-func (s *Store) withinBudget(ctx context.Context, ask func(context.Context) error) error {
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, s.budget)
-		defer cancel()
-		err := ask(limited)
-		if err != nil && gone(ctx, limited, err) {
-			err = callerGone{err}
-		}
-		return struct{}{}, err
-	})
 	return err
 }
 
