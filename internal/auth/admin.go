@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -31,7 +32,7 @@ func (g *Gate) CreateAdmin(ctx context.Context, email, password string) (Account
 	if err := g.store.ChangePassword(ctx, account.ID, from, hash, 0); err != nil {
 		return Account{}, err
 	}
-	account.PlatformAdmin, account.DisabledAt = true, created.DisabledAt
+	account.PlatformAdmin, account.DisabledAt = true, time.Time{}
 	if account, err = g.store.UpdateAccount(ctx, account); err != nil {
 		return Account{}, err
 	}

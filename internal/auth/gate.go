@@ -1,14 +1,11 @@
 package auth
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"time"
-
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // What a Gate answers beside rules.FieldErrors, rules.ErrNotFound and the store's errors.
