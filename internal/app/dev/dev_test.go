@@ -97,17 +97,18 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := store.Rules(t.Context(), demo.ID, 0, 100)
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d rules (%v)", len(all), err)
+	all, err := store.Rules(t.Context(), demo.ID, rules.RuleFilter{}, 0, 100)
+	if err != nil || len(all.Rules) == 0 {
+		t.Fatalf("%d rules (%v)", len(all.Rules), err)
 	}
-	for _, rule := range all {
-		if err := store.RemoveRule(t.Context(), demo.ID, rule.ID); err != nil {
+	writer := store.As(rules.Actor{Kind: rules.ActorSystem, Name: "test"})
+	for _, rule := range all.Rules {
+		if err := writer.RemoveRule(t.Context(), demo.ID, rule.ID, rules.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
 	id, _, _ := rules.SplitToken(DemoToken)
-	if err := store.RevokeKey(t.Context(), demo.ID, id); err != nil {
+	if err := writer.RevokeKey(t.Context(), demo.ID, id, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	greeting, log, err := runDev(t, databaseURL)
@@ -117,7 +118,7 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 	if strings.Contains(greeting, DemoToken) || !strings.Contains(log, "the demo key was revoked") {
 		t.Errorf("it greets with %q and logs %s, want no revoked key and a warning", greeting, log)
 	}
-	if left, err := store.Rules(t.Context(), demo.ID, 0, 100); err != nil || len(left) > 0 {
-		t.Errorf("%d rules are back (%v)", len(left), err)
+	if left, err := store.Rules(t.Context(), demo.ID, rules.RuleFilter{}, 0, 100); err != nil || len(left.Rules) > 0 {
+		t.Errorf("%d rules are back (%v)", len(left.Rules), err)
 	}
 }

@@ -7,22 +7,24 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const changedTenants = `-- name: ChangedTenants :many
 
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
 ) AS known
     ON known.tenant_id = tenant.tenant_id
-WHERE known.revision IS NULL OR tenant.revision > known.revision
+WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id
 `
 
 // The queries that must cross tenants. The lint test holds all other files to one tenant each.
-// Those that are missing from the known ones, or have a higher revision.
+// Those that are missing from the known ones, or have a higher revision; a removed one only while it
+// is known.
 func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRevisions []int64) ([]Tenant, error) {
 	rows, err := q.db.Query(ctx, changedTenants, knownIds, knownRevisions)
 	if err != nil {
@@ -45,6 +47,8 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Version,
+			&i.RemovedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -54,4 +58,22 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 		return nil, err
 	}
 	return items, nil
+}
+
+const recordKeyUses = `-- name: RecordKeyUses :exec
+INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
+SELECT k.tenant_id, k.key_id, used.at
+FROM (
+    SELECT unnest($1::text[]) AS key_id, unnest($2::timestamptz[]) AS at
+) AS used
+JOIN api_key AS k ON k.key_id = used.key_id
+ORDER BY k.tenant_id, k.key_id
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
+WHERE u.last_used_at < excluded.last_used_at
+`
+
+// Keys that do not exist (any more) are passed over, and a use never becomes earlier.
+func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
+	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
+	return err
 }
