@@ -19,7 +19,8 @@ import (
 )
 
 // people is a database with two tenants that have an owner, a second owner, a viewer and an open
-// invitation each. Tests use the first; that nothing of the second was touched is checked at the end.
+// invitation each. Tests use the first, by the role of the programs; that nothing of the second was touched
+// is checked at the end.
 type people struct {
 	*pgstore.Store
 	url          string
@@ -39,7 +40,7 @@ const someHash = "a hash"
 func newPeople(t *testing.T) *people {
 	t.Helper()
 	p := &people{url: devdbtest.Postgres(t)}
-	p.Store = must(pgstore.Open(t.Context(), p.url, slog.New(slog.DiscardHandler)))(t)
+	p.Store = must(pgstore.Open(t.Context(), runtimeURL(t, p.url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(p.Close)
 	p.theirs = p.hire(t, "theirs")
 	p.ours = p.hire(t, "ours")
