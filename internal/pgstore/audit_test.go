@@ -150,7 +150,9 @@ func writes(t *testing.T) map[string]write {
 		}, nil, ""},
 		"RecordChange": {func(ctx context.Context, w *world) error {
 			return w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditCredit,
-				func(context.Context) (any, any, error) { return map[string]int{"tokens": 1}, map[string]int{"tokens": 5}, nil })
+				func(context.Context) (any, any, error) {
+					return map[string]int{"tokens": 1}, map[string]int{"tokens": 5}, nil
+				})
 		}, []string{"credit bucket 12:42"}, ""},
 		"RecordChange that fails": {func(ctx context.Context, w *world) error {
 			refused := errors.New("refused")
