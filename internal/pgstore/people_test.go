@@ -336,8 +336,8 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := must(p.Invite(ctx, by, p.ours.invitation, tokenOf("last")))(t)
-	new := must(p.AcceptAsNew(ctx, rules.Actor{RequestID: "r2"}, tokenOf("last"), auth.Account{}, someHash))(t)
-	self := new.Account.Actor()
+	joined := must(p.AcceptAsNew(ctx, rules.Actor{RequestID: "r2"}, tokenOf("last"), auth.Account{}, someHash))(t)
+	self := joined.Account.Actor()
 	self.RequestID = "r2"
 
 	memberOf := func(m auth.Member) rules.AuditObject {
@@ -352,7 +352,7 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 		object rules.AuditObject
 	}
 	want := []change{ // the latest first
-		{self, rules.AuditCreate, memberOf(new)},
+		{self, rules.AuditCreate, memberOf(joined)},
 		{self, rules.AuditUpdate, invitation(last)},
 		{by, rules.AuditCreate, invitation(last)},
 		{by, rules.AuditRemove, invitation(next)},

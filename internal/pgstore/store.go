@@ -145,9 +145,9 @@ func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rule
 // inTenantAs runs a function in a transaction that writes what a tenant owns and no check depends on,
 // such as its members: as inTenant does it holds the tenant and says who writes, but raises no revision.
 func (s *Store) inTenantAs(
-	ctx context.Context, timeout time.Duration, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {
