@@ -1,0 +1,123 @@
+// Package auth is the domain of people and their access: accounts, sign-in, sessions, members and
+// their roles, invitations.
+//
+// A [Gate] is how people get in: it judges passwords, slows guesses down, and turns tokens into
+// sessions and memberships. A [Store] writes all of that down. What a signed-in account may do follows
+// from its [Role] in the tenant, which is read anew for each request, so that a change holds from the
+// next one on.
+//
+// # Secrets
+//
+// Passwords are kept as argon2id hashes. The tokens of sessions and invitations are 256 random bits,
+// and only their digests are kept; whoever reads the database can neither sign in nor continue a
+// session. A password change ends all other sessions of the account, disabling it ends all.
+//
+// # Guessing
+//
+// Each attempt is counted in the database before its password is looked at, so parallel guesses do not
+// pass together. The first FreeAttempts are free; after each further one the next must wait, 1 s at
+// first, doubling up to LongestWait. A day without attempts forgets them, and so does a success.
+// Addresses without an account are counted and hashed in the same way; nothing tells which exist.
+//
+// Whoever knows an address can keep its wait at LongestWait. That does not keep its owner out: a browser
+// in which the account has signed in before holds a device token, and its attempts have a counter of
+// their own, as OWASP's "device cookies" describe. A new browser has to come when the wait is over.
+//
+// # When the database is away
+//
+// Nobody signs in and no session is recognised: methods return the store's error, which is none of
+// this package's. A Gate itself holds nothing that must survive it: who must wait, to refuse a flood of
+// guesses without the database, in bounded memory.
+//
+// # Cost
+//
+// A sign-in costs one argon2id run (19 MiB, tens of milliseconds of a core) whatever its outcome, unless it must
+// wait. At most Options.Hashes run at once, the others wait for their turn or the end of their context.
+package auth
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// AccountID identifies an account.
+type AccountID int64
+
+// Account is a person who signs in. It never means a user, who is limited.
+type Account struct {
+	ID    AccountID
+	Email string // as typed; ASCII letters are compared without case
+	Name  string // "" if it has none
+	// PlatformAdmin may do everything in every tenant, and manages tenants.
+	PlatformAdmin bool
+	CreatedAt     time.Time
+	DisabledAt    time.Time // zero: may sign in
+	Version       int64
+}
+
+// Actor is the account as the audit log names it.
+func (a *Account) Actor() rules.Actor {
+	return rules.Actor{Kind: rules.ActorAccount, ID: strconv.FormatInt(int64(a.ID), 10), Name: a.Email}
+}
+
+// Role is what a member may do in a tenant.
+type Role string
+
+// The roles; each may do what the one before may. A viewer reads everything but secrets. An editor changes plans,
+// rules, overrides, users and their buckets. An owner changes settings, API keys, members and alerts.
+const (
+	Viewer Role = "viewer"
+	Editor Role = "editor"
+	Owner  Role = "owner"
+)
+
+// roles in ascending order.
+var roles = []Role{Viewer, Editor, Owner}
+
+// May says whether the role may do what the least role may. A role that does not exist may nothing.
+func (r Role) May(least Role) bool {
+	rank := slices.Index(roles, r)
+	return rank >= 0 && rank >= slices.Index(roles, least)
+}
+
+// Member is an account's role in one tenant.
+type Member struct {
+	TenantID  rules.TenantID
+	Account   Account
+	Role      Role
+	CreatedAt time.Time
+	Version   int64
+}
+
+// Membership is a tenant that an account is a member of.
+type Membership struct {
+	Tenant rules.Tenant
+	Role   Role
+}
+
+// Invitation lets the person with its address become a member, once. The inviter passes the link on.
+type Invitation struct {
+	ID         int64
+	TenantID   rules.TenantID
+	Email      string
+	Role       Role
+	InvitedBy  string // the e-mail address of the inviter
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	AcceptedAt time.Time // zero: it was not
+	RevokedAt  time.Time // zero: it was not
+}
+
+// Session is one sign-in of an account in one browser.
+type Session struct {
+	ID         int64 // to list and end sessions by; no secret
+	Account    Account
+	CreatedAt  time.Time
+	LastSeenAt time.Time // to the minute
+	UserAgent  string    // at sign-in
+	IP         netip.Addr
+}
