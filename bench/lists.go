@@ -230,6 +230,7 @@ func printPlans(ctx context.Context, from loadedStore, log string) error {
 		return err
 	}
 	defer store.Close()
+	var plans []byte
 	for _, l := range lists {
 		before, err := os.Stat(log)
 		if err != nil {
@@ -242,12 +243,13 @@ func printPlans(ctx context.Context, from loadedStore, log string) error {
 		if err != nil {
 			return fmt.Errorf("read the server's log: %w", err)
 		}
-		fmt.Fprintf(os.Stdout, "%s:\n", l.what)
+		plans = append(plans, l.what+":\n"...)
 		for row := range bytes.Lines(text[before.Size():]) {
-			if plan := string(row); strings.Contains(plan, "rows=") || strings.Contains(plan, "Index Cond") {
-				fmt.Fprint(os.Stdout, plan)
+			if bytes.Contains(row, []byte("rows=")) || bytes.Contains(row, []byte("Index Cond")) {
+				plans = append(plans, row...)
 			}
 		}
 	}
-	return nil
+	_, err = os.Stdout.Write(plans)
+	return err
 }

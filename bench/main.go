@@ -3,8 +3,8 @@
 //
 //	go run .                     in this folder; takes about a minute, needs redis-server
 //	go run . -rounds 9 -round 2s
-//	go run . lists               only the sections named; lists are left out otherwise: they take minutes
-//	go run . -scale 10 lists     and a few GB of disk, or a tenth of that
+//	go run . lists               only the section that is named; this one takes minutes, and 5 GB of disk
+//	go run . -scale 10 lists     or a tenth of that
 //
 // The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
 // medians of the rounds are compared.

@@ -175,32 +175,36 @@ func names[T any](values []T, name func(T) string) (all []string) {
 	return all
 }
 
-// TestPlansKnowHowManyNeedThem compares what is kept with what is there, after writes of each kind.
+// countsAgree compares what is kept of how many need each plan with what is there.
+func (w *world) countsAgree(t *testing.T) {
+	t.Helper()
+	var wrong int
+	err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*) FROM plan AS p WHERE (
+			coalesce((SELECT rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0),
+			coalesce((SELECT users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)
+		) IS DISTINCT FROM (
+			(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL),
+			(SELECT count(*) FROM tenant_user AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
+		)`).Scan(&wrong)
+	if err != nil || wrong > 0 {
+		t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
+	}
+}
+
 func TestPlansKnowHowManyNeedThem(t *testing.T) {
 	t.Parallel()
-	for name, test := range writes(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			if err := test.do(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
-			var wrong int
-			err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*) FROM plan AS p WHERE (
-					coalesce((SELECT rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0),
-					coalesce((SELECT users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)
-				) IS DISTINCT FROM (
-					(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL),
-					(SELECT count(*) FROM tenant_user AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
-				)`).Scan(&wrong)
-			if err != nil || wrong > 0 {
-				t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
-			}
-		})
-	}
 	w := newWorld(t)
-	if free := must(w.Plan(t.Context(), w.ours.ID, "free"))(t); free.Rules != 1 || free.Users != 0 || !free.IsDefault {
-		t.Errorf("plan free is %+v", free)
+	want := map[string][2]int64{"free": {1, 0}, "only-ours": {0, 0}, "pro": {0, 1}}
+	for _, plan := range must(w.Plans(t.Context(), w.ours.ID, "", 10))(t) {
+		if got := [2]int64{plan.Rules, plan.Users}; got != want[plan.Name] || plan.IsDefault != (plan.Name == "free") {
+			t.Errorf("plan %s has %d rules and %d users, default: %t", plan.Name, plan.Rules, plan.Users, plan.IsDefault)
+		}
+	}
+	exec(t, w.url, "UPDATE tenant_user SET plan = 'free' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "DELETE FROM rate_limit_rule WHERE tenant_id = $1 AND plan = 'free'", w.ours.ID)
+	w.countsAgree(t)
+	if free := must(w.Plan(t.Context(), w.ours.ID, "free"))(t); free.Rules != 0 || free.Users != 1 {
+		t.Errorf("after statements by hand plan free has %d rules and %d users", free.Rules, free.Users)
 	}
 }
 
