@@ -273,11 +273,12 @@ func TestAKeyIsRotated(t *testing.T) {
 	if err != nil || !again.ExpiresAt.Equal(old.ExpiresAt) {
 		t.Errorf("a longer grace period makes it expire at %s instead of %s (%v)", again.ExpiresAt, old.ExpiresAt, err)
 	}
-	if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fourth"), -time.Second); err == nil {
-		var wrong rules.FieldErrors
-		if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fifth"), 0); !asFieldErrors(err, &wrong) {
-			t.Errorf("an expired key was rotated: %v", err)
-		}
+	if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fourth"), -time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var wrong rules.FieldErrors
+	if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fifth"), 0); !asFieldErrors(err, &wrong) {
+		t.Errorf("an expired key was rotated: %v", err)
 	}
 }
 
