@@ -50,7 +50,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-// Store implements enforce.Buckets. It is safe for concurrent use.
+// Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
 type Store struct {
 	rdb     redis.UniversalClient
 	budget  time.Duration
@@ -58,7 +58,10 @@ type Store struct {
 	broken  atomic.Int64
 }
 
-var _ enforce.Buckets = (*Store)(nil)
+var (
+	_ enforce.Buckets  = (*Store)(nil)
+	_ enforce.Creditor = (*Store)(nil)
+)
 
 // New returns a store on a client made from Options; other settings of the client retry scripts or
 // wait longer than the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget.
@@ -114,15 +117,7 @@ func onePipeline(scripts []*script) int {
 // takeTogether runs scripts in one pipeline, and reads the answers of those that have one even if
 // others have not: they took their tokens.
 func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64) error {
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, s.budget)
-		defer cancel()
-		err := s.run(limited, scripts, stamp)
-		if err != nil && gone(ctx, limited, err) {
-			err = callerGone{err}
-		}
-		return struct{}{}, err
-	})
+	err := s.withinBudget(ctx, func(ctx context.Context) error { return s.run(ctx, scripts, stamp) })
 	for _, script := range scripts {
 		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
 			continue // there is no answer, and err says why
@@ -133,6 +128,20 @@ func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64
 		}
 		s.broken.Add(int64(broken))
 	}
+	return err
+}
+
+// withinBudget asks Redis something within the budget, or not at all while the breaker is open.
+func (s *Store) withinBudget(ctx context.Context, ask func(context.Context) error) error {
+	_, err := s.breaker.Execute(func() (struct{}, error) {
+		limited, cancel := context.WithTimeout(ctx, s.budget)
+		defer cancel()
+		err := ask(limited)
+		if err != nil && gone(ctx, limited, err) {
+			err = callerGone{err}
+		}
+		return struct{}{}, err
+	})
 	return err
 }
 
