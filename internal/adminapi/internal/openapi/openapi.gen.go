@@ -222,30 +222,6 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
-// Defines values for MatrixCellFailureMode.
-const (
-	MatrixCellFailureModeClosed      MatrixCellFailureMode = "closed"
-	MatrixCellFailureModeLessThannil MatrixCellFailureMode = "<nil>"
-	MatrixCellFailureModeLocal       MatrixCellFailureMode = "local"
-	MatrixCellFailureModeOpen        MatrixCellFailureMode = "open"
-)
-
-// Valid indicates whether the value is a known member of the MatrixCellFailureMode enum.
-func (e MatrixCellFailureMode) Valid() bool {
-	switch e {
-	case MatrixCellFailureModeClosed:
-		return true
-	case MatrixCellFailureModeLessThannil:
-		return true
-	case MatrixCellFailureModeLocal:
-		return true
-	case MatrixCellFailureModeOpen:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Mode.
 const (
 	Enforce Mode = "enforce"
@@ -258,30 +234,6 @@ func (e Mode) Valid() bool {
 	case Enforce:
 		return true
 	case Shadow:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for NewRuleFailureMode.
-const (
-	NewRuleFailureModeClosed      NewRuleFailureMode = "closed"
-	NewRuleFailureModeLessThannil NewRuleFailureMode = "<nil>"
-	NewRuleFailureModeLocal       NewRuleFailureMode = "local"
-	NewRuleFailureModeOpen        NewRuleFailureMode = "open"
-)
-
-// Valid indicates whether the value is a known member of the NewRuleFailureMode enum.
-func (e NewRuleFailureMode) Valid() bool {
-	switch e {
-	case NewRuleFailureModeClosed:
-		return true
-	case NewRuleFailureModeLessThannil:
-		return true
-	case NewRuleFailureModeLocal:
-		return true
-	case NewRuleFailureModeOpen:
 		return true
 	default:
 		return false
@@ -372,30 +324,6 @@ func (e RuleFailureMode) Valid() bool {
 	case RuleFailureModeLocal:
 		return true
 	case RuleFailureModeOpen:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for RulePatchFailureMode.
-const (
-	RulePatchFailureModeClosed      RulePatchFailureMode = "closed"
-	RulePatchFailureModeLessThannil RulePatchFailureMode = "<nil>"
-	RulePatchFailureModeLocal       RulePatchFailureMode = "local"
-	RulePatchFailureModeOpen        RulePatchFailureMode = "open"
-)
-
-// Valid indicates whether the value is a known member of the RulePatchFailureMode enum.
-func (e RulePatchFailureMode) Valid() bool {
-	switch e {
-	case RulePatchFailureModeClosed:
-		return true
-	case RulePatchFailureModeLessThannil:
-		return true
-	case RulePatchFailureModeLocal:
-		return true
-	case RulePatchFailureModeOpen:
 		return true
 	default:
 		return false
@@ -564,15 +492,15 @@ type Algorithm string
 // Arrival defines model for Arrival.
 type Arrival struct {
 	// AtMs After the start
-	AtMs float32  `json:"at_ms"`
-	Cost *float32 `json:"cost,omitempty"`
+	AtMs float64  `json:"at_ms"`
+	Cost *float64 `json:"cost,omitempty"`
 }
 
 // ArrivalPattern defines model for ArrivalPattern.
 type ArrivalPattern struct {
 	// BurstSize How many come at once
 	BurstSize       *int     `json:"burst_size,omitempty"`
-	Cost            *float32 `json:"cost,omitempty"`
+	Cost            *float64 `json:"cost,omitempty"`
 	DurationSeconds float64  `json:"duration_seconds"`
 
 	// RatePerSecond Requests a second on average
@@ -661,7 +589,7 @@ type Bucket struct {
 	Source BucketSource `json:"source"`
 
 	// Tokens What it holds now
-	Tokens float32 `json:"tokens"`
+	Tokens float64 `json:"tokens"`
 }
 
 // BucketSource user: the user id alone fixes it
@@ -671,8 +599,8 @@ type BucketSource string
 type BucketChange struct {
 	BucketKey     string  `json:"bucket_key"`
 	BurstCapacity int64   `json:"burst_capacity"`
-	TokensAfter   float32 `json:"tokens_after"`
-	TokensBefore  float32 `json:"tokens_before"`
+	TokensAfter   float64 `json:"tokens_after"`
+	TokensBefore  float64 `json:"tokens_before"`
 }
 
 // BucketCredit defines model for BucketCredit.
@@ -680,7 +608,7 @@ type BucketCredit struct {
 	BucketKey string `json:"bucket_key"`
 
 	// Tokens At most 6 decimals; negative takes away
-	Tokens float32 `json:"tokens"`
+	Tokens float64 `json:"tokens"`
 }
 
 // BucketList defines model for BucketList.
@@ -831,8 +759,8 @@ type KeyList struct {
 
 // Level defines model for Level.
 type Level struct {
-	AtMs   float32 `json:"at_ms"`
-	Tokens float32 `json:"tokens"`
+	AtMs   float64 `json:"at_ms"`
+	Tokens float64 `json:"tokens"`
 }
 
 // Matrix defines model for Matrix.
@@ -846,13 +774,15 @@ type Matrix struct {
 // MatrixCell Of a rule that exists, rule_id and version, with remove or the fields to change; of a new one, key_pattern, name and
 // plan, with what a new rule takes.
 type MatrixCell struct {
-	Action        *Action                                  `json:"action,omitempty"`
-	Algorithm     *Algorithm                               `json:"algorithm,omitempty"`
-	BurstCapacity *int64                                   `json:"burst_capacity,omitempty"`
-	Description   *string                                  `json:"description,omitempty"`
-	FailureMode   nullable.Nullable[MatrixCellFailureMode] `json:"failure_mode,omitempty"`
-	IsActive      *bool                                    `json:"is_active,omitempty"`
-	KeyPattern    *string                                  `json:"key_pattern,omitempty"`
+	Action        *Action    `json:"action,omitempty"`
+	Algorithm     *Algorithm `json:"algorithm,omitempty"`
+	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
+	Description   *string    `json:"description,omitempty"`
+
+	// FailureMode null: the tenant's
+	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
+	IsActive    *bool                              `json:"is_active,omitempty"`
+	KeyPattern  *string                            `json:"key_pattern,omitempty"`
 
 	// Mode A shadow rule counts and reports and never decides
 	Mode          *Mode                     `json:"mode,omitempty"`
@@ -866,9 +796,6 @@ type MatrixCell struct {
 	RuleId   nullable.Nullable[int64] `json:"rule_id,omitempty"`
 	Version  nullable.Nullable[int64] `json:"version,omitempty"`
 }
-
-// MatrixCellFailureMode defines model for MatrixCell.FailureMode.
-type MatrixCellFailureMode string
 
 // MatrixDiff defines model for MatrixDiff.
 type MatrixDiff struct {
@@ -959,8 +886,8 @@ type NewRule struct {
 	Description   *string `json:"description,omitempty"`
 
 	// FailureMode null: the tenant's
-	FailureMode nullable.Nullable[NewRuleFailureMode] `json:"failure_mode,omitempty"`
-	IsActive    *bool                                 `json:"is_active,omitempty"`
+	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
+	IsActive    *bool                              `json:"is_active,omitempty"`
 
 	// KeyPattern Such as user:{user_id}:endpoint:/api/search
 	KeyPattern string `json:"key_pattern"`
@@ -976,9 +903,6 @@ type NewRule struct {
 	RatePerSecond *float64  `json:"rate_per_second,omitempty"`
 	RateUnit      *RateUnit `json:"rate_unit,omitempty"`
 }
-
-// NewRuleFailureMode null: the tenant's
-type NewRuleFailureMode string
 
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
@@ -1139,15 +1063,15 @@ type Rule struct {
 	Version   int64     `json:"version"`
 }
 
-// RuleFailureMode null: the tenant's
-type RuleFailureMode string
-
 // RuleChange before is left out of a creation, after of a removal. In a dry run a new rule has the id 0.
 type RuleChange struct {
 	After  *Rule      `json:"after,omitempty"`
 	Before *Rule      `json:"before,omitempty"`
 	Change ChangeKind `json:"change"`
 }
+
+// RuleFailureMode null: the tenant's
+type RuleFailureMode string
 
 // RuleList defines model for RuleList.
 type RuleList struct {
@@ -1159,12 +1083,14 @@ type RuleList struct {
 
 // RulePatch defines model for RulePatch.
 type RulePatch struct {
-	Action        *Action                                 `json:"action,omitempty"`
-	Algorithm     *Algorithm                              `json:"algorithm,omitempty"`
-	BurstCapacity *int64                                  `json:"burst_capacity,omitempty"`
-	Description   *string                                 `json:"description,omitempty"`
-	FailureMode   nullable.Nullable[RulePatchFailureMode] `json:"failure_mode,omitempty"`
-	IsActive      *bool                                   `json:"is_active,omitempty"`
+	Action        *Action    `json:"action,omitempty"`
+	Algorithm     *Algorithm `json:"algorithm,omitempty"`
+	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
+	Description   *string    `json:"description,omitempty"`
+
+	// FailureMode null: the tenant's
+	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
+	IsActive    *bool                              `json:"is_active,omitempty"`
 
 	// Mode A shadow rule counts and reports and never decides
 	Mode          *Mode    `json:"mode,omitempty"`
@@ -1173,9 +1099,6 @@ type RulePatch struct {
 	// RateUnit How people typed the rate; means nothing to a check
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 }
-
-// RulePatchFailureMode defines model for RulePatch.FailureMode.
-type RulePatchFailureMode string
 
 // Scope defines model for Scope.
 type Scope string
@@ -1247,7 +1170,7 @@ type Simulation struct {
 	Rules    []NewRule       `json:"rules"`
 
 	// StartTokens What each bucket holds at the start; left out: it is full
-	StartTokens *float32 `json:"start_tokens,omitempty"`
+	StartTokens *float64 `json:"start_tokens,omitempty"`
 }
 
 // Tenant role is what the caller may do here
@@ -1293,8 +1216,8 @@ type Timeline struct {
 	// Decisions At most 2000: where there were more, the rest is left out evenly
 	Decisions     []TimelineDecision         `json:"decisions"`
 	Denied        int                        `json:"denied"`
-	FirstDenialMs nullable.Nullable[float32] `json:"first_denial_ms"`
-	LongestWaitMs float32                    `json:"longest_wait_ms"`
+	FirstDenialMs nullable.Nullable[float64] `json:"first_denial_ms"`
+	LongestWaitMs float64                    `json:"longest_wait_ms"`
 
 	// Tiers One for each rule that was given
 	Tiers []TimelineTier `json:"tiers"`
@@ -1303,15 +1226,15 @@ type Timeline struct {
 // TimelineDecision defines model for TimelineDecision.
 type TimelineDecision struct {
 	Allowed bool    `json:"allowed"`
-	AtMs    float32 `json:"at_ms"`
-	Cost    float32 `json:"cost"`
+	AtMs    float64 `json:"at_ms"`
+	Cost    float64 `json:"cost"`
 
 	// DecidingRule The index in rules of the one that denied
 	DecidingRule nullable.Nullable[int]                    `json:"deciding_rule"`
 	Reason       nullable.Nullable[TimelineDecisionReason] `json:"reason"`
 
 	// RetryAfterMs 0 if allowed, null if no wait ends it
-	RetryAfterMs nullable.Nullable[float32] `json:"retry_after_ms"`
+	RetryAfterMs nullable.Nullable[float64] `json:"retry_after_ms"`
 }
 
 // TimelineDecisionReason defines model for TimelineDecision.Reason.
@@ -1319,12 +1242,11 @@ type TimelineDecisionReason string
 
 // TimelineTier defines model for TimelineTier.
 type TimelineTier struct {
-	// Allowed How many it would have let pass by itself
-	Allowed int `json:"allowed"`
-	Denied  int `json:"denied"`
-
 	// Levels What the bucket holds; draw straight lines between the points. Empty unless the rule limits.
 	Levels []Level `json:"levels"`
+
+	// Violations How many would have been recorded: denials it decided, or would have in shadow mode
+	Violations int `json:"violations"`
 }
 
 // User defines model for User.
