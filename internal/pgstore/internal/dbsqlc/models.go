@@ -5,10 +5,24 @@
 package dbsqlc
 
 import (
+	"net/netip"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
+
+type Account struct {
+	AccountID       auth.AccountID
+	Email           string
+	Name            string
+	PasswordHash    string
+	IsPlatformAdmin bool
+	DisabledAt      *time.Time
+	Version         int64
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+}
 
 type ApiKey struct {
 	TenantID    rules.TenantID
@@ -21,6 +35,36 @@ type ApiKey struct {
 	Revision    int64
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type Invitation struct {
+	TenantID     rules.TenantID
+	InvitationID int64
+	Email        string
+	Role         auth.Role
+	TokenDigest  []byte
+	InvitedBy    string
+	ExpiresAt    time.Time
+	AcceptedAt   *time.Time
+	AcceptedBy   *int64
+	RevokedAt    *time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+type LoginFailure struct {
+	Counter  []byte
+	Failures int32
+	LastAt   time.Time
+}
+
+type Member struct {
+	TenantID  rules.TenantID
+	AccountID auth.AccountID
+	Role      auth.Role
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Plan struct {
@@ -71,6 +115,16 @@ type RateLimitRule struct {
 	RemovedAt     *time.Time
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+}
+
+type Session struct {
+	SessionID   int64
+	AccountID   auth.AccountID
+	TokenDigest []byte
+	UserAgent   string
+	Ip          *netip.Addr
+	CreatedAt   time.Time
+	LastSeenAt  time.Time
 }
 
 type Tenant struct {
