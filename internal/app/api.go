@@ -27,6 +27,7 @@ type API struct {
 	store   *pgstore.Store
 	buckets *buckets
 	watcher *rules.Watcher
+	keyUses *rules.KeyUses
 	checks  *listener
 	metrics *listener
 }
@@ -49,6 +50,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log,
 	})
+	a.keyUses = rules.NewKeyUses(a.store, log)
 
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
@@ -59,6 +61,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
 		Limiter:   limiter,
+		KeyUsed:   a.keyUses.Note,
 		Readiness: a.readiness,
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
 	})
@@ -106,6 +109,7 @@ func (a *API) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.checkSchema(ctx) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
 	// Metrics stay to be read until the last check was answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))

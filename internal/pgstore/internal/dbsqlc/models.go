@@ -37,6 +37,29 @@ type ApiKey struct {
 	UpdatedAt   time.Time
 }
 
+type ApiKeyUse struct {
+	TenantID   rules.TenantID
+	KeyID      string
+	LastUsedAt *time.Time
+}
+
+type AuditEvent struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+}
+
 type Invitation struct {
 	TenantID     rules.TenantID
 	InvitationID int64
@@ -75,6 +98,13 @@ type Plan struct {
 	RemovedAt   *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type PlanUse struct {
+	TenantID rules.TenantID
+	Plan     string
+	Rules    int64
+	Users    int64
 }
 
 type RateLimitOverride struct {
@@ -140,6 +170,8 @@ type Tenant struct {
 	Revision           int64
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
+	Version            int64
+	RemovedAt          *time.Time
 }
 
 type TenantUser struct {
