@@ -19,7 +19,7 @@ var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // Audit returns the entries of a tenant's audit log that a filter selects, the latest first: those
 // before one place, at most limit of them. What one index finds by itself (all, an actor, a kind of
 // object, an object, a change) costs the same however long the log is; a filter by more than that
-// looks at 5,000 of those entries a page, so that a page can be short and not the last.
+// looks at 2,000 of those entries a page, so that a page can be short and not the last.
 func (s *Store) Audit(
 	ctx context.Context, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor, limit int,
 ) (entries []rules.AuditEntry, next rules.AuditCursor, err error) {

@@ -49,7 +49,7 @@ const (
 	// pageSize is the most rows of one table that Read holds for one tenant.
 	pageSize = 5000
 	// lookedAt is the most rows that one page of a list looks at for a filter without an index.
-	lookedAt = 5000
+	lookedAt = 2000
 )
 
 // Store is the database, to read. It is safe for concurrent use.
