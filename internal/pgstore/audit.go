@@ -119,7 +119,7 @@ func (s Writer) RecordChange(
 		TenantID: int64(tenant), Action: string(action), ObjectKind: object.Kind, ObjectID: object.ID,
 	}
 	made := false
-	err := s.inTenantAs(ctx, statementTimeout, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		rehearsal := errors.New("rehearsed")
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
