@@ -26,7 +26,7 @@ import (
 
 const (
 	// patience is how long a test waits for what nobody promised to be quick.
-	patience = 20 * time.Second
+	patience = time.Minute
 	// changesArriveIn is how long a changed rule takes at most to be in force everywhere, and
 	// enforcement to be back after Redis is.
 	changesArriveIn = 2 * time.Second
