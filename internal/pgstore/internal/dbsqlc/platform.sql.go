@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const changedTenants = `-- name: ChangedTenants :many
@@ -54,4 +55,218 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 		return nil, err
 	}
 	return items, nil
+}
+
+const decisionsCounted = `-- name: DecisionsCounted :exec
+
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::timestamptz[]) AS minute,
+        unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
+        unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
+        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, minute) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken
+`
+
+type DecisionsCountedParams struct {
+	TenantIds  []int64
+	RuleIds    []int64
+	Minutes    []time.Time
+	Allowed    []int64
+	Denied     []int64
+	Bypassed   []int64
+	Degraded   []int64
+	Taken      []int64
+	TakenParts []int64
+}
+
+// The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
+// processes which write the same rows never wait for each other in a circle. A time that is
+// more than 5 minutes ahead is from a clock that is.
+func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedParams) error {
+	_, err := q.db.Exec(ctx, decisionsCounted,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Minutes,
+		arg.Allowed,
+		arg.Denied,
+		arg.Bypassed,
+		arg.Degraded,
+		arg.Taken,
+		arg.TakenParts,
+	)
+	return err
+}
+
+const decisionsCountedByHour = `-- name: DecisionsCountedByHour :exec
+INSERT INTO decision_hour AS d (tenant_id, rule_id, hour, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id,
+    date_trunc('hour', least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), 'UTC'),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::timestamptz[]) AS minute,
+        unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
+        unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
+        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, hour) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken
+`
+
+type DecisionsCountedByHourParams struct {
+	TenantIds  []int64
+	RuleIds    []int64
+	Minutes    []time.Time
+	Allowed    []int64
+	Denied     []int64
+	Bypassed   []int64
+	Degraded   []int64
+	Taken      []int64
+	TakenParts []int64
+}
+
+func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCountedByHourParams) error {
+	_, err := q.db.Exec(ctx, decisionsCountedByHour,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Minutes,
+		arg.Allowed,
+		arg.Denied,
+		arg.Bypassed,
+		arg.Degraded,
+		arg.Taken,
+		arg.TakenParts,
+	)
+	return err
+}
+
+const violationsCounted = `-- name: ViolationsCounted :exec
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+    sum(c.denied), sum(c.detail_dropped)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::timestamptz[]) AS minute,
+        unnest($3::bigint[]) AS rule_id,
+        unnest($4::text[]) COLLATE "C" AS subject, unnest($5::boolean[]) AS other,
+        unnest($6::bigint[]) AS denied, unnest($7::bigint[]) AS detail_dropped
+) AS c
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
+SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+`
+
+type ViolationsCountedParams struct {
+	TenantIds     []int64
+	Minutes       []time.Time
+	RuleIds       []int64
+	Subjects      []string
+	Others        []bool
+	Denied        []int64
+	DetailDropped []int64
+}
+
+func (q *Queries) ViolationsCounted(ctx context.Context, arg ViolationsCountedParams) error {
+	_, err := q.db.Exec(ctx, violationsCounted,
+		arg.TenantIds,
+		arg.Minutes,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Others,
+		arg.Denied,
+		arg.DetailDropped,
+	)
+	return err
+}
+
+const violationsRecorded = `-- name: ViolationsRecorded :exec
+INSERT INTO rate_limit_violation (
+    tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
+    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
+SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
+    v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
+    v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
+    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id,
+        unnest($2::timestamptz[]) AS requested_at, unnest($3::timestamptz[]) AS last_at,
+        unnest($4::bigint[]) AS count,
+        unnest($5::bigint[]) AS rule_id, unnest($6::text[]) AS bucket_key,
+        unnest($7::text[]) AS scope, unnest($8::text[]) AS mode,
+        unnest($9::text[]) AS reason, unnest($10::text[]) AS key_pattern,
+        unnest($11::bigint[]) AS rule_version,
+        unnest($12::double precision[]) AS rate_per_second,
+        unnest($13::bigint[]) AS burst_capacity,
+        unnest($14::text[]) AS user_id, unnest($15::text[]) AS ip_address,
+        unnest($16::text[]) AS endpoint, unnest($17::text[]) AS method,
+        unnest($18::text[]) AS plan, unnest($19::double precision[]) AS cost,
+        unnest($20::double precision[]) AS tokens_at_time,
+        unnest($21::bigint[]) AS retry_after_ms
+) AS v
+`
+
+type ViolationsRecordedParams struct {
+	TenantIds    []int64
+	RequestedAt  []time.Time
+	LastAt       []time.Time
+	Counts       []int64
+	RuleIds      []int64
+	BucketKeys   []string
+	Scopes       []string
+	Modes        []string
+	Reasons      []string
+	KeyPatterns  []string
+	RuleVersions []int64
+	Rates        []float64
+	Bursts       []int64
+	UserIds      []string
+	IpAddresses  []string
+	Endpoints    []string
+	Methods      []string
+	Plans        []string
+	Costs        []float64
+	Tokens       []float64
+	RetryAfterMs []int64
+}
+
+// Nothing is ” or 0, or NaN for the tokens of a bucket that was not read.
+func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecordedParams) error {
+	_, err := q.db.Exec(ctx, violationsRecorded,
+		arg.TenantIds,
+		arg.RequestedAt,
+		arg.LastAt,
+		arg.Counts,
+		arg.RuleIds,
+		arg.BucketKeys,
+		arg.Scopes,
+		arg.Modes,
+		arg.Reasons,
+		arg.KeyPatterns,
+		arg.RuleVersions,
+		arg.Rates,
+		arg.Bursts,
+		arg.UserIds,
+		arg.IpAddresses,
+		arg.Endpoints,
+		arg.Methods,
+		arg.Plans,
+		arg.Costs,
+		arg.Tokens,
+		arg.RetryAfterMs,
+	)
+	return err
 }
