@@ -92,3 +92,71 @@ FROM (
         unnest(sqlc.arg(tokens)::double precision[]) AS tokens_at_time,
         unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms
 ) AS v;
+
+-- Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
+
+-- name: TryUpkeep :one
+-- Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
+
+-- name: MakeViolationPartition :one
+SELECT make_violation_partition(sqlc.arg(day)::date) AS made;
+
+-- name: DropViolationPartitions :one
+SELECT drop_violation_partitions(sqlc.arg(before)::date) AS dropped;
+
+-- name: DropViolationMinutes :execrows
+DELETE FROM violation_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM violation_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropDecisionMinutes :execrows
+DELETE FROM decision_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM decision_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropDecisionHours :execrows
+DELETE FROM decision_hour
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT h.ctid FROM decision_hour AS h
+        WHERE h.tenant_id = tenant.tenant_id AND h.hour < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropRecorderBatches :execrows
+DELETE FROM recorder_batch
+WHERE ctid = ANY (ARRAY(
+    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropOverrideTombstones :execrows
+-- Buckets expire long before, and with them the need to know when a removed override ended.
+DELETE FROM rate_limit_override
+WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DaysWithoutPartition :many
+-- Those since a time that have violations in the default partition.
+SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
+FROM rate_limit_violation_default
+WHERE requested_at >= sqlc.arg(since)
+ORDER BY day;

@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const changedTenants = `-- name: ChangedTenants :many
@@ -50,6 +52,34 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const daysWithoutPartition = `-- name: DaysWithoutPartition :many
+SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
+FROM rate_limit_violation_default
+WHERE requested_at >= $1
+ORDER BY day
+`
+
+// Those since a time that have violations in the default partition.
+func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
+	rows, err := q.db.Query(ctx, daysWithoutPartition, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.Date
+	for rows.Next() {
+		var day pgtype.Date
+		if err := rows.Scan(&day); err != nil {
+			return nil, err
+		}
+		items = append(items, day)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -152,6 +182,136 @@ func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCount
 		arg.TakenParts,
 	)
 	return err
+}
+
+const dropDecisionHours = `-- name: DropDecisionHours :execrows
+DELETE FROM decision_hour
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT h.ctid FROM decision_hour AS h
+        WHERE h.tenant_id = tenant.tenant_id AND h.hour < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropDecisionHours(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropDecisionHours, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropDecisionMinutes = `-- name: DropDecisionMinutes :execrows
+DELETE FROM decision_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM decision_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropDecisionMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropDecisionMinutes, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropOverrideTombstones = `-- name: DropOverrideTombstones :execrows
+DELETE FROM rate_limit_override
+WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < $1::timestamptz LIMIT $2::integer
+))
+`
+
+// Buckets expire long before, and with them the need to know when a removed override ended.
+func (q *Queries) DropOverrideTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropOverrideTombstones, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropRecorderBatches = `-- name: DropRecorderBatches :execrows
+DELETE FROM recorder_batch
+WHERE ctid = ANY (ARRAY(
+    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < $1 LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropRecorderBatches, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
+DELETE FROM violation_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM violation_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropViolationMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropViolationMinutes, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropViolationPartitions = `-- name: DropViolationPartitions :one
+SELECT drop_violation_partitions($1::date) AS dropped
+`
+
+func (q *Queries) DropViolationPartitions(ctx context.Context, before pgtype.Date) (int32, error) {
+	row := q.db.QueryRow(ctx, dropViolationPartitions, before)
+	var dropped int32
+	err := row.Scan(&dropped)
+	return dropped, err
+}
+
+const makeViolationPartition = `-- name: MakeViolationPartition :one
+SELECT make_violation_partition($1::date) AS made
+`
+
+func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (bool, error) {
+	row := q.db.QueryRow(ctx, makeViolationPartition, day)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
+}
+
+const tryUpkeep = `-- name: TryUpkeep :one
+
+SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
+`
+
+// Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
+// Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+func (q *Queries) TryUpkeep(ctx context.Context, lock int64) (bool, error) {
+	row := q.db.QueryRow(ctx, tryUpkeep, lock)
+	var ours bool
+	err := row.Scan(&ours)
+	return ours, err
 }
 
 const violationsCounted = `-- name: ViolationsCounted :exec
