@@ -40,10 +40,11 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 }
 
 // recordError tells rows that can never be stored from a database that is away: what the server says of
-// values and limits it would say again.
+// values and limits it would say again. Not so of checks: there are none but that of the default
+// partition, which a row fails that was on its way there when its day's own partition was made.
 func recordError(err error) error {
 	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && len(refusal.Code) == 5 {
+	if errors.As(err, &refusal) && len(refusal.Code) == 5 && refusal.Code != stateCheckViolation {
 		switch refusal.Code[:2] {
 		case "22", "23", "54": // data exception, integrity constraint violation, program limit exceeded
 			return fmt.Errorf("%w: %w", violations.ErrRefused, err)
