@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
@@ -27,8 +28,10 @@ type API struct {
 	store   *pgstore.Store
 	buckets *buckets
 	watcher *rules.Watcher
-	checks  *listener
-	metrics *listener
+	// recorder is nil when recording is off.
+	recorder *violations.Recorder
+	checks   *listener
+	metrics  *listener
 }
 
 // NewAPI builds the decision plane and binds its addresses. Neither the database nor Redis needs to
@@ -55,7 +58,8 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	m.Snapshot(a.sizes, a.watcher.Age)
 	m.UnreadableRules(a.store.UnreadableRules)
 	m.SnapshotReads(a.watcher.PollDuration, a.watcher.RereadDuration)
-	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
+	observer := a.record(m, a.buckets.observe(m))
+	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, observer, time.Now)
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
 		Limiter:   limiter,
@@ -114,6 +118,9 @@ func (a *API) Run(ctx context.Context) error {
 		return a.checks.serve(ctx, a.cfg.ShutdownTimeout)
 	})
 	group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
+	if a.recorder != nil { // until the last check was recorded
+		group.Go(func() error { a.recorder.Run(drained, a.cfg.ShutdownTimeout); return nil })
+	}
 	err := group.Wait()
 	return errors.Join(err, a.Close())
 }

@@ -5,8 +5,10 @@
 package dbsqlc
 
 import (
+	"net/netip"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -21,6 +23,28 @@ type ApiKey struct {
 	Revision    int64
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type DecisionHour struct {
+	TenantID  rules.TenantID
+	RuleID    rules.RuleID
+	Hour      time.Time
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken pgtype.Numeric
+}
+
+type DecisionMinute struct {
+	TenantID  rules.TenantID
+	RuleID    rules.RuleID
+	Minute    time.Time
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken pgtype.Numeric
 }
 
 type Plan struct {
@@ -73,6 +97,64 @@ type RateLimitRule struct {
 	UpdatedAt     time.Time
 }
 
+type RateLimitViolation struct {
+	TenantID      rules.TenantID
+	ViolationID   int64
+	RequestedAt   time.Time
+	LastAt        time.Time
+	RecordedAt    time.Time
+	Count         int64
+	RuleID        rules.RuleID
+	BucketKey     string
+	Scope         string
+	Mode          string
+	Reason        string
+	KeyPattern    string
+	RuleVersion   int64
+	RatePerSecond float64
+	BurstCapacity int64
+	UserID        *string
+	IpAddress     *netip.Addr
+	Endpoint      *string
+	Method        *string
+	Plan          *string
+	Cost          float64
+	TokensAtTime  *float64
+	RetryAfterMs  *int64
+}
+
+type RateLimitViolationDefault struct {
+	TenantID      rules.TenantID
+	ViolationID   int64
+	RequestedAt   time.Time
+	LastAt        time.Time
+	RecordedAt    time.Time
+	Count         int64
+	RuleID        rules.RuleID
+	BucketKey     string
+	Scope         string
+	Mode          string
+	Reason        string
+	KeyPattern    string
+	RuleVersion   int64
+	RatePerSecond float64
+	BurstCapacity int64
+	UserID        *string
+	IpAddress     *netip.Addr
+	Endpoint      *string
+	Method        *string
+	Plan          *string
+	Cost          float64
+	TokensAtTime  *float64
+	RetryAfterMs  *int64
+}
+
+type RecorderBatch struct {
+	WriterID  string
+	BatchSeq  int64
+	WrittenAt time.Time
+}
+
 type Tenant struct {
 	TenantID           rules.TenantID
 	Slug               string
@@ -96,4 +178,14 @@ type TenantUser struct {
 	RemovedAt *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type ViolationMinute struct {
+	TenantID      rules.TenantID
+	Minute        time.Time
+	RuleID        rules.RuleID
+	Subject       string
+	Other         bool
+	Denied        int64
+	DetailDropped int64
 }
