@@ -160,3 +160,32 @@ SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
 FROM rate_limit_violation_default
 WHERE requested_at >= sqlc.arg(since)
 ORDER BY day;
+
+-- name: ReportProcess :exec
+WITH forgotten AS (
+    DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> sqlc.arg(process_id)
+)
+INSERT INTO api_process (
+    process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
+    checks, degraded, span_ms
+) VALUES (
+    sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded), sqlc.arg(rules),
+    sqlc.arg(rules_age_ms), sqlc.arg(database), sqlc.arg(redis),
+    sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms)
+)
+ON CONFLICT (process_id) DO UPDATE SET
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
+    span_ms = excluded.span_ms;
+
+-- name: EndProcess :exec
+DELETE FROM api_process WHERE process_id = sqlc.arg(process_id);
+
+-- name: Processes :many
+SELECT * FROM api_process
+WHERE reported_at >= now() - make_interval(secs => sqlc.arg(within_seconds)::double precision)
+ORDER BY name, started_at, process_id
+LIMIT 1000;
+
+-- name: Now :one
+SELECT now()::timestamptz AS now;

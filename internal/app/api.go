@@ -14,6 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -58,7 +59,9 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	m.Snapshot(a.sizes, a.watcher.Age)
 	m.UnreadableRules(a.store.UnreadableRules)
 	m.SnapshotReads(a.watcher.PollDuration, a.watcher.RereadDuration)
-	observer := a.record(m, a.buckets.observe(m))
+	decisions := a.buckets.observe(m)
+	a.self = a.look(decisions)
+	observer := a.record(m, decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, observer, time.Now)
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
@@ -111,6 +114,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return a.checkSchema(ctx) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
+	group.Go(func() error { fleet.Keep(ctx, a.store, a.self, a.log); return nil })
 	// Metrics stay to be read until the last check was answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {

@@ -25,6 +25,22 @@ type ApiKey struct {
 	UpdatedAt   time.Time
 }
 
+type ApiProcess struct {
+	ProcessID   string
+	Name        string
+	Version     string
+	StartedAt   time.Time
+	ReportedAt  time.Time
+	RulesLoaded bool
+	Rules       int64
+	RulesAgeMs  int64
+	Database    string
+	Redis       string
+	Checks      int64
+	Degraded    int64
+	SpanMs      int64
+}
+
 type DecisionHour struct {
 	TenantID  rules.TenantID
 	RuleID    rules.RuleID

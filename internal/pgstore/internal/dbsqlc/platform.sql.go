@@ -289,6 +289,15 @@ func (q *Queries) DropViolationPartitions(ctx context.Context, before pgtype.Dat
 	return dropped, err
 }
 
+const endProcess = `-- name: EndProcess :exec
+DELETE FROM api_process WHERE process_id = $1
+`
+
+func (q *Queries) EndProcess(ctx context.Context, processID string) error {
+	_, err := q.db.Exec(ctx, endProcess, processID)
+	return err
+}
+
 const makeViolationPartition = `-- name: MakeViolationPartition :one
 SELECT make_violation_partition($1::date) AS made
 `
@@ -298,6 +307,109 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 	var made bool
 	err := row.Scan(&made)
 	return made, err
+}
+
+const now = `-- name: Now :one
+SELECT now()::timestamptz AS now
+`
+
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
+}
+
+const processes = `-- name: Processes :many
+SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms FROM api_process
+WHERE reported_at >= now() - make_interval(secs => $1::double precision)
+ORDER BY name, started_at, process_id
+LIMIT 1000
+`
+
+func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiProcess, error) {
+	rows, err := q.db.Query(ctx, processes, withinSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiProcess
+	for rows.Next() {
+		var i ApiProcess
+		if err := rows.Scan(
+			&i.ProcessID,
+			&i.Name,
+			&i.Version,
+			&i.StartedAt,
+			&i.ReportedAt,
+			&i.RulesLoaded,
+			&i.Rules,
+			&i.RulesAgeMs,
+			&i.Database,
+			&i.Redis,
+			&i.Checks,
+			&i.Degraded,
+			&i.SpanMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportProcess = `-- name: ReportProcess :exec
+WITH forgotten AS (
+    DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> $1
+)
+INSERT INTO api_process (
+    process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
+    checks, degraded, span_ms
+) VALUES (
+    $1, $2, $3, $4, $5, $6,
+    $7, $8, $9,
+    $10, $11, $12
+)
+ON CONFLICT (process_id) DO UPDATE SET
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
+    span_ms = excluded.span_ms
+`
+
+type ReportProcessParams struct {
+	ProcessID   string
+	Name        string
+	Version     string
+	StartedAt   time.Time
+	RulesLoaded bool
+	Rules       int64
+	RulesAgeMs  int64
+	Database    string
+	Redis       string
+	Checks      int64
+	Degraded    int64
+	SpanMs      int64
+}
+
+func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) error {
+	_, err := q.db.Exec(ctx, reportProcess,
+		arg.ProcessID,
+		arg.Name,
+		arg.Version,
+		arg.StartedAt,
+		arg.RulesLoaded,
+		arg.Rules,
+		arg.RulesAgeMs,
+		arg.Database,
+		arg.Redis,
+		arg.Checks,
+		arg.Degraded,
+		arg.SpanMs,
+	)
+	return err
 }
 
 const tryUpkeep = `-- name: TryUpkeep :one
