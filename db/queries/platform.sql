@@ -11,6 +11,22 @@ LEFT JOIN (
 WHERE known.revision IS NULL OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id;
 
+-- name: MembershipsAfter :many
+SELECT sqlc.embed(t), m.role
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = sqlc.arg(account_id) AND t.slug > sqlc.arg(after)
+ORDER BY t.slug
+LIMIT sqlc.arg(page_size);
+
+-- name: InvitationByToken :one
+-- The open one: whoever opens the link knows no tenant.
+SELECT sqlc.embed(i), sqlc.embed(t)
+FROM invitation AS i
+JOIN tenant AS t ON t.tenant_id = i.tenant_id
+WHERE i.token_digest = sqlc.arg(token_digest)
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > clock_timestamp();
+
 -- The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
 -- processes which write the same rows never wait for each other in a circle. A time that is
 -- more than 5 minutes ahead is from a clock that is.

@@ -26,6 +26,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 	}
 	defer closeStore(store)
 	switch args := cfg.Arguments; cfg.Command {
+	case config.AdminCreateAdmin:
+		return createAdmin(ctx, store, args.Email, in, out)
 	case config.AdminCreateTenant:
 		return createTenant(ctx, store, args, out)
 	case config.AdminCreateKey:

@@ -69,6 +69,9 @@ func isLine(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
+// SameAddress says whether two e-mail addresses are one account's.
+func SameAddress(a, b string) bool { return foldAddress(a) == foldAddress(b) }
+
 // foldAddress gives addresses that are one account's the same form. It folds ASCII letters only, like
 // the database: Unicode's rules make one of addresses that are two.
 func foldAddress(email string) string {

@@ -184,7 +184,8 @@ func runCreditHistories(t *testing.T, s Store) {
 			h.advance(t)
 			one := h.drawAsk(t)
 			if len(one.Tiers) == 0 || rapid.Bool().Draw(t, "take") {
-				asks, want := []enforce.Ask{one}, clone([]enforce.Ask{one})
+				asks := append([]enforce.Ask(nil), one)
+				want := clone(asks)
 				h.reference.take(h.now, want)
 				if err := s.Take(h.now, asks); err != nil {
 					t.Fatalf("take: %v", err)

@@ -14,6 +14,7 @@ type Command string
 const (
 	API               Command = "api"
 	AdminMigrate      Command = "admin migrate"
+	AdminCreateAdmin  Command = "admin create-admin"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
 	AdminApply        Command = "admin apply"
@@ -28,6 +29,7 @@ var commands = []struct {
 }{
 	{API, "Answer checks."},
 	{AdminMigrate, "Bring the database schema up to this binary's."},
+	{AdminCreateAdmin, "Make an account a platform admin, with a new password that it asks for."},
 	{AdminCreateTenant, "Create a tenant."},
 	{AdminCreateKey, "Create an API key of a tenant and print it. It is shown only this once."},
 	{AdminApply, "Make a tenant's plans, rules and overrides those of a file."},

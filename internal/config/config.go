@@ -64,6 +64,7 @@ type Config struct {
 
 // Arguments of the one-shot commands.
 type Arguments struct {
+	Email       string
 	Slug        string
 	Name        string
 	DefaultPlan string

@@ -54,6 +54,12 @@ var (
 // options is the table. The rows of a group stand together.
 var options = []option{
 	{
+		group: groupArguments, name: "email", argument: true,
+		takers: []Command{AdminCreateAdmin}, requiredBy: []Command{AdminCreateAdmin},
+		help:  "The address to sign in with.",
+		value: func(c *Config) value { return text{&c.Arguments.Email, "ADDRESS"} },
+	},
+	{
 		group: groupArguments, name: "slug", argument: true,
 		takers: []Command{AdminCreateTenant}, requiredBy: []Command{AdminCreateTenant},
 		help:  "The tenant's name in URLs and commands.",

@@ -6,7 +6,8 @@ import (
 )
 
 // Creditor is a store whose buckets people can change one by one, to reset one or to credit it.
-// Looking at buckets needs no port of its own: that is Buckets.Take at a cost of 0.
+// Looking at buckets needs no port of its own: that is Buckets.Take at a cost of 0, with an ask for
+// each bucket, so that the store can part them as it likes.
 type Creditor interface {
 	// Credit adds an amount to a bucket, or takes it away if it is negative, and returns the bucket
 	// as it was, settled, and as it is now. See Bucket.Credit; an amount of Fill resets the bucket.

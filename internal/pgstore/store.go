@@ -51,10 +51,7 @@ type Store struct {
 	unreadable atomic.Int64
 }
 
-var (
-	_ rules.Store  = (*Store)(nil)
-	_ rules.Source = (*Store)(nil)
-)
+var _ rules.Source = (*Store)(nil)
 
 // Open returns a Store for the database at a URL. It connects when it is first used, so that a
 // database that is away does not keep a process from starting. The URL may limit the pool with

@@ -17,7 +17,9 @@ var creditSource string
 // creditReplyBytes is how long credit.lua's reply is.
 const creditReplyBytes = 2*tierBytes + limitBytes + 1
 
-// Credit implements enforce.Creditor, within the budget and behind the breaker as Take.
+// Credit implements enforce.Creditor by a script of its own, credit.lua, with Take's clock, budget and
+// breaker. It is never repeated, and runs to its end even if the caller goes away: what became of it is
+// known within the budget.
 func (s *Store) Credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
@@ -35,7 +37,11 @@ func (s *Store) credit(
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
 	cmd := &takeCmd{redis.NewStringCmd(ctx, args...)}
-	err = s.withinBudget(ctx, func(ctx context.Context) error { return s.rdb.Process(ctx, cmd) })
+	_, err = s.breaker.Execute(func() (struct{}, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
+		defer cancel()
+		return struct{}{}, s.rdb.Process(ctx, cmd)
+	})
 	if err != nil {
 		return before, after, fmt.Errorf("credit a bucket in redis: %w", err)
 	}

@@ -1,6 +1,7 @@
 package redisbucket
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -91,6 +92,20 @@ func TestCreditingAValueThatIsNoBucketCreditsAFreshOne(t *testing.T) {
 	}
 	if before, after := mustCredit(t, s, hash, -4*enforce.Token); before.Level.Micros.Whole() != 10 || after.Level.Micros.Whole() != 6 {
 		t.Errorf("a key of another type: from %+v to %+v", before, after)
+	}
+}
+
+func TestACreditIsMadeEvenIfItsCallerGoesAway(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	tier := user("42", still)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if _, _, err := s.Credit(ctx, tier.Key, tier.Limit, -enforce.Token); err != nil {
+		t.Error(err)
+	}
+	if before, _ := mustCredit(t, s, tier, 0); before.Level.Micros.Whole() != still.Burst-1 {
+		t.Errorf("%v tokens are left", before.Level.Micros)
 	}
 }
 

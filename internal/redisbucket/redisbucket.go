@@ -117,7 +117,15 @@ func onePipeline(scripts []*script) int {
 // takeTogether runs scripts in one pipeline, and reads the answers of those that have one even if
 // others have not: they took their tokens.
 func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64) error {
-	err := s.withinBudget(ctx, func(ctx context.Context) error { return s.run(ctx, scripts, stamp) })
+	_, err := s.breaker.Execute(func() (struct{}, error) {
+		limited, cancel := context.WithTimeout(ctx, s.budget)
+		defer cancel()
+		err := s.run(limited, scripts, stamp)
+		if err != nil && gone(ctx, limited, err) {
+			err = callerGone{err}
+		}
+		return struct{}{}, err
+	})
 	for _, script := range scripts {
 		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
 			continue // there is no answer, and err says why
@@ -128,20 +136,6 @@ func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64
 		}
 		s.broken.Add(int64(broken))
 	}
-	return err
-}
-
-// withinBudget asks Redis something within the budget, or not at all while the breaker is open.
-func (s *Store) withinBudget(ctx context.Context, ask func(context.Context) error) error {
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, s.budget)
-		defer cancel()
-		err := ask(limited)
-		if err != nil && gone(ctx, limited, err) {
-			err = callerGone{err}
-		}
-		return struct{}{}, err
-	})
 	return err
 }
 

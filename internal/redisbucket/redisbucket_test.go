@@ -42,10 +42,10 @@ func TestConformance(t *testing.T) {
 			Take: func(now int64, asks []enforce.Ask) error {
 				return s.take(t.Context(), asks, now)
 			},
+			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				return s.credit(t.Context(), key, limit, amount, now)
 			},
-			State: func() map[string]string { return contents(t, rdb) },
 		}
 	}
 	buckettest.Run(t, open)

@@ -27,6 +27,8 @@ const demoSlug = "demo"
 //go:embed demo.yaml
 var demoRules []byte
 
+const noTable = "42P01" // the SQLSTATE
+
 // lookPatience is how long a given database has to say whose it is.
 const lookPatience = 10 * time.Second
 
@@ -45,14 +47,13 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
 		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
 	) ORDER BY slug LIMIT 1`, demoSlug, demoKey).Scan(&foreign)
-	const noTable = "42P01"
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
 		return fmt.Errorf("the database has a tenant %q that sluice dev did not make; it would add a tenant whose key "+
 			"everybody knows, so give it an empty database, or none for a private one", foreign)
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
-		return nil
+		return refuseForeignPeople(ctx, conn)
 	default:
 		return fmt.Errorf("look whose the database is: %w", err)
 	}

@@ -42,6 +42,9 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err != nil {
 		return fmt.Errorf("create the demo tenant: %w", err)
 	}
+	if err := createDemoAdmin(ctx, cfg, log); err != nil {
+		return fmt.Errorf("create the demo's admin: %w", err)
+	}
 	api, err := app.NewAPI(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -9,8 +9,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
+
+type Account struct {
+	AccountID       auth.AccountID
+	Email           string
+	Name            string
+	PasswordHash    string
+	IsPlatformAdmin bool
+	DisabledAt      *time.Time
+	Version         int64
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+}
 
 type ApiKey struct {
 	TenantID    rules.TenantID
@@ -61,6 +74,36 @@ type DecisionMinute struct {
 	Bypassed  int64
 	Degraded  int64
 	CostTaken pgtype.Numeric
+}
+
+type Invitation struct {
+	TenantID     rules.TenantID
+	InvitationID int64
+	Email        string
+	Role         auth.Role
+	TokenDigest  []byte
+	InvitedBy    string
+	ExpiresAt    time.Time
+	AcceptedAt   *time.Time
+	AcceptedBy   *int64
+	RevokedAt    *time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+type LoginFailure struct {
+	Counter  []byte
+	Failures int32
+	LastAt   time.Time
+}
+
+type Member struct {
+	TenantID  rules.TenantID
+	AccountID auth.AccountID
+	Role      auth.Role
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Plan struct {
@@ -169,6 +212,16 @@ type RecorderBatch struct {
 	WriterID  string
 	BatchSeq  int64
 	WrittenAt time.Time
+}
+
+type Session struct {
+	SessionID   int64
+	AccountID   auth.AccountID
+	TokenDigest []byte
+	UserAgent   string
+	Ip          *netip.Addr
+	CreatedAt   time.Time
+	LastSeenAt  time.Time
 }
 
 type Tenant struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 const changedTenants = `-- name: ChangedTenants :many
@@ -298,6 +299,52 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 	return err
 }
 
+const invitationByToken = `-- name: InvitationByToken :one
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at
+FROM invitation AS i
+JOIN tenant AS t ON t.tenant_id = i.tenant_id
+WHERE i.token_digest = $1
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > clock_timestamp()
+`
+
+type InvitationByTokenRow struct {
+	Invitation Invitation
+	Tenant     Tenant
+}
+
+// The open one: whoever opens the link knows no tenant.
+func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (InvitationByTokenRow, error) {
+	row := q.db.QueryRow(ctx, invitationByToken, tokenDigest)
+	var i InvitationByTokenRow
+	err := row.Scan(
+		&i.Invitation.TenantID,
+		&i.Invitation.InvitationID,
+		&i.Invitation.Email,
+		&i.Invitation.Role,
+		&i.Invitation.TokenDigest,
+		&i.Invitation.InvitedBy,
+		&i.Invitation.ExpiresAt,
+		&i.Invitation.AcceptedAt,
+		&i.Invitation.AcceptedBy,
+		&i.Invitation.RevokedAt,
+		&i.Invitation.CreatedAt,
+		&i.Invitation.UpdatedAt,
+		&i.Tenant.TenantID,
+		&i.Tenant.Slug,
+		&i.Tenant.Name,
+		&i.Tenant.DefaultPlan,
+		&i.Tenant.SuspendedAt,
+		&i.Tenant.RetryJitterPercent,
+		&i.Tenant.Ipv4Prefix,
+		&i.Tenant.Ipv6Prefix,
+		&i.Tenant.FailureMode,
+		&i.Tenant.Revision,
+		&i.Tenant.CreatedAt,
+		&i.Tenant.UpdatedAt,
+	)
+	return i, err
+}
+
 const makeViolationPartition = `-- name: MakeViolationPartition :one
 SELECT make_violation_partition($1::date) AS made
 `
@@ -307,6 +354,54 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 	var made bool
 	err := row.Scan(&made)
 	return made, err
+}
+
+const membershipsAfter = `-- name: MembershipsAfter :many
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, m.role
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = $1 AND t.slug > $2
+ORDER BY t.slug
+LIMIT $3
+`
+
+type MembershipsAfterRow struct {
+	Tenant Tenant
+	Role   auth.Role
+}
+
+func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID, after string, pageSize int32) ([]MembershipsAfterRow, error) {
+	rows, err := q.db.Query(ctx, membershipsAfter, accountID, after, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MembershipsAfterRow
+	for rows.Next() {
+		var i MembershipsAfterRow
+		if err := rows.Scan(
+			&i.Tenant.TenantID,
+			&i.Tenant.Slug,
+			&i.Tenant.Name,
+			&i.Tenant.DefaultPlan,
+			&i.Tenant.SuspendedAt,
+			&i.Tenant.RetryJitterPercent,
+			&i.Tenant.Ipv4Prefix,
+			&i.Tenant.Ipv6Prefix,
+			&i.Tenant.FailureMode,
+			&i.Tenant.Revision,
+			&i.Tenant.CreatedAt,
+			&i.Tenant.UpdatedAt,
+			&i.Role,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const now = `-- name: Now :one

@@ -1,0 +1,160 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Invite stores an invitation in the place of the open one that its address may have.
+func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
+	tenant := invitation.TenantID
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)
+		if err != nil {
+			return err
+		}
+		if isMember {
+			return fmt.Errorf("a member with this e-mail address %w", rules.ErrExists)
+		}
+		if err := q.RevokeInvitationsOf(ctx, tenant, invitation.Email); err != nil {
+			return err
+		}
+		row, err := q.CreateInvitation(ctx, dbsqlc.CreateInvitationParams{
+			TenantID: tenant, Email: invitation.Email, Role: invitation.Role, TokenDigest: token[:],
+			InvitedBy: invitation.InvitedBy, ExpiresAt: invitation.ExpiresAt,
+		})
+		created = invitationFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Invitation{}, fmt.Errorf("invite to tenant %d: %w", tenant, err)
+	}
+	return created, nil
+}
+
+// Invitations returns a tenant's open invitations, the latest first, those before one id.
+func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
+		return q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read invitations: %w", err)
+	}
+	return each(rows, invitationFromRow), nil
+}
+
+// RevokeInvitation ends an open invitation.
+func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error {
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		return foundOne(q.RevokeInvitation(ctx, tenant, id))
+	})
+	if err != nil {
+		return fmt.Errorf("revoke invitation %d: %w", id, err)
+	}
+	return nil
+}
+
+// InvitationOf returns the open invitation with a token, and its tenant.
+func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow, error) {
+		return q.InvitationByToken(ctx, token[:])
+	})
+	if err != nil {
+		return auth.Invitation{}, rules.Tenant{}, fmt.Errorf("read an invitation by its token: %w", err)
+	}
+	return invitationFromRow(row.Invitation), tenantFromRow(row.Tenant), nil
+}
+
+// Accept makes an account a member by an invitation to its address.
+func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, account auth.AccountID) (member auth.Member, err error) {
+	open, _, err := s.InvitationOf(ctx, token)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+		holder, err := q.Account(ctx, account)
+		if err != nil {
+			return err
+		}
+		if !auth.SameAddress(holder.Email, open.Email) {
+			return auth.ErrOtherAddress
+		}
+		member, err = useInvitation(ctx, q, open, account)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
+	}
+	return member, nil
+}
+
+// AcceptAsNew makes an account for the invited address, and a member of it.
+func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Digest, account auth.Account, passwordHash string) (member auth.Member, err error) {
+	open, _, err := s.InvitationOf(ctx, token)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	account.Email, account.PlatformAdmin = open.Email, false
+	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		row, err := createAccount(ctx, q, account, passwordHash)
+		if err != nil {
+			return err
+		}
+		created := accountFromRow(row)
+		actor := created.Actor()
+		actor.RequestID = by.RequestID
+		if err := lockTenantAs(ctx, q, actor, open.TenantID); err != nil {
+			return err
+		}
+		member, err = useInvitation(ctx, q, open, created.ID)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
+	}
+	return member, nil
+}
+
+// useInvitation makes an account a member, or raises its role. Nobody else can have used the invitation
+// since it is read again here, where the tenant is locked.
+func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation, account auth.AccountID) (auth.Member, error) {
+	tenant := invitation.TenantID
+	if _, err := q.OpenInvitation(ctx, tenant, invitation.ID); err != nil {
+		return auth.Member{}, err
+	}
+	if err := q.UseInvitation(ctx, int64(account), tenant, invitation.ID); err != nil {
+		return auth.Member{}, err
+	}
+	role, err := q.RoleIn(ctx, tenant, account)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = q.CreateMember(ctx, tenant, account, invitation.Role)
+	case err == nil && !role.May(invitation.Role):
+		err = q.ChangeRole(ctx, invitation.Role, tenant, account)
+	}
+	if err != nil {
+		return auth.Member{}, err
+	}
+	return readMember(ctx, q, tenant, account)
+}
+
+func invitationFromRow(row dbsqlc.Invitation) auth.Invitation {
+	return auth.Invitation{
+		ID:         row.InvitationID,
+		TenantID:   row.TenantID,
+		Email:      row.Email,
+		Role:       row.Role,
+		InvitedBy:  row.InvitedBy,
+		CreatedAt:  row.CreatedAt.UTC(),
+		ExpiresAt:  row.ExpiresAt.UTC(),
+		AcceptedAt: orZero(row.AcceptedAt),
+		RevokedAt:  orZero(row.RevokedAt),
+	}
+}

@@ -1,0 +1,176 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// actorSetting is an actor as the audit log's triggers read it.
+func actorSetting(by rules.Actor) (string, error) {
+	setting, err := json.Marshal(map[string]string{
+		"kind": string(by.Kind), "id": by.ID, "name": by.Name, "act": by.Act, "request_id": by.RequestID,
+	})
+	return string(setting), err
+}
+
+// inTenantAs runs a function in a transaction that opens with lockTenantAs.
+func (s *Store) inTenantAs(ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, *dbsqlc.Queries) error) error {
+	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := lockTenantAs(ctx, q, by, tenant); err != nil {
+			return err
+		}
+		return do(ctx, q)
+	})
+}
+
+// lockTenantAs holds the tenant against other writers, and has the changes that follow logged in the name
+// of an actor. No check depends on them: the revision stays.
+func lockTenantAs(ctx context.Context, q *dbsqlc.Queries, by rules.Actor, tenant rules.TenantID) error {
+	actor, err := actorSetting(by)
+	if err != nil {
+		return err
+	}
+	if _, err := q.LockTenant(ctx, actor, tenant); err != nil {
+		return fmt.Errorf("tenant %d: %w", tenant, err)
+	}
+	return nil
+}
+
+// Memberships returns the tenants of an account by slug, those after one slug.
+func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow, error) {
+		return q.MembershipsAfter(ctx, account, after, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the memberships of account %d: %w", account, err)
+	}
+	return each(rows, func(row dbsqlc.MembershipsAfterRow) auth.Membership {
+		return auth.Membership{Tenant: tenantFromRow(row.Tenant), Role: row.Role}
+	}), nil
+}
+
+// RoleIn returns the role that an account has in a tenant.
+func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Role, error) {
+	role, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
+		return q.RoleIn(ctx, tenant, account)
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the role of account %d: %w", account, err)
+	}
+	return role, nil
+}
+
+// Members returns a tenant's members by e-mail address, those after one address.
+func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]auth.Member, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
+		return q.MembersAfter(ctx, tenant, after, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read members: %w", err)
+	}
+	return each(rows, func(row dbsqlc.MembersAfterRow) auth.Member { return memberFromRow(dbsqlc.MemberRow(row)) }), nil
+}
+
+// Member returns one member of a tenant.
+func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Member, error) {
+	member, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Member, error) {
+		return readMember(ctx, q, tenant, account)
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("read member %d: %w", account, err)
+	}
+	return member, nil
+}
+
+// AddMember makes an account a member.
+func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, role auth.Role) (added auth.Member, err error) {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if _, err := q.Account(ctx, account); err != nil {
+			return err
+		}
+		if err := q.CreateMember(ctx, tenant, account, role); err != nil {
+			return err
+		}
+		added, err = readMember(ctx, q, tenant, account)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("add member %d: %w", account, err)
+	}
+	return added, nil
+}
+
+// ChangeRole gives a member another role.
+func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Member) (changed auth.Member, err error) {
+	tenant, account := member.TenantID, member.Account.ID
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := mayLose(ctx, q, tenant, account, rules.Expected(member.Version), member.Role); err != nil {
+			return err
+		}
+		if err := q.ChangeRole(ctx, member.Role, tenant, account); err != nil {
+			return err
+		}
+		changed, err = readMember(ctx, q, tenant, account)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("change the role of member %d: %w", account, err)
+	}
+	return changed, nil
+}
+
+// RemoveMember ends a membership; the account stays.
+func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected) error {
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
+			return err
+		}
+		return q.RemoveMember(ctx, tenant, account)
+	})
+	if err != nil {
+		return fmt.Errorf("remove member %d: %w", account, err)
+	}
+	return nil
+}
+
+// mayLose says whether a member at a version may get another role, or none. The tenant is locked, so of
+// two owners who remove each other the second is the last.
+func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID, expected rules.Expected, role auth.Role) error {
+	stored, err := readMember(ctx, q, tenant, account)
+	switch {
+	case err != nil:
+		return err
+	case expected != rules.AnyVersion && expected != rules.Expected(stored.Version):
+		return rules.ErrChanged
+	case stored.Role != auth.Owner || role == auth.Owner:
+		return nil
+	}
+	others, err := q.HasOtherOwner(ctx, tenant, account)
+	if err == nil && !others {
+		err = auth.ErrLastOwner
+	}
+	return err
+}
+
+func readMember(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID) (auth.Member, error) {
+	row, err := q.Member(ctx, tenant, account)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	return memberFromRow(row), nil
+}
+
+func memberFromRow(row dbsqlc.MemberRow) auth.Member {
+	return auth.Member{
+		TenantID:  row.Member.TenantID,
+		Account:   accountFromRow(row.Account),
+		Role:      row.Member.Role,
+		CreatedAt: row.Member.CreatedAt.UTC(),
+		Version:   row.Member.Version,
+	}
+}
