@@ -1,11 +1,3 @@
--- name: LockTenant :one
--- Opens every change to members and invitations, which no check depends on: it holds the tenant against
--- other writers until the transaction ends, raises no revision, and says to the audit log who it is.
-SELECT set_config('sluice.actor', sqlc.arg(actor)::text, true)::text AS actor
-FROM tenant
-WHERE tenant_id = sqlc.arg(tenant_id)
-FOR NO KEY UPDATE;
-
 -- name: MembersAfter :many
 SELECT sqlc.embed(m), sqlc.embed(a)
 FROM member AS m

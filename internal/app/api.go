@@ -29,8 +29,10 @@ type API struct {
 	store   *pgstore.Store
 	buckets *buckets
 	watcher *rules.Watcher
+	keyUses *rules.KeyUses
 	// recorder is nil when recording is off.
 	recorder *violations.Recorder
+	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
 	checks   *listener
 	metrics  *listener
 }
@@ -53,6 +55,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log,
 	})
+	a.keyUses = rules.NewKeyUses(a.store, log)
 
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
@@ -66,6 +69,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
 		Limiter:   limiter,
+		KeyUsed:   a.keyUses.Note,
 		Readiness: a.readiness,
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
 	})
@@ -113,6 +117,7 @@ func (a *API) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.checkSchema(ctx) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
 	group.Go(func() error { fleet.Keep(ctx, a.store, a.self, a.log); return nil })
 	// Metrics stay to be read until the last check was answered.

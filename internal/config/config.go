@@ -71,6 +71,7 @@ type Arguments struct {
 	Tenant      string // a slug
 	Permissions []rules.Permission
 	File        string // "-" is standard input
+	GrantTo     string // a database role; "" for none
 	DryRun      bool
 	Prune       bool
 }

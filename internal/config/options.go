@@ -96,6 +96,12 @@ var options = []option{
 		},
 	},
 	{
+		group: groupArguments, name: "grant-to", argument: true,
+		takers: []Command{AdminMigrate},
+		help:   "The database role that the other programs run as; it may then read and write rows, and only add to the audit log.",
+		value:  func(c *Config) value { return text{&c.Arguments.GrantTo, "ROLE"} },
+	},
+	{
 		group: groupArguments, name: "file", short: "f", argument: true,
 		takers: []Command{AdminApply}, requiredBy: []Command{AdminApply},
 		help:  "The file to read; - is standard input.",

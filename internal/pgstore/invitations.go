@@ -15,7 +15,8 @@ import (
 // Invite stores an invitation in the place of the open one that its address may have.
 func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
 	tenant := invitation.TenantID
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
 		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)
 		if err != nil {
 			return err
@@ -52,7 +53,8 @@ func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before i
 
 // RevokeInvitation ends an open invitation.
 func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error {
-	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err := s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
 		return foundOne(q.RevokeInvitation(ctx, tenant, id))
 	})
 	if err != nil {
@@ -78,7 +80,11 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	if err != nil {
 		return auth.Member{}, err
 	}
-	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err = s.inTenantAs(ctx, statementTimeout, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+			return err
+		}
 		holder, err := q.Account(ctx, account)
 		if err != nil {
 			return err
@@ -102,15 +108,20 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 		return auth.Member{}, err
 	}
 	account.Email, account.PlatformAdmin = open.Email, false
-	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+	actor := account.Actor()
+	actor.RequestID = by.RequestID
+	err = s.inTenantAs(ctx, statementTimeout, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+			return err
+		}
 		row, err := createAccount(ctx, q, account, passwordHash)
 		if err != nil {
 			return err
 		}
 		created := accountFromRow(row)
-		actor := created.Actor()
-		actor.RequestID = by.RequestID
-		if err := lockTenantAs(ctx, q, actor, open.TenantID); err != nil {
+		actor.ID = created.Actor().ID // which nobody knew before
+		if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
 			return err
 		}
 		member, err = useInvitation(ctx, q, open, created.ID)
@@ -122,13 +133,10 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	return member, nil
 }
 
-// useInvitation makes an account a member, or raises its role. Nobody else can have used the invitation
-// since it is read again here, where the tenant is locked.
+// useInvitation makes an account a member, or raises its role. The caller has looked, where the tenant is
+// locked, that the invitation is still open.
 func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation, account auth.AccountID) (auth.Member, error) {
 	tenant := invitation.TenantID
-	if _, err := q.OpenInvitation(ctx, tenant, invitation.ID); err != nil {
-		return auth.Member{}, err
-	}
 	if err := q.UseInvitation(ctx, int64(account), tenant, invitation.ID); err != nil {
 		return auth.Member{}, err
 	}

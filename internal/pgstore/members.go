@@ -2,44 +2,14 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
-
-// actorSetting is an actor as the audit log's triggers read it.
-func actorSetting(by rules.Actor) (string, error) {
-	setting, err := json.Marshal(map[string]string{
-		"kind": string(by.Kind), "id": by.ID, "name": by.Name, "act": by.Act, "request_id": by.RequestID,
-	})
-	return string(setting), err
-}
-
-// inTenantAs runs a function in a transaction that opens with lockTenantAs.
-func (s *Store) inTenantAs(ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, *dbsqlc.Queries) error) error {
-	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-		if err := lockTenantAs(ctx, q, by, tenant); err != nil {
-			return err
-		}
-		return do(ctx, q)
-	})
-}
-
-// lockTenantAs holds the tenant against other writers, and has the changes that follow logged in the name
-// of an actor. No check depends on them: the revision stays.
-func lockTenantAs(ctx context.Context, q *dbsqlc.Queries, by rules.Actor, tenant rules.TenantID) error {
-	actor, err := actorSetting(by)
-	if err != nil {
-		return err
-	}
-	if _, err := q.LockTenant(ctx, actor, tenant); err != nil {
-		return fmt.Errorf("tenant %d: %w", tenant, err)
-	}
-	return nil
-}
 
 // Memberships returns the tenants of an account by slug, those after one slug.
 func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership, error) {
@@ -89,7 +59,8 @@ func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.
 
 // AddMember makes an account a member.
 func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, role auth.Role) (added auth.Member, err error) {
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
 		if _, err := q.Account(ctx, account); err != nil {
 			return err
 		}
@@ -108,7 +79,8 @@ func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.Tena
 // ChangeRole gives a member another role.
 func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Member) (changed auth.Member, err error) {
 	tenant, account := member.TenantID, member.Account.ID
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
 		if err := mayLose(ctx, q, tenant, account, rules.Expected(member.Version), member.Role); err != nil {
 			return err
 		}
@@ -126,7 +98,8 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 
 // RemoveMember ends a membership; the account stays.
 func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected) error {
-	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err := s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
 		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
 			return err
 		}
@@ -142,11 +115,12 @@ func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.T
 // two owners who remove each other the second is the last.
 func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID, expected rules.Expected, role auth.Role) error {
 	stored, err := readMember(ctx, q, tenant, account)
+	if err == nil {
+		err = expect(expected, stored.Version)
+	}
 	switch {
 	case err != nil:
 		return err
-	case expected != rules.AnyVersion && expected != rules.Expected(stored.Version):
-		return rules.ErrChanged
 	case stored.Role != auth.Owner || role == auth.Owner:
 		return nil
 	}

@@ -44,7 +44,10 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 			IPv6Prefix:         int(row.Ipv6Prefix),
 			FailureMode:        row.FailureMode,
 		},
-		Revision: row.Revision,
+		Version:   row.Version,
+		Revision:  row.Revision,
+		CreatedAt: row.CreatedAt.UTC(),
+		Removed:   row.RemovedAt != nil,
 	}
 }
 
@@ -56,6 +59,10 @@ func planFromRow(row dbsqlc.Plan) rules.Plan {
 		Revision:    row.Revision,
 		Removed:     row.RemovedAt != nil,
 	}
+}
+
+func planUseFromRow(row dbsqlc.PlanUsesRow) rules.PlanUse {
+	return rules.PlanUse{Plan: planFromRow(row.Plan), Rules: row.Rules, Users: row.Users, IsDefault: row.IsDefault}
 }
 
 func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
@@ -148,6 +155,27 @@ func namedKeyFromRow(row dbsqlc.ApiKey) rules.NamedKey {
 		Name:      row.Name,
 		CreatedAt: row.CreatedAt.UTC(),
 		RevokedAt: orZero(row.RevokedAt),
+	}
+}
+
+func usedKeyFromRow(row dbsqlc.KeysRow) rules.NamedKey {
+	key := namedKeyFromRow(row.ApiKey)
+	key.LastUsedAt = orZero(row.LastUsedAt)
+	return key
+}
+
+func auditEntryFromRow(row dbsqlc.AuditEvent) rules.AuditEntry {
+	return rules.AuditEntry{
+		ID: rules.AuditID(row.AuditID),
+		At: row.At.UTC(),
+		Actor: rules.Actor{
+			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
+		},
+		Action: rules.AuditAction(row.Action),
+		Object: rules.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+		Change: row.ChangeID,
+		Before: row.Before,
+		After:  row.After,
 	}
 }
 

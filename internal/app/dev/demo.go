@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,9 +66,10 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		return false, err
 	}
 	defer store.Close()
+	writer := store.As(rules.Actor{Kind: rules.ActorSystem, Name: "demo"})
 	tenant, err := store.TenantBySlug(ctx, demoSlug)
 	if errors.Is(err, rules.ErrNotFound) {
-		tenant, err = store.CreateTenant(ctx, rules.Tenant{
+		tenant, err = writer.CreateTenant(ctx, rules.Tenant{
 			Slug: demoSlug, Name: "Demo", DefaultPlan: "free", Settings: rules.DefaultSettings(),
 		})
 	}
@@ -77,22 +77,22 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		return false, err
 	}
 	id, secret, _ := rules.SplitToken(DemoToken)
-	keys, err := store.Keys(ctx, tenant.ID)
-	if err != nil {
-		return false, err
-	}
-	if i := slices.IndexFunc(keys, func(k rules.NamedKey) bool { return k.ID == id }); i >= 0 {
-		works = keys[i].RevokedAt.IsZero()
+	key, err := store.Key(ctx, tenant.ID, id)
+	if err == nil {
+		works = key.RevokedAt.IsZero()
 		if !works {
 			log.WarnContext(ctx, "the demo key was revoked, for good; use a key of your own", "tenant", demoSlug)
 		}
 		return works, nil
 	}
-	if err := createDemoRules(ctx, store, tenant.ID); err != nil {
+	if !errors.Is(err, rules.ErrNotFound) {
+		return false, err
+	}
+	if err := createDemoRules(ctx, writer, tenant.ID); err != nil {
 		return false, err
 	}
 	// The key comes last: where it is, all of the demo is.
-	_, err = store.CreateKey(ctx, rules.NamedKey{
+	_, err = writer.CreateKey(ctx, rules.NamedKey{
 		Key: rules.Key{
 			ID: id, TenantID: tenant.ID, Digest: rules.DigestSecret(secret),
 			Permissions: []rules.Permission{rules.PermissionCheck, rules.PermissionExplain},

@@ -64,22 +64,6 @@ func (q *Queries) HasOtherOwner(ctx context.Context, tenantID rules.TenantID, ac
 	return exists, err
 }
 
-const lockTenant = `-- name: LockTenant :one
-SELECT set_config('sluice.actor', $1::text, true)::text AS actor
-FROM tenant
-WHERE tenant_id = $2
-FOR NO KEY UPDATE
-`
-
-// Opens every change to members and invitations, which no check depends on: it holds the tenant against
-// other writers until the transaction ends, raises no revision, and says to the audit log who it is.
-func (q *Queries) LockTenant(ctx context.Context, actor string, tenantID rules.TenantID) (string, error) {
-	row := q.db.QueryRow(ctx, lockTenant, actor, tenantID)
-	var actor_2 string
-	err := row.Scan(&actor_2)
-	return actor_2, err
-}
-
 const member = `-- name: Member :one
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at
 FROM member AS m

@@ -38,6 +38,12 @@ type ApiKey struct {
 	UpdatedAt   time.Time
 }
 
+type ApiKeyUse struct {
+	TenantID   rules.TenantID
+	KeyID      string
+	LastUsedAt *time.Time
+}
+
 type ApiProcess struct {
 	ProcessID   string
 	Name        string
@@ -52,6 +58,23 @@ type ApiProcess struct {
 	Checks      int64
 	Degraded    int64
 	SpanMs      int64
+}
+
+type AuditEvent struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
 }
 
 type DecisionHour struct {
@@ -114,6 +137,13 @@ type Plan struct {
 	RemovedAt   *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type PlanUse struct {
+	TenantID rules.TenantID
+	Plan     string
+	Rules    int64
+	Users    int64
 }
 
 type RateLimitOverride struct {
@@ -237,6 +267,8 @@ type Tenant struct {
 	Revision           int64
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
+	Version            int64
+	RemovedAt          *time.Time
 }
 
 type TenantUser struct {

@@ -15,18 +15,19 @@ import (
 
 const changedTenants = `-- name: ChangedTenants :many
 
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
 ) AS known
     ON known.tenant_id = tenant.tenant_id
-WHERE known.revision IS NULL OR tenant.revision > known.revision
+WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id
 `
 
 // The queries that must cross tenants. The lint test holds all other files to one tenant each.
-// Those that are missing from the known ones, or have a higher revision.
+// Those that are missing from the known ones, or have a higher revision; a removed one only while it
+// is known.
 func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRevisions []int64) ([]Tenant, error) {
 	rows, err := q.db.Query(ctx, changedTenants, knownIds, knownRevisions)
 	if err != nil {
@@ -49,6 +50,8 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Version,
+			&i.RemovedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -300,11 +303,12 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
     AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > clock_timestamp()
+    AND t.removed_at IS NULL
 `
 
 type InvitationByTokenRow struct {
@@ -341,6 +345,8 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.Revision,
 		&i.Tenant.CreatedAt,
 		&i.Tenant.UpdatedAt,
+		&i.Tenant.Version,
+		&i.Tenant.RemovedAt,
 	)
 	return i, err
 }
@@ -357,10 +363,10 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
-WHERE m.account_id = $1 AND t.slug > $2
+WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
 ORDER BY t.slug
 LIMIT $3
 `
@@ -392,6 +398,8 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.Revision,
 			&i.Tenant.CreatedAt,
 			&i.Tenant.UpdatedAt,
+			&i.Tenant.Version,
+			&i.Tenant.RemovedAt,
 			&i.Role,
 		); err != nil {
 			return nil, err
@@ -454,6 +462,24 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 		return nil, err
 	}
 	return items, nil
+}
+
+const recordKeyUses = `-- name: RecordKeyUses :exec
+INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
+SELECT k.tenant_id, k.key_id, used.at
+FROM (
+    SELECT unnest($1::text[]) AS key_id, unnest($2::timestamptz[]) AS at
+) AS used
+JOIN api_key AS k ON k.key_id = used.key_id
+ORDER BY k.tenant_id, k.key_id
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
+WHERE u.last_used_at < excluded.last_used_at
+`
+
+// Keys that do not exist (any more) are passed over, and a use never becomes earlier.
+func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
+	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
+	return err
 }
 
 const reportProcess = `-- name: ReportProcess :exec
