@@ -236,15 +236,15 @@ func showDiff(diff []rules.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 			continue
 		}
 		changed = append(changed, change)
-		shown := openapi.RuleChange{Change: openapi.Update}
+		shown := openapi.RuleChange{Change: openapi.ChangeKindUpdate}
 		if change.Before == nil {
-			shown.Change = openapi.Create
+			shown.Change = openapi.ChangeKindCreate
 		} else {
 			before := showRule(change.Before)
 			shown.Before = &before
 		}
 		if change.After == nil {
-			shown.Change = openapi.Remove
+			shown.Change = openapi.ChangeKindRemove
 		} else {
 			after := showRule(change.After)
 			shown.After = &after

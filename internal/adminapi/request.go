@@ -181,6 +181,7 @@ func (o *operation) checkFile(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxFile {
 		return &http.MaxBytesError{Limit: maxFile}
 	}
+	allowTime(w)
 	r.Body = http.MaxBytesReader(w, r.Body, maxFile)
 	return nil
 }

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Config is what the surface stands on. All but Buckets and Now must be given.
+// Config is what the surface stands on. All but Buckets, ViolatedBuckets and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -26,6 +27,9 @@ type Config struct {
 	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
+	// ViolatedBuckets lists the buckets of a user's latest violations, as enforce.Key.Text writes them; nil
+	// while no violations are recorded.
+	ViolatedBuckets func(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]string, error)
 	// Readiness must answer from memory, at once.
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.

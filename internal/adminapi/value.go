@@ -59,3 +59,5 @@ func set[T any](field *T, given *T) {
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+func parseInt(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }

@@ -28,8 +28,9 @@ func first[Value any](values []Value) (value Value) {
 	return value
 }
 
-// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse.
-func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32)) }
+// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse. There
+// is always room for one more.
+func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32-1)) }
 
 func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 	return rules.Tenant{
