@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb"
@@ -55,7 +57,15 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err := greet(out, api, cfg, data, works); err != nil {
 		return errors.Join(err, api.Close())
 	}
-	return api.Run(ctx)
+	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
+	if err != nil {
+		return errors.Join(err, api.Close())
+	}
+	defer store.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { app.Upkeep(ctx, cfg, store, log); return nil })
+	group.Go(func() error { return api.Run(ctx) })
+	return group.Wait()
 }
 
 // startServers starts the servers that the configuration names none of, and puts their addresses
