@@ -60,6 +60,7 @@ WITH newest AS MATERIALIZED (
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since) AND requested_at < sqlc.arg(until)
         AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
+        AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
     ORDER BY requested_at DESC, violation_id DESC
     LIMIT sqlc.arg(at_most)
 )

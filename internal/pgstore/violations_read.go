@@ -21,8 +21,6 @@ const (
 	// scanBound of them at most, which takes about 50 ms (see docs/violations.md).
 	scanChunk = 1000
 	scanBound = 10_000
-	// topRows is how many rows Top looks at.
-	topRows = 100_000
 )
 
 // Violations returns a page; see violations.Store. It reads the index of the user, the address, the endpoint or the
@@ -104,19 +102,35 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 // ViolationsArrived returns what was written lately.
 func (s *Store) ViolationsArrived(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, within time.Duration, limit int,
-) (arrived []violations.Violation, err error) {
+) (arrived []violations.Violation, more bool, err error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 		return q.ViolationsArrived(ctx, tenant, within.Seconds(), rowLimit(limit))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the violations that arrived: %w", err)
+		return nil, false, fmt.Errorf("read the violations that arrived: %w", err)
 	}
 	for _, row := range rows {
 		if v := violationFromRow(row); filter.WantsOtherwise(&v) {
 			arrived = append(arrived, v)
 		}
 	}
-	return arrived, nil
+	return arrived, len(rows) == limit, nil
+}
+
+// DeniedInMinute reads one count. Rows of a minute for which a recorder had no room were counted in a later one.
+func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (int64, error) {
+	denied, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		return q.DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
+			TenantID: of.Tenant, RuleID: of.Rule, Minute: of.ID.At.Truncate(time.Minute), Subject: of.Subject,
+		})
+	})
+	if errors.Is(err, rules.ErrNotFound) {
+		return of.Count, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read how often rule %d denied in a minute: %w", of.Rule, err)
+	}
+	return max(denied, of.Count), nil
 }
 
 // indexed says whether scan finds just what a filter wants.

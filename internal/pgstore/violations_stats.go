@@ -80,12 +80,12 @@ func (s *Store) TopSubjects(
 	}), nil
 }
 
-// Top reads the newest 100,000 rows.
+// Top reads the newest violations.MaxTopRows rows.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
-			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule),
-			AtMost: topRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
+			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
+			AtMost: violations.MaxTopRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
 		})
 	})
 	if err != nil {

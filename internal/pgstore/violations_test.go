@@ -418,7 +418,10 @@ func TestArrivedAreThoseThatWereWrittenLately(t *testing.T) {
 	exec(t, w.url, "UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute'")
 	w.record(t, lately().Add(-23*time.Hour), func(*violations.Violation) {}, func(v *violations.Violation) { v.UserID = "7" })
 	for user, want := range map[string]int{"": 2, "7": 1, "8": 0} {
-		arrived := must(w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, 30*time.Second, 100))(t)
+		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, 30*time.Second, 100)
+		if err != nil || more {
+			t.Fatalf("more than 100 arrived: %t, %v", more, err)
+		}
 		w.wantOurs(t, arrived)
 		if len(arrived) != want {
 			t.Errorf("%d rows of user %q arrived, want %d", len(arrived), user, want)

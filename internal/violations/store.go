@@ -26,7 +26,10 @@ type Store interface {
 	// ViolationsArrived returns the rows that were written within the last so long and that a filter wants,
 	// whenever they happened, the latest written first, of up to limit that it looks at. Who asks again and
 	// again sees rows several times, and tells by their ids.
-	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, within time.Duration, limit int) ([]Violation, error)
+	// More says that there were more to look at.
+	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, within time.Duration, limit int) (arrived []Violation, more bool, err error)
+	// DeniedInMinute returns how often a violation's rule denied its subject in its minute, in all.
+	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
 	// Top returns the values of a dimension that most violations share.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
@@ -126,10 +129,13 @@ type TopOf struct {
 	Dimension    Dimension
 	Since, Until time.Time
 	Rule         rules.RuleID // 0 for all
+	Mode         rules.Mode   // "" for all
 }
 
-// Top are the values that most violations share. It is drawn from the newest rows alone, up to 100,000 of
-// them, and does not know of violations whose detail was dropped.
+// MaxTopRows is how many rows Top looks at.
+const MaxTopRows = 100_000
+
+// Top are the values that most violations share. It is drawn from the newest MaxTopRows rows alone, and does not know of violations whose detail was dropped.
 type Top struct {
 	Values []TopValue
 	// LookedAt is how many rows were, back to LookedBackTo.

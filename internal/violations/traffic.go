@@ -25,14 +25,19 @@ var stepLengths = []time.Duration{
 // cover the time, and so begin a little before and end a little after it.
 func StepsFor(since, until time.Time) Steps {
 	var s Steps
-	for _, s.Step = range stepLengths {
-		s.Since, s.Until = floor(since, s.Step), floor(until, s.Step)
-		if s.Until.Before(until) {
-			s.Until = s.Until.Add(s.Step)
-		}
-		if s.Count() <= maxSteps {
+	for _, step := range stepLengths {
+		if s = StepsOf(since, until, step); s.Count() <= maxSteps {
 			break
 		}
+	}
+	return s
+}
+
+// StepsOf returns the steps of a length that cover a time.
+func StepsOf(since, until time.Time, step time.Duration) Steps {
+	s := Steps{Since: floor(since, step), Until: floor(until, step), Step: step}
+	if s.Until.Before(until) {
+		s.Until = s.Until.Add(step)
 	}
 	return s
 }
@@ -64,7 +69,12 @@ type Chart struct {
 
 // Traffic draws the chart of a tenant's checks, or of those that one rule matched, unless it is 0.
 func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart, error) {
-	chart := Chart{Steps: StepsFor(since, until)}
+	return TrafficBy(ctx, store, tenant, rule, StepsFor(since, until))
+}
+
+// TrafficBy is Traffic in steps of one's own choice.
+func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, steps Steps) (Chart, error) {
+	chart := Chart{Steps: steps}
 	known, err := store.Decisions(ctx, tenant, rule, chart.Steps)
 	if err != nil {
 		return Chart{}, err
@@ -87,4 +97,22 @@ func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules
 		chart.Before.add(point.Verdicts)
 	}
 	return chart, nil
+}
+
+// exactly is the longest time that is summed up by the minute; a longer one is by the hour, because of
+// the rows that it takes.
+const exactly = 7 * 24 * time.Hour
+
+// Total sums up how a tenant's checks were decided, or those that one rule matched unless it is 0. The time
+// is widened to whole minutes or, if it is longer than a week, whole hours.
+func Total(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (total Verdicts, err error) {
+	step := time.Minute
+	if until.Sub(since) > exactly {
+		step = time.Hour
+	}
+	points, err := store.Decisions(ctx, tenant, rule, StepsOf(since, until, step))
+	for i := range points {
+		total.add(points[i].Verdicts)
+	}
+	return total, err
 }

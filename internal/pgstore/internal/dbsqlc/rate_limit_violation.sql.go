@@ -20,8 +20,9 @@ WITH newest AS MATERIALIZED (
     FROM rate_limit_violation
     WHERE tenant_id = $3 AND requested_at >= $4 AND requested_at < $5
         AND ($6::bigint = 0 OR rule_id = $6::bigint)
+        AND ($7::text = '' OR mode = $7::text)
     ORDER BY requested_at DESC, violation_id DESC
-    LIMIT $7
+    LIMIT $8
 )
 SELECT coalesce(value, '')::text AS value, sum(count)::bigint AS violations, max(last_at)::timestamptz AS last_at,
     (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(requested_at) FROM newest)::timestamptz AS looked_back_to
@@ -38,6 +39,7 @@ type TopOfViolationsParams struct {
 	Since     time.Time
 	Until     time.Time
 	RuleID    int64
+	Mode      string
 	AtMost    int32
 }
 
@@ -58,6 +60,7 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 		arg.Since,
 		arg.Until,
 		arg.RuleID,
+		arg.Mode,
 		arg.AtMost,
 	)
 	if err != nil {

@@ -12,6 +12,31 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const deniedInMinute = `-- name: DeniedInMinute :one
+SELECT denied FROM violation_minute
+WHERE tenant_id = $1 AND minute = $2 AND rule_id = $3
+    AND subject = $4 AND NOT other
+`
+
+type DeniedInMinuteParams struct {
+	TenantID rules.TenantID
+	Minute   time.Time
+	RuleID   rules.RuleID
+	Subject  string
+}
+
+func (q *Queries) DeniedInMinute(ctx context.Context, arg DeniedInMinuteParams) (int64, error) {
+	row := q.db.QueryRow(ctx, deniedInMinute,
+		arg.TenantID,
+		arg.Minute,
+		arg.RuleID,
+		arg.Subject,
+	)
+	var denied int64
+	err := row.Scan(&denied)
+	return denied, err
+}
+
 const subjectsByDenials = `-- name: SubjectsByDenials :many
 SELECT subject, other, sum(denied)::bigint AS denied
 FROM violation_minute
