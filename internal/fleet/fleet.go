@@ -39,7 +39,6 @@ type Process struct {
 	Database string
 	// Redis is up, down, or memory if none is configured.
 	Redis string
-
 }
 
 // Count is how many checks a process has decided since it began.
