@@ -37,13 +37,14 @@ test: ## Install what is missing and run every test
 	$(call each_module,go test -race ./...)
 
 .PHONY: generate
-generate: .bin/sqlc .bin/gofumpt ## Write generated code and tables, and format Go code
+generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Write generated code and tables, and format Go code
 	.bin/sqlc generate
+	.bin/oapi-codegen -config internal/adminapi/oapi-codegen.yaml api/openapi.yaml
 	go test ./internal/config -run '^TestDocumentation' -update
 	.bin/gofumpt -w .
 
 .PHONY: verify
-verify: lint .bin/sqlc .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
+verify: lint .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
 	scripts/verify-generated.sh
 	@for module in $(dir $(wildcard go.mod */go.mod)); do \
 		echo "$$module: go mod tidy -diff"; (cd "$$module" && go mod tidy -diff) || exit 1; done
@@ -67,6 +68,7 @@ soak: ## Search for rare failures: outages, property and fuzz tests at length (C
 tool/golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 tool/gofumpt       := mvdan.cc/gofumpt
 tool/sqlc          := github.com/sqlc-dev/sqlc/cmd/sqlc
+tool/oapi-codegen  := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 
 .bin/%: tools/go.mod tools/go.sum
 	@echo "building $* (once for each change of tools/go.sum)"

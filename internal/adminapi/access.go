@@ -64,20 +64,26 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := s.origins.Check(r); err != nil {
-			return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
-		}
 		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w)}
-		if err := s.admit(v, rt); err != nil {
-			return err
-		}
-		if err := o.check(w, r); err != nil {
-			return err
+		if err := s.check(v, rt, o); err != nil {
+			s.handlerFailed(w, r, err)
+			return nil
 		}
 		v.r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 		rt.handler(w, v.r)
 		return nil
 	}
+}
+
+// check looks at where a request comes from, then at whose it is, and only then at what it says.
+func (s *surface) check(v *visit, rt route, o *operation) error {
+	if err := s.origins.Check(v.r); err != nil {
+		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
+	}
+	if err := s.admit(v, rt); err != nil {
+		return err
+	}
+	return o.check(v.w, v.r)
 }
 
 // admit finds out who asks and whether they may.
@@ -103,8 +109,11 @@ func (s *surface) admit(v *visit, rt route) error {
 func (s *surface) enter(v *visit) error {
 	ctx := v.r.Context()
 	tenant, err := s.Stores.TenantBySlug(ctx, httpapi.PathParam(v.r, "tenant"))
+	if errors.Is(err, rules.ErrNotFound) {
+		return noTenant
+	}
 	if err != nil {
-		return asProblem(fmt.Errorf("find the tenant: %w", err))
+		return fmt.Errorf("find the tenant: %w", err)
 	}
 	v.tenant = tenant
 	switch {

@@ -99,16 +99,12 @@ func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches [
 		return nil, nil
 	}
 	if err := s.Buckets.Take(ctx, asks); err != nil {
-		return nil, bucketsAway(err)
+		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
 	}
 	return tiers, nil
 }
 
-// bucketsAway is an error of a store whose answer did not come in time. It is not logged: whoever runs
-// Redis knows from its own metrics.
-func bucketsAway(error) error {
-	return httpapi.Unavailable.Problem("Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
-}
+var bucketsAway = httpapi.Unavailable.Problem("Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
 
 func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
@@ -179,7 +175,7 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 	err = s.store(ctx).RecordChange(ctx, id, object, action, func(ctx context.Context) (any, any, error) {
 		before, after, err := s.Buckets.Credit(ctx, key, match.Limit, amount)
 		if err != nil {
-			return nil, nil, bucketsAway(err)
+			return nil, nil, fmt.Errorf("%w (%w)", bucketsAway, err)
 		}
 		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
 		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)

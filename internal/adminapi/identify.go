@@ -62,7 +62,9 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 		return unauthorized(v, "This API key was revoked; use another.")
 	case !key.ExpiresAt.IsZero() && !s.Now().Before(key.ExpiresAt):
 		return unauthorized(v, "This API key has expired; use another.")
-	case !slices.Contains(key.Permissions, rules.PermissionManage):
+	}
+	s.KeyUsed(id, s.Now())
+	if !slices.Contains(key.Permissions, rules.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
 	// The audit log names keys as people do, which snapshots do not know.

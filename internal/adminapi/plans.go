@@ -121,10 +121,10 @@ func (s *surface) DeletePlan(ctx context.Context, request openapi.DeletePlanRequ
 func whatToMove(p *rules.PlanUse) string {
 	var needs []string
 	if p.Users > 0 {
-		needs = append(needs, fmt.Sprintf("move its %d users to another plan", p.Users))
+		needs = append(needs, "move its "+count(p.Users, "user")+" to another plan")
 	}
 	if p.Rules > 0 {
-		needs = append(needs, fmt.Sprintf("remove its %d rules", p.Rules))
+		needs = append(needs, "remove its "+count(p.Rules, "rule"))
 	}
 	if p.IsDefault {
 		needs = append(needs, "make another plan the default")
@@ -133,6 +133,13 @@ func whatToMove(p *rules.PlanUse) string {
 		return "Something needed it a moment ago; try again."
 	}
 	return "Before it can be removed, " + strings.Join(needs, ", and ") + "."
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return formatInt(n) + " " + what + "s"
 }
 
 func inUse(detail string) error { return httpapi.InUse.Problem(detail) }

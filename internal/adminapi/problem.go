@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,12 +19,14 @@ import (
 
 // handlerFailed answers a request whose handler, or the generated code before it, returned an error.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
-	err = asProblem(err)
+	told := asProblem(err)
 	var problem *httpapi.Problem
-	if errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable {
+	if errors.As(told, &problem) && problem.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
+		s.Requests.Log.WarnContext(r.Context(), "request not answered",
+			"request_id", httpapi.RequestID(w), "method", r.Method, "path", r.URL.Path, "reason", err)
 	}
-	httpapi.WriteError(w, r, s.Requests.Log, err)
+	httpapi.WriteError(w, r, s.Requests.Log, told)
 }
 
 // asProblem is the one place where what the domain answers becomes a problem. Other errors stay as they
@@ -60,8 +63,8 @@ func asProblem(err error) error {
 		return httpapi.Conflict.Problem("This cannot be undone.")
 	case errors.Is(err, auth.ErrLastOwner):
 		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
-	case errors.Is(err, context.DeadlineExceeded):
-		return httpapi.Unavailable.Problem("The database did not answer in time; try again.")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(net.Error)):
+		return httpapi.Unavailable.Problem("The database does not answer; try again.")
 	}
 	return err
 }

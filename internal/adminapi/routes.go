@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -17,7 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, Closing and Now must be given.
+// Config is what the surface stands on. All but Buckets, Closing, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -27,6 +28,8 @@ type Config struct {
 	Fleet      fleet.Store
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
+	// KeyUsed is told each time that a key proves itself; it must not wait.
+	KeyUsed func(keyID string, at time.Time)
 	// Explain answers a check's explanation; it is the code that answers /v1/explain.
 	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
@@ -35,6 +38,8 @@ type Config struct {
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
 	Requests *httpapi.Requests
+	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
+	UI http.Handler
 	// Version is of this program.
 	Version string
 	// Closing is closed when the server begins to stop, which ends streams; nil is never.
@@ -201,7 +206,23 @@ func NewHandler(c Config) (http.Handler, error) {
 		router.Handle(r.path, decodePath(handle)).Methods(methods...)
 	}
 	httpapi.AnswerUnmatched(router, c.Requests)
-	return s.secure(router), nil
+	return s.beside(s.secure(router)), nil
+}
+
+// beside lets the UI answer what is none of the API's. It looks at the path as it was sent, as the
+// router does.
+func (s *surface) beside(own http.Handler) http.Handler {
+	if s.UI == nil {
+		return own
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		if strings.HasPrefix(path, "/api/") || path == "/healthz" || path == "/readyz" {
+			own.ServeHTTP(w, r)
+			return
+		}
+		s.UI.ServeHTTP(w, r)
+	})
 }
 
 // decodePath undoes the percent-encoding of path parameters, which the router has left alone.

@@ -17,9 +17,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rulesfile"
 )
 
-// Admin runs one of the admin commands, and writes just its result to out.
+// Admin runs one of the admin commands. All but serve write just their result to out.
 func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
-	if cfg.Command == config.AdminMigrate {
+	switch cfg.Command {
+	case config.AdminServe:
+		return serveAdmin(ctx, cfg, log)
+	case config.AdminMigrate:
 		return migrate(ctx, cfg, log)
 	}
 	store, err := openStore(ctx, cfg, log)

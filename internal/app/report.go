@@ -19,14 +19,13 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 		name = "unknown"
 	}
 	return func() (fleet.Process, fleet.Count) {
-		state := a.readiness()
+		state := readiness(a.watcher, a.buckets)
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,
-			RulesLoaded: state.RulesLoaded, Rules: int64(a.sizes().Rules),
-			Database: state.Database, Redis: state.Redis,
+			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis,
 		}
-		if state.RulesLoaded {
-			process.RulesAge = state.RulesAge
+		if snapshot := a.watcher.Snapshot(); snapshot != nil {
+			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge
 		}
 		count := fleet.Count{}
 		count.Checks, count.Degraded = counted.Counted()

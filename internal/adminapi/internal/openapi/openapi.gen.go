@@ -1070,7 +1070,9 @@ type NewRule struct {
 
 	// KeyPattern Such as user:{user_id}:endpoint:/api/search
 	KeyPattern string `json:"key_pattern"`
-	Mode       *Mode  `json:"mode,omitempty"`
+
+	// Mode A shadow rule counts and reports and never decides
+	Mode *Mode `json:"mode,omitempty"`
 
 	// Name Tells apart the limits of one pattern and plan
 	Name *string `json:"name,omitempty"`
@@ -1079,8 +1081,10 @@ type NewRule struct {
 	Plan nullable.Nullable[string] `json:"plan,omitempty"`
 
 	// RatePerSecond 0.000001 to 1000000000; left out unless it limits
-	RatePerSecond *float64  `json:"rate_per_second,omitempty"`
-	RateUnit      *RateUnit `json:"rate_unit,omitempty"`
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+
+	// RateUnit How people typed the rate; means nothing to a check
+	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 }
 
 // NewTenant defines model for NewTenant.
@@ -1121,7 +1125,9 @@ type OverrideLimit struct {
 	// ExpiresAt null: never
 	ExpiresAt     nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 	RatePerSecond float64                      `json:"rate_per_second"`
-	RateUnit      *RateUnit                    `json:"rate_unit,omitempty"`
+
+	// RateUnit How people typed the rate; means nothing to a check
+	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 
 	// Reason Why the user has an own limit, 1 to 500 characters
 	Reason string `json:"reason"`
