@@ -158,7 +158,7 @@ func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	if err := pgstore.CheckSchema(t.Context(), address.String()); err != nil {
 		t.Error(err)
 	}
-	runtime := &world{Store: store, url: address.String(), ours: w.ours, theirs: w.theirs}
+	runtime := &world{Writer: store.As(tester).(pgstore.Writer), url: address.String(), ours: w.ours, theirs: w.theirs}
 	now := time.Now().UTC()
 	for _, ago := range []time.Duration{0, 5 * day} {
 		runtime.record(t, now.Add(-ago), func(*violations.Violation) {})
@@ -173,7 +173,7 @@ func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	if page := must(store.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
 		t.Errorf("%d rows are read, want 1", len(page.Violations))
 	}
-	must(store.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
+	must(runtime.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
 	for _, refused := range []string{
 		"CREATE TABLE mine (i int)", "DROP TABLE rate_limit_violation_default", "SELECT drop_violation_partitions(current_date + 1)",
 		"SELECT make_violation_partition(current_date + 1000)",
