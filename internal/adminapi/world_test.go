@@ -63,7 +63,9 @@ type world struct {
 
 	made    int      // to name things by
 	secrets []string // of whatever was made
-	answers []answer
+
+	answering sync.Mutex
+	answers   []answer
 }
 
 type answer struct {
@@ -269,6 +271,8 @@ func (w *world) do(by caller, q request) answer {
 		got.operation = operation.OperationID
 		w.holds(operation, got)
 	}
+	w.answering.Lock()
+	defer w.answering.Unlock()
 	w.answers = append(w.answers, got)
 	return got
 }
