@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -107,6 +108,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case strings.Contains(template, "/buckets/"):
 		f.rule = w.rule(tenant, func(r *rules.Rule) { r.Plan = w.plan(tenant) })
 		w.refresh()
+	case needs("violation_id"):
+		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("plan"):
 		f.path["plan"] = w.plan(tenant)
 	case needs("key_id"):
