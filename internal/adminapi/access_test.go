@@ -141,8 +141,11 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 		q.path = strings.ReplaceAll(q.path, "{"+name+"}", url.PathEscape(value))
 	}
 	for _, parameter := range o.Parameters {
-		if parameter.Value.In == "header" && parameter.Value.Name == "If-Match" {
+		switch {
+		case parameter.Value.In == "header" && parameter.Value.Name == "If-Match":
 			q.header["If-Match"] = "*"
+		case parameter.Value.In == "query" && parameter.Value.Required:
+			q.path += fmt.Sprintf("?%s=%v", parameter.Value.Name, parameter.Value.Example)
 		}
 	}
 	if o.RequestBody == nil {
