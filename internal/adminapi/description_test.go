@@ -131,7 +131,7 @@ func TestFormulasAreInertAndComeBackAsTheyWere(t *testing.T) {
 
 func TestConditionsAreReadStrictly(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int64{`"3"`: 3, ` "0" `: 0, `*`: -1} {
+	for text, want := range map[string]int64{`"3"`: 3, `"0"`: 0, `*`: -1} {
 		if got, err := expected(text); err != nil || int64(got) != want {
 			t.Errorf("%s is read as %d, %v", text, got, err)
 		}

@@ -126,7 +126,7 @@ func (v *visit) setCookie(name, value string, life time.Duration) {
 func (v *visit) forgetCookie(name string) { v.writeCookie(name, "", -1) }
 
 func (v *visit) writeCookie(name, value string, maxAge int) {
-	http.SetCookie(v.w, &http.Cookie{
+	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // not Secure on loopback without TLS only, where browsers would drop it
 		Name: name, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(name, hostPrefix),
