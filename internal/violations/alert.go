@@ -2,6 +2,7 @@ package violations
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"time"
@@ -29,7 +30,10 @@ type Alert struct {
 	Version int64 // 1 for a new alert, raised by each change to it
 }
 
-// The bounds of an alert. A secret that nobody can guess is the caller's to make.
+// NewAlertSecret returns a secret that nobody can guess.
+func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
+
+// The bounds of an alert.
 const (
 	MaxAlertName   = 100
 	MaxAlertURL    = 2048
