@@ -624,6 +624,7 @@ CREATE TABLE alert_delivery (
     attempted_at    timestamptz,
     status          integer, -- HTTP status of the latest answer; null for none
     error           text        NOT NULL DEFAULT '',
+    is_test         boolean     NOT NULL DEFAULT false, -- somebody asked for it
     CONSTRAINT alert_delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
     CONSTRAINT alert_delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
     CONSTRAINT alert_delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))
@@ -631,6 +632,9 @@ CREATE TABLE alert_delivery (
 
 CREATE INDEX alert_delivery_alert_idx ON alert_delivery (tenant_id, alert_id, raised_at);
 CREATE INDEX alert_delivery_pending_idx ON alert_delivery (next_attempt_at) WHERE state = 'pending';
+
+CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
+    FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');
 
 -- The functions that make and drop partitions run with the rights of whoever migrated, so that the role
 -- of a process needs none to change the schema. They give up after two seconds rather than make

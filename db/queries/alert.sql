@@ -11,13 +11,19 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(rule_id), sqlc.arg(per_sub
 RETURNING *;
 
 -- name: UpdateAlert :one
--- No row if somebody else changed it since it had that version.
 UPDATE alert
 SET name = sqlc.arg(name), rule_id = sqlc.arg(rule_id), per_subject = sqlc.arg(per_subject), threshold = sqlc.arg(threshold),
     window_minutes = sqlc.arg(window_minutes), url = sqlc.arg(url), is_active = sqlc.arg(is_active),
     version = version + 1, updated_at = now()
-WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND version = sqlc.arg(version)
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id)
 RETURNING *;
 
--- name: RemoveAlert :execrows
-DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2;
+-- name: RotateAlertSecret :one
+UPDATE alert
+SET secret = sqlc.arg(secret), version = version + 1, updated_at = now()
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id)
+RETURNING *;
+
+-- name: RemoveAlert :one
+DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2
+RETURNING *;

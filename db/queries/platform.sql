@@ -221,7 +221,7 @@ CROSS JOIN LATERAL (
 ) AS reached
 WHERE a.is_active AND NOT EXISTS (
     SELECT FROM alert_delivery AS d
-    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
         AND d.raised_at > w.after - interval '1 minute'
 );
 

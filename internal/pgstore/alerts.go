@@ -43,8 +43,8 @@ func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (vio
 }
 
 // CreateAlert creates an alert.
-func (s *Store) CreateAlert(ctx context.Context, alert violations.Alert) (violations.Alert, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
+	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
 			TenantID: alert.Tenant, Name: alert.Name, RuleID: alert.Rule, PerSubject: alert.PerSubject,
 			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
@@ -52,43 +52,97 @@ func (s *Store) CreateAlert(ctx context.Context, alert violations.Alert) (violat
 		})
 	})
 	if err != nil {
-		return violations.Alert{}, fmt.Errorf("create alert %q: %w", alert.Name, alertError(err))
+		return violations.Alert{}, fmt.Errorf("create alert %q: %w", alert.Name, err)
 	}
-	return alertFromRow(row), nil
+	return created, nil
 }
 
 // UpdateAlert changes all but the secret.
-func (s *Store) UpdateAlert(ctx context.Context, alert violations.Alert) (violations.Alert, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
-		if _, err := q.Alert(ctx, alert.Tenant, alert.ID); err != nil {
+func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
+	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version)); err != nil {
 			return dbsqlc.Alert{}, err
 		}
-		row, err := q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
-			TenantID: alert.Tenant, AlertID: alert.ID, Version: alert.Version, Name: alert.Name, RuleID: alert.Rule,
+		return q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
+			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, RuleID: alert.Rule,
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Url: alert.URL, IsActive: alert.Active,
 		})
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = rules.ErrChanged
-		}
-		return row, err
 	})
 	if err != nil {
-		return violations.Alert{}, fmt.Errorf("update alert %d: %w", alert.ID, alertError(err))
+		return violations.Alert{}, fmt.Errorf("update alert %d: %w", alert.ID, err)
 	}
-	return alertFromRow(row), nil
+	return updated, nil
+}
+
+// RotateAlertSecret replaces the secret.
+func (s *Store) RotateAlertSecret(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string,
+) (violations.Alert, error) {
+	by.Act = cmp.Or(by.Act, "rotate secret") // which the log would not show
+	rotated, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
+			return dbsqlc.Alert{}, err
+		}
+		return q.RotateAlertSecret(ctx, secret, tenant, id)
+	})
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
+	}
+	return rotated, nil
 }
 
 // RemoveAlert removes an alert and its deliveries.
-func (s *Store) RemoveAlert(ctx context.Context, tenant rules.TenantID, id int64) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		removed, err := q.RemoveAlert(ctx, tenant, id)
-		return removed, foundOne(removed, err)
+func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error {
+	_, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
+			return dbsqlc.Alert{}, err
+		}
+		return q.RemoveAlert(ctx, tenant, id)
 	})
 	if err != nil {
 		return fmt.Errorf("remove alert %d: %w", id, err)
 	}
 	return nil
+}
+
+// changeAlert changes one alert in the name of an actor.
+func (s *Store) changeAlert(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (dbsqlc.Alert, error),
+) (changed violations.Alert, err error) {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := change(ctx, s.queries.WithTx(tx))
+		changed = alertFromRow(row)
+		return alertError(err)
+	})
+	return changed, err
+}
+
+// expectAlert holds an alert to the version that is expected. The tenant is locked, so it stays.
+func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) error {
+	row, err := q.Alert(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	return expect(expected, row.Version)
+}
+
+// TestAlert makes a delivery that is due at once.
+func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertDelivery, error) {
+		if _, err := q.Alert(ctx, tenant, id); err != nil {
+			return dbsqlc.AlertDelivery{}, err
+		}
+		row, err := q.TestAlert(ctx, tenant, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = rules.ErrInUse
+		}
+		return row, err
+	})
+	if err != nil {
+		return violations.Delivery{}, fmt.Errorf("test alert %d: %w", id, err)
+	}
+	return deliveryFromRow(row), nil
 }
 
 // AlertDeliveries returns what alerts had to say, newest first.
@@ -172,6 +226,7 @@ func deliveryFromRow(row dbsqlc.AlertDelivery) violations.Delivery {
 		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Subject: row.Subject, Denied: row.Denied,
 		Since: row.Since.UTC(), RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
+		Test: row.IsTest,
 	}
 	if row.Status != nil {
 		d.Status = int(*row.Status)

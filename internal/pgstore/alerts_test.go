@@ -40,34 +40,34 @@ func TestAnAlertIsKeptByItsTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	created := must(w.CreateAlert(ctx, alertOn(w.ours.user, true)))(t)
-	theirs := must(w.CreateAlert(ctx, alertOn(w.theirs.user, true)))(t)
+	created := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
+	theirs := must(w.CreateAlert(ctx, tester, alertOn(w.theirs.user, true)))(t)
 	if got := must(w.Alerts(ctx, w.ours.ID))(t); !slices.Equal(got, []violations.Alert{created}) || created.Version != 1 {
 		t.Errorf("our alerts are %+v, want %+v", got, created)
 	}
 	edited := created
 	edited.Name, edited.Threshold, edited.Secret = "far too many", 20, "another"
-	updated := must(w.UpdateAlert(ctx, edited))(t)
+	updated := must(w.UpdateAlert(ctx, tester, edited))(t)
 	edited.Version, edited.Secret = 2, "hush"
 	if updated != edited {
 		t.Errorf("the alert is %+v, want %+v", updated, edited)
 	}
-	_, err := w.UpdateAlert(ctx, created)
+	_, err := w.UpdateAlert(ctx, tester, created)
 	wantError(t, err, rules.ErrChanged)
 
 	stolen := theirs
 	stolen.Tenant = w.ours.ID
-	_, err = w.UpdateAlert(ctx, stolen)
+	_, err = w.UpdateAlert(ctx, tester, stolen)
 	wantError(t, err, rules.ErrNotFound)
 	_, err = w.Alert(ctx, w.ours.ID, theirs.ID)
 	wantError(t, err, rules.ErrNotFound)
-	wantError(t, w.RemoveAlert(ctx, w.ours.ID, theirs.ID), rules.ErrNotFound)
+	wantError(t, w.RemoveAlert(ctx, tester, w.ours.ID, theirs.ID, rules.AnyVersion), rules.ErrNotFound)
 	stolen.Rule = w.theirs.user.ID
 	var wrong rules.FieldErrors
-	if _, err = w.CreateAlert(ctx, stolen); !asFieldErrors(err, &wrong) {
+	if _, err = w.CreateAlert(ctx, tester, stolen); !asFieldErrors(err, &wrong) {
 		t.Errorf("an alert on the other tenant's rule: %v", err)
 	}
-	if err := w.RemoveAlert(ctx, w.ours.ID, created.ID); err != nil {
+	if err := w.RemoveAlert(ctx, tester, w.ours.ID, created.ID, rules.AnyVersion); err != nil {
 		t.Error(err)
 	}
 }
@@ -123,10 +123,10 @@ func TestWhenAnAlertIsRaised(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			alert := must(w.CreateAlert(t.Context(), alertOn(w.ours.user, test.perSubject)))(t)
+			alert := must(w.CreateAlert(t.Context(), tester, alertOn(w.ours.user, test.perSubject)))(t)
 			off := alertOn(w.ours.user, test.perSubject)
 			off.Active = false
-			must(w.CreateAlert(t.Context(), off))(t)
+			must(w.CreateAlert(t.Context(), tester, off))(t)
 			test.deny(t, w)
 			var processes sync.WaitGroup
 			for range 3 { // at once, and again
@@ -169,7 +169,7 @@ func TestADeliveryIsTriedUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	alert := must(w.CreateAlert(ctx, alertOn(w.ours.user, false)))(t)
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
 	target := &receiver{answer: func() (int, error) { return 0, errors.New("connection \x00\xff refused") }}
 	deliver := func(at time.Time) violations.Delivery {
@@ -219,7 +219,7 @@ func TestADeliveryIsGivenUpAtLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, at := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	alert := must(w.CreateAlert(ctx, alertOn(w.ours.user, false)))(t)
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", at, 12)
 	target := &receiver{answer: func() (int, error) { return 302, nil }}
 	var d violations.Delivery
@@ -239,7 +239,7 @@ func TestAWorkerThatDiedIsReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	must(w.CreateAlert(ctx, alertOn(w.ours.user, false)))(t)
+	must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
 	must(w.RaiseAlerts(ctx, now))(t)
 	lease := now.Add(time.Minute)

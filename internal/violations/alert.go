@@ -38,6 +38,7 @@ const (
 	MaxAlertName   = 100
 	MaxAlertURL    = 2048
 	MaxAlertWindow = 24 * time.Hour
+	MaxAlerts      = 100 // of a tenant
 )
 
 // Validate returns all that is wrong with an alert as people describe it. Where its URL leads is judged
@@ -53,7 +54,7 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 		add("threshold", "must be at least 1")
 	}
 	if a.Window < time.Minute || a.Window > MaxAlertWindow || a.Window%time.Minute != 0 {
-		add("window", "must be in whole minutes, from 1 to %d", int(MaxAlertWindow/time.Minute))
+		add("window_minutes", "must be in whole minutes, from 1 to %d", int(MaxAlertWindow/time.Minute))
 	}
 	target, err := url.Parse(a.URL)
 	switch {
@@ -92,18 +93,25 @@ type Delivery struct {
 	AttemptedAt   time.Time // zero: not yet
 	Status        int       // of the latest answer; 0 for none
 	Error         string    // what went wrong the last time
+	Test          bool      // somebody asked for it
 }
 
-// AlertStore is where alerts are written down and read, one tenant at a time.
+// AlertStore is where alerts are written down and read, one tenant at a time. Changes are made in the
+// name of an actor and written to the audit log. Where a method takes an Expected, or an alert with its Version,
+// it is rules.ErrChanged unless that is what is stored.
 type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
-	// CreateAlert is a field error for a rule that the tenant does not have. UpdateAlert, too; it keeps the
-	// secret and is rules.ErrChanged unless the alert's Version is that of the stored one.
-	CreateAlert(ctx context.Context, alert Alert) (Alert, error)
-	UpdateAlert(ctx context.Context, alert Alert) (Alert, error)
+	// CreateAlert is a field error for a rule that the tenant never had. UpdateAlert, too; it keeps the
+	// secret.
+	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
+	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
+	// RotateAlertSecret replaces the secret. What is sent from then on is signed with the new one.
+	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string) (Alert, error)
 	// RemoveAlert removes the alert's deliveries as well.
-	RemoveAlert(ctx context.Context, tenant rules.TenantID, id int64) error
+	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
+	// TestAlert makes a delivery that says it is a test. It is rules.ErrInUse while the one before is pending.
+	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)
 	// AlertDeliveries lists those of one alert, or of all if it is 0, newest first, before an id; 0 begins
 	// with the newest.
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)

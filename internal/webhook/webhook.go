@@ -149,6 +149,9 @@ func messageOf(n *violations.Notice) message {
 	if n.Of.PerSubject {
 		m.Subject = &n.Subject
 	}
+	if n.Test {
+		m.Type = "test"
+	}
 	return m
 }
 

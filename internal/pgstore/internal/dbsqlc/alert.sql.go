@@ -124,16 +124,58 @@ func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (Alert
 	return i, err
 }
 
-const removeAlert = `-- name: RemoveAlert :execrows
+const removeAlert = `-- name: RemoveAlert :one
 DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2
+RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
 `
 
-func (q *Queries) RemoveAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (int64, error) {
-	result, err := q.db.Exec(ctx, removeAlert, tenantID, alertID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) RemoveAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (Alert, error) {
+	row := q.db.QueryRow(ctx, removeAlert, tenantID, alertID)
+	var i Alert
+	err := row.Scan(
+		&i.TenantID,
+		&i.AlertID,
+		&i.Name,
+		&i.RuleID,
+		&i.PerSubject,
+		&i.Threshold,
+		&i.WindowMinutes,
+		&i.Url,
+		&i.Secret,
+		&i.IsActive,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const rotateAlertSecret = `-- name: RotateAlertSecret :one
+UPDATE alert
+SET secret = $1, version = version + 1, updated_at = now()
+WHERE tenant_id = $2 AND alert_id = $3
+RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
+`
+
+func (q *Queries) RotateAlertSecret(ctx context.Context, secret string, tenantID rules.TenantID, alertID int64) (Alert, error) {
+	row := q.db.QueryRow(ctx, rotateAlertSecret, secret, tenantID, alertID)
+	var i Alert
+	err := row.Scan(
+		&i.TenantID,
+		&i.AlertID,
+		&i.Name,
+		&i.RuleID,
+		&i.PerSubject,
+		&i.Threshold,
+		&i.WindowMinutes,
+		&i.Url,
+		&i.Secret,
+		&i.IsActive,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
 }
 
 const updateAlert = `-- name: UpdateAlert :one
@@ -141,7 +183,7 @@ UPDATE alert
 SET name = $1, rule_id = $2, per_subject = $3, threshold = $4,
     window_minutes = $5, url = $6, is_active = $7,
     version = version + 1, updated_at = now()
-WHERE tenant_id = $8 AND alert_id = $9 AND version = $10
+WHERE tenant_id = $8 AND alert_id = $9
 RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
 `
 
@@ -155,10 +197,8 @@ type UpdateAlertParams struct {
 	IsActive      bool
 	TenantID      rules.TenantID
 	AlertID       int64
-	Version       int64
 }
 
-// No row if somebody else changed it since it had that version.
 func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (Alert, error) {
 	row := q.db.QueryRow(ctx, updateAlert,
 		arg.Name,
@@ -170,7 +210,6 @@ func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (Alert
 		arg.IsActive,
 		arg.TenantID,
 		arg.AlertID,
-		arg.Version,
 	)
 	var i Alert
 	err := row.Scan(

@@ -13,7 +13,7 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error FROM alert_delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test FROM alert_delivery
 WHERE tenant_id = $1 AND delivery_id < $2
     AND ($3::bigint = 0 OR alert_id = $3::bigint)
 ORDER BY delivery_id DESC
@@ -55,6 +55,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 			&i.AttemptedAt,
 			&i.Status,
 			&i.Error,
+			&i.IsTest,
 		); err != nil {
 			return nil, err
 		}
@@ -96,4 +97,38 @@ func (q *Queries) FinishAlertDelivery(ctx context.Context, arg FinishAlertDelive
 		arg.Attempt,
 	)
 	return err
+}
+
+const testAlert = `-- name: TestAlert :one
+INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
+SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
+FROM alert AS a
+WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
+    SELECT FROM alert_delivery AS d
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
+)
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test
+`
+
+// No row while the test before is pending.
+func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (AlertDelivery, error) {
+	row := q.db.QueryRow(ctx, testAlert, tenantID, alertID)
+	var i AlertDelivery
+	err := row.Scan(
+		&i.TenantID,
+		&i.DeliveryID,
+		&i.AlertID,
+		&i.Subject,
+		&i.Denied,
+		&i.Since,
+		&i.RaisedAt,
+		&i.State,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.AttemptedAt,
+		&i.Status,
+		&i.Error,
+		&i.IsTest,
+	)
+	return i, err
 }

@@ -55,6 +55,7 @@ type AlertDelivery struct {
 	AttemptedAt   *time.Time
 	Status        *int32
 	Error         string
+	IsTest        bool
 }
 
 type ApiKey struct {

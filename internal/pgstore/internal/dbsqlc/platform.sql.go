@@ -75,7 +75,7 @@ WHERE (d.tenant_id, d.delivery_id) IN (
         FOR UPDATE SKIP LOCKED
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, d.is_test, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
 `
 
 type ClaimAlertDeliveriesRow struct {
@@ -108,6 +108,7 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, leaseEnds time.Time,
 			&i.AlertDelivery.AttemptedAt,
 			&i.AlertDelivery.Status,
 			&i.AlertDelivery.Error,
+			&i.AlertDelivery.IsTest,
 			&i.Alert.TenantID,
 			&i.Alert.AlertID,
 			&i.Alert.Name,
@@ -576,7 +577,7 @@ CROSS JOIN LATERAL (
 ) AS reached
 WHERE a.is_active AND NOT EXISTS (
     SELECT FROM alert_delivery AS d
-    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
         AND d.raised_at > w.after - interval '1 minute'
 )
 `
