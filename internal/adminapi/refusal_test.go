@@ -315,3 +315,18 @@ func TestReadinessHasTheStatusThatItTellsOf(t *testing.T) {
 	w.want(w.send(caller{}, "GET", "/readyz", nil), http.StatusServiceUnavailable)
 	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)
 }
+
+func TestTheUIAnswersWhatIsNotTheAPIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.UI = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTeapot) })
+	})
+	for path, status := range map[string]int{
+		"/": http.StatusTeapot, "/rules/12": http.StatusTeapot, "/apix": http.StatusTeapot, "/healthz": http.StatusOK,
+		"/api/v1/session": http.StatusUnauthorized, "/api/": http.StatusNotFound, "/api/v1/../../": http.StatusNotFound,
+	} {
+		if got := w.send(caller{}, "GET", path, nil); got.status != status {
+			t.Errorf("%s is answered %d, want %d", path, got.status, status)
+		}
+	}
+}
