@@ -70,20 +70,22 @@ CREATE TABLE decision_minute (
 
 CREATE INDEX decision_minute_minute_idx ON decision_minute (tenant_id, minute);
 
--- The sums of decision_minute, written with it, so that a chart of a year reads few rows.
-CREATE TABLE decision_hour (
-    tenant_id  bigint      NOT NULL,
-    rule_id    bigint      NOT NULL,
-    hour       timestamptz NOT NULL,
-    allowed    bigint      NOT NULL,
-    denied     bigint      NOT NULL,
-    bypassed   bigint      NOT NULL,
-    degraded   bigint      NOT NULL,
-    cost_taken numeric     NOT NULL,
-    CONSTRAINT decision_hour_pkey PRIMARY KEY (tenant_id, rule_id, hour)
+-- The sums of decision_minute over spans of 1, 6 and 24 hours, written with it, so that a chart of any
+-- length reads a few rows for each of its points.
+CREATE TABLE decision_span (
+    tenant_id    bigint      NOT NULL,
+    rule_id      bigint      NOT NULL,
+    span_minutes integer     NOT NULL,
+    starts_at    timestamptz NOT NULL, -- a multiple of the span since the Unix epoch
+    allowed      bigint      NOT NULL,
+    denied       bigint      NOT NULL,
+    bypassed     bigint      NOT NULL,
+    degraded     bigint      NOT NULL,
+    cost_taken   numeric     NOT NULL,
+    CONSTRAINT decision_span_pkey PRIMARY KEY (tenant_id, rule_id, span_minutes, starts_at)
 );
 
-CREATE INDEX decision_hour_hour_idx ON decision_hour (tenant_id, hour);
+CREATE INDEX decision_span_starts_idx ON decision_span (tenant_id, span_minutes, starts_at);
 
 -- The batches that recorders have written, so that a retry is not written again.
 CREATE TABLE recorder_batch (
