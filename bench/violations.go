@@ -203,8 +203,8 @@ func printPlans(ctx context.Context, server *devdb.Postgres, now time.Time) erro
 	if err != nil {
 		return fmt.Errorf("read the server's log: %w", err)
 	}
-	fmt.Println(shortened(string(after[len(before):])))
-	return nil
+	_, err = fmt.Fprintln(os.Stdout, shortened(string(after[len(before):])))
+	return err
 }
 
 // shortened leaves out the scans of all days but the first few of each plan, which are alike.

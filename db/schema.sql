@@ -309,7 +309,7 @@ CREATE TABLE alert (
     CONSTRAINT alert_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT alert_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
     CONSTRAINT alert_threshold_check CHECK (threshold >= 1),
-    CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 1440),
+    CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 60),
     CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048)
 );
 

@@ -37,7 +37,7 @@ func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
 const (
 	MaxAlertName   = 100
 	MaxAlertURL    = 2048
-	MaxAlertWindow = 24 * time.Hour
+	MaxAlertWindow = time.Hour // all of its counts are read every few seconds
 )
 
 // Validate returns all that is wrong with an alert as people describe it. Where its URL leads is judged
