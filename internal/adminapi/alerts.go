@@ -2,10 +2,8 @@ package adminapi
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -15,11 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
-
-// secretPrefix lets people and scanners see what a secret is for.
-const secretPrefix = "slw_"
-
-func newAlertSecret() string { return secretPrefix + strings.ToLower(rand.Text()) }
 
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
@@ -73,7 +66,7 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	alert := violations.Alert{
 		Tenant: v.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
-		Secret: newAlertSecret(), Active: or(n.IsActive, true),
+		Secret: violations.NewAlertSecret(), Active: or(n.IsActive, true),
 	}
 	if err := s.wrongAlert(ctx, &alert, true); err != nil {
 		return nil, err
@@ -186,7 +179,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 		return nil, err
 	}
 	v := visitOf(ctx)
-	alert, err := s.Alerts.RotateAlertSecret(ctx, v.actor, v.tenant.ID, request.AlertId, at, newAlertSecret())
+	alert, err := s.Alerts.RotateAlertSecret(ctx, v.actor, v.tenant.ID, request.AlertId, at, violations.NewAlertSecret())
 	if err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}

@@ -16,7 +16,7 @@ import (
 // alert makes one on a rule.
 func (w *world) alert(rule rules.Rule) violations.Alert {
 	w.t.Helper()
-	secret := "slw_of_" + w.name("alert") + "_0123456789abcdef"
+	secret := "whs_of_" + w.name("alert") + "_0123456789abcdef"
 	w.secrets = append(w.secrets, secret)
 	return must(w.store.CreateAlert(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, violations.Alert{
 		Tenant: rule.TenantID, Name: w.name("alert"), Rule: rule.ID, Threshold: 10, Window: time.Minute,
@@ -55,7 +55,7 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 		t.Errorf("the alert is stored as %+v", stored)
 	}
 	for _, path := range []string{path, alerts, path + "/deliveries", "/api/v1/tenants/acme/audit", "/api/v1/tenants/acme/audit/export"} {
-		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, "slw_") {
+		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, "whs_") {
 			t.Errorf("%s shows a secret: %s", path, got.body)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 		}
 	}
 	for field, value := range map[string]any{
-		"name": "", "rule_id": w.rule(w.other).ID, "threshold": 0, "window_minutes": 1441, "url": "ftp://example.com",
+		"name": "", "rule_id": w.rule(w.other).ID, "threshold": 0, "window_minutes": 61, "url": "ftp://example.com",
 	} {
 		got := w.want(w.send(by, "PATCH", path, map[string]any{field: value}, "If-Match", "*"), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/" + field}) {
