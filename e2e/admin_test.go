@@ -47,9 +47,14 @@ func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
 	return a
 }
 
-// ask sends a request about the tenant acme; changes are made whatever is there.
+// ask sends a request about the tenant acme.
 func (a *adminServer) ask(method, path, body string) (status int, answer string, err error) {
-	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/acme"+path, strings.NewReader(body))
+	return a.askOf("acme", method, path, body)
+}
+
+// askOf sends a request about a tenant; changes are made whatever is there.
+func (a *adminServer) askOf(tenant, method, path, body string) (status int, answer string, err error) {
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -79,6 +84,11 @@ func (a *adminServer) signIn(t *testing.T, database string) {
 	if output, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("create-admin: %v\n%s", err, output)
 	}
+	a.signInAs(t, email, password)
+}
+
+func (a *adminServer) signInAs(t *testing.T, email, password string) {
+	t.Helper()
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/api/v1/session", strings.NewReader(body))
 	if err != nil {

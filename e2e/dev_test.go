@@ -124,6 +124,17 @@ func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 	if got := d.paste(t); got.status != http.StatusTooManyRequests {
 		t.Errorf("%d %s, want 429", got.status, got.text)
 	}
+	// The admin API is in the same process, and looks into the same buckets.
+	greeting := regexp.MustCompile(`(?m)^Admin +http://(\S+) \(sign in as (\S+) with the password (\S+)\)$`).FindStringSubmatch(d.stdout.String())
+	if greeting == nil {
+		t.Fatalf("no admin login was printed:\n%s", d.stdout.String())
+	}
+	a := &adminServer{addr: greeting[1], client: newClient(t)}
+	a.signInAs(t, greeting[2], greeting[3])
+	status, buckets, err := a.askOf("demo", http.MethodGet, "/users/42/buckets", "")
+	if err != nil || status != http.StatusOK || !regexp.MustCompile(`"burst_capacity":3,.*?"tokens":0[.,]`).MatchString(buckets) {
+		t.Errorf("user 42's buckets: %d, %v: %s", status, err, buckets)
+	}
 	d.stop(t)
 }
 

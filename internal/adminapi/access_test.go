@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -53,6 +54,9 @@ var bodies = map[string]func(*fixture) string{
 	},
 	"saveMatrix": func(f *fixture) string {
 		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
+	},
+	"createAlert": func(f *fixture) string {
+		return fmt.Sprintf(`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`, f.rule.ID)
 	},
 	"assignPlan": func(*fixture) string { return `{"plan":"free"}` },
 	"resetBucket": func(f *fixture) string {
@@ -107,6 +111,11 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case strings.Contains(template, "/buckets/"):
 		f.rule = w.rule(tenant, func(r *rules.Rule) { r.Plan = w.plan(tenant) })
 		w.refresh()
+	case needs("alert_id"), strings.HasSuffix(template, "/alerts"):
+		f.rule = w.rule(tenant, beside)
+		f.path["alert_id"] = fmt.Sprint(w.alert(f.rule).ID)
+	case needs("violation_id"):
+		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("plan"):
 		f.path["plan"] = w.plan(tenant)
 	case needs("key_id"):
@@ -138,8 +147,11 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 		q.path = strings.ReplaceAll(q.path, "{"+name+"}", url.PathEscape(value))
 	}
 	for _, parameter := range o.Parameters {
-		if parameter.Value.In == "header" && parameter.Value.Name == "If-Match" {
+		switch {
+		case parameter.Value.In == "header" && parameter.Value.Name == "If-Match":
 			q.header["If-Match"] = "*"
+		case parameter.Value.In == "query" && parameter.Value.Required:
+			q.path += fmt.Sprintf("?%s=%v", parameter.Value.Name, parameter.Value.Example)
 		}
 	}
 	if o.RequestBody == nil {

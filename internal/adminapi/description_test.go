@@ -33,7 +33,7 @@ func TestTheDescriptionIsValidAndSoAreItsExamples(t *testing.T) {
 				case content.Example == nil:
 					t.Errorf("%s has no example of its body", o.OperationID)
 				case mediaType == jsonType:
-					for _, wrong := range violations(content.Schema.Value, content.Example) {
+					for _, wrong := range mismatches(content.Schema.Value, content.Example) {
 						t.Errorf("the example of %s is wrong at %s: %s", o.OperationID, wrong.Pointer, wrong.Detail)
 					}
 				}
@@ -42,7 +42,7 @@ func TestTheDescriptionIsValidAndSoAreItsExamples(t *testing.T) {
 	}
 	for name, schema := range description.Components.Schemas {
 		if schema.Value.Example != nil {
-			for _, wrong := range violations(schema.Value, schema.Value.Example) {
+			for _, wrong := range mismatches(schema.Value, schema.Value.Example) {
 				t.Errorf("the example of %s is wrong at %s: %s", name, wrong.Pointer, wrong.Detail)
 			}
 		}

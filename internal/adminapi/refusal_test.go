@@ -1,16 +1,17 @@
 package adminapi_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 func TestWhatIsNotAsDescribedIsRefusedWithWhatToDo(t *testing.T) {
@@ -223,17 +224,18 @@ func TestWithoutSharedBucketsTheAnswerSaysWhy(t *testing.T) {
 
 func TestTheBucketsOfViolationsAreShownToo(t *testing.T) {
 	t.Parallel()
-	var listed []string
-	w := newWorld(t, func(c *adminapi.Config) {
-		c.ViolatedBuckets = func(context.Context, rules.TenantID, string, int) ([]string, error) { return listed, nil }
-	})
+	w := newWorld(t)
 	by := w.person(w.acme, auth.Viewer)
 	own := w.rule(w.acme)
 	perEndpoint := w.rule(w.acme, func(r *rules.Rule) {
 		r.Pattern = must(rules.ParsePattern("user:{user_id}:endpoint:{endpoint}"))(t)
 	})
 	w.refresh()
-	listed = []string{fmt.Sprintf("%d:42", own.ID), fmt.Sprintf("%d:2:42,2:/a", perEndpoint.ID), "999999:42", "garbage"}
+	bucket := func(rule rules.RuleID, subject string) violations.Violation {
+		return denied(w.acme, time.Now(), func(v *violations.Violation) { v.Rule, v.Subject = rule, subject })
+	}
+	w.violate(bucket(own.ID, "42"), bucket(perEndpoint.ID, "2:42,2:/a"), bucket(999999, "42"), bucket(perEndpoint.ID, "garbage"))
+	want := fmt.Sprintf("%d:2:42,2:/a", perEndpoint.ID)
 	type list struct {
 		Items []struct {
 			BucketKey string `json:"bucket_key"`
@@ -241,7 +243,7 @@ func TestTheBucketsOfViolationsAreShownToo(t *testing.T) {
 		} `json:"items"`
 	}
 	got := read[list](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/42/buckets", nil), http.StatusOK)).Items
-	if len(got) != 2 || got[0].Source != "user" || got[1].BucketKey != listed[1] || got[1].Source != "violation" {
+	if len(got) != 2 || got[0].Source != "user" || got[1].BucketKey != want || got[1].Source != "violation" {
 		t.Errorf("the buckets are %+v", got)
 	}
 }
@@ -314,4 +316,19 @@ func TestReadinessHasTheStatusThatItTellsOf(t *testing.T) {
 	})
 	w.want(w.send(caller{}, "GET", "/readyz", nil), http.StatusServiceUnavailable)
 	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)
+}
+
+func TestTheUIAnswersWhatIsNotTheAPIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.UI = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTeapot) })
+	})
+	for path, status := range map[string]int{
+		"/": http.StatusTeapot, "/rules/12": http.StatusTeapot, "/apix": http.StatusTeapot, "/healthz": http.StatusOK,
+		"/api/v1/session": http.StatusUnauthorized, "/api/": http.StatusNotFound, "/api/v1/../../": http.StatusNotFound,
+	} {
+		if got := w.send(caller{}, "GET", path, nil); got.status != status {
+			t.Errorf("%s is answered %d, want %d", path, got.status, status)
+		}
+	}
 }

@@ -1,0 +1,118 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// spans are the lengths, in minutes, of the sums that are kept beside the minutes.
+var spans = []int32{60, 6 * 60, 24 * 60}
+
+// spanOf returns the longest span that divides a step, or 0 if only minutes do.
+func spanOf(step time.Duration) (minutes int32) {
+	for _, span := range spans {
+		if step%(time.Duration(span)*time.Minute) == 0 {
+			minutes = span
+		}
+	}
+	return minutes
+}
+
+// Decisions reads minutes, or the longest spans that fit the steps.
+func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
+		if span := spanOf(steps.Step); span > 0 {
+			return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
+				TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+			})
+		}
+		minutes, err := q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
+			TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+		})
+		return each(minutes, func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow { return dbsqlc.DecisionsBySpanRow(m) }), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read how checks were decided: %w", err)
+	}
+	return each(rows, func(row dbsqlc.DecisionsBySpanRow) violations.Point {
+		return violations.Point{
+			At: row.At.UTC(), Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
+		}
+	}), nil
+}
+
+// TopRules reads minutes or spans like Decisions.
+func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) ([]violations.RuleVerdicts, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
+		if span := spanOf(steps.Step); span > 0 {
+			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
+				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+			})
+		}
+		minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
+			TenantID: tenant, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+		})
+		return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
+			return dbsqlc.RulesByDenialsInSpansRow(m)
+		}), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which rules denied most: %w", err)
+	}
+	return each(rows, func(row dbsqlc.RulesByDenialsInSpansRow) violations.RuleVerdicts {
+		return violations.RuleVerdicts{
+			Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
+		}
+	}), nil
+}
+
+func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violations.Verdicts {
+	whole := math.Floor(taken)
+	return violations.Verdicts{
+		Allowed: allowed, Denied: denied, Bypassed: bypassed, Degraded: degraded,
+		Taken: int64(whole), TakenParts: tokens(taken - whole),
+	}
+}
+
+// TopSubjects reads one row for each subject and minute.
+func (s *Store) TopSubjects(
+	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int,
+) ([]violations.SubjectCount, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SubjectsByDenialsRow, error) {
+		return q.SubjectsByDenials(ctx, dbsqlc.SubjectsByDenialsParams{
+			TenantID: tenant, RuleID: rule, Since: since, Until: until, AtLeast: 1, PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read whom rule %d denied most: %w", rule, err)
+	}
+	return each(rows, func(row dbsqlc.SubjectsByDenialsRow) violations.SubjectCount {
+		return violations.SubjectCount{Subject: row.Subject, Other: row.Other, Denied: row.Denied}
+	}), nil
+}
+
+// Top reads the newest violations.MaxTopRows rows.
+func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
+		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
+			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
+			AtMost: violations.MaxTopRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
+		})
+	})
+	if err != nil {
+		return top, fmt.Errorf("read what violations share: %w", err)
+	}
+	for _, row := range rows {
+		top.LookedAt, top.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
+		if row.Value != "" && len(top.Values) < limit {
+			top.Values = append(top.Values, violations.TopValue{Value: row.Value, Violations: row.Violations, LastAt: row.LastAt.UTC()})
+		}
+	}
+	return top, nil
+}
