@@ -39,9 +39,7 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { free <- database })
 		s := New(rdb, patience)
 		return buckettest.Store{
-			Take: func(now int64, asks []enforce.Ask) error {
-				return s.take(t.Context(), asks, now)
-			},
+			Take:  func(now int64, asks []enforce.Ask) error { return takeAt(s, now, asks) },
 			State: func() map[string]string { return contents(t, rdb) },
 		}
 	})
@@ -167,7 +165,7 @@ func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
 		}
 		asks := one(user(name, limit))
 		asks[0].Cost = 0 // even an ask that takes nothing replaces it
-		if err := s.take(t.Context(), asks, now); err != nil {
+		if err := takeAt(s, now, asks); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -208,7 +206,7 @@ func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
 	}
 	for step, want := range []bool{false, true} {
 		asks := one(user("42", enforce.Limit{Rate: 1, Burst: 10, Since: 5}))
-		if err := s.take(t.Context(), asks, now+int64(step)*1_000_000); err != nil || asks[0].Allowed != want {
+		if err := takeAt(s, now+int64(step)*1_000_000, asks); err != nil || asks[0].Allowed != want {
 			t.Errorf("after %d s: allowed %t, want %t; %v", step, asks[0].Allowed, want, err)
 		}
 	}
@@ -242,12 +240,9 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					asks[i].Tiers = append(asks[i].Tiers, user(subject, limit))
 				}
 			}
-			scripts, err := plan(asks)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := pipeline{parts: []part{{asks: asks}}}
 			var got []int
-			for _, script := range scripts {
+			for _, script := range p.pack() {
 				got = append(got, len(script.asks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {

@@ -50,34 +50,34 @@ type script struct {
 	cmd    *takeCmd
 }
 
-// plan puts asks into as few scripts as hold them, in order within each tenant. Asks without
-// tiers need no script and are answered here.
-func plan(asks []enforce.Ask) ([]*script, error) {
-	var scripts []*script
-	open := map[int64]*script{}
-	for i := range asks {
-		ask := &asks[i]
-		ask.Answered = false
-		if len(ask.Tiers) == 0 {
-			ask.Allowed, ask.Answered = true, true
-			continue
-		}
-		if len(ask.Tiers) > maxTiers {
-			return nil, fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(ask.Tiers), maxTiers)
-		}
-		tenant := int64(ask.Tiers[0].Key.Tenant)
-		if s := open[tenant]; s != nil && s.add(ask) {
-			continue
-		}
-		s := &script{}
-		if len(asks) > 1 {
-			s.places = make(map[enforce.Key]int, 4*min(len(asks), maxChecks))
-		}
-		s.add(ask)
-		open[tenant] = s
-		scripts = append(scripts, s)
+// pack puts a pipeline's asks into as few scripts as hold them, in order within each tenant.
+func (p *pipeline) pack() []*script {
+	asks := 0
+	for _, part := range p.parts {
+		asks += len(part.asks)
 	}
-	return scripts, nil
+	var scripts []*script
+	open := map[int64]*script{} // the latest of each tenant
+	for _, part := range p.parts {
+		for i := range part.asks {
+			ask := &part.asks[i]
+			if ask.Answered {
+				continue // it has no tiers
+			}
+			tenant := int64(ask.Tiers[0].Key.Tenant)
+			if s := open[tenant]; s != nil && s.add(ask) {
+				continue
+			}
+			s := &script{}
+			if asks > 1 {
+				s.places = make(map[enforce.Key]int, 4*min(asks, maxChecks))
+			}
+			s.add(ask)
+			open[tenant] = s
+			scripts = append(scripts, s)
+		}
+	}
+	return scripts
 }
 
 // add adds an ask, unless that would make the script too long or give one bucket two limits. A
