@@ -16,5 +16,6 @@
 // rule, and is marked degraded. An error of a store is never an answer about a caller.
 //
 // A decision costs one call of Buckets.Take, which is one round trip, whatever the number of rules
-// that match. The package does no other input or output and holds no state of its own.
+// that match; none if a DenialCache in front of the store knows that the store would deny. The package
+// does no other input or output, and holds no state but what such a cache remembers for a second.
 package enforce

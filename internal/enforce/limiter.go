@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -59,9 +60,12 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 		ctx = context.WithoutCancel(ctx)
 		err := l.ask(ctx, asks)
 		for k, i := range asked {
-			if err == nil || asks[k].Answered {
+			switch {
+			case asks[k].Recalled:
+				decisions[i].recall(asks[k].Tiers, checks[i].Cost)
+			case err == nil || asks[k].Answered:
 				decisions[i].read(asks[k].Tiers, checks[i].Cost)
-			} else {
+			default:
 				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], l.take)
 			}
 		}
@@ -113,11 +117,13 @@ func look(tiers []Tier, cost Tokens) {
 	}
 }
 
-// ask puts the asks to the shared buckets and reports how that went.
+// ask puts the asks to the shared buckets and reports how that went, if they had to be asked.
 func (l *Limiter) ask(ctx context.Context, asks []Ask) error {
 	start := time.Now()
 	err := l.shared.Take(ctx, asks)
-	l.observer.StoreAnswered(time.Since(start), err)
+	if slices.ContainsFunc(asks, func(ask Ask) bool { return !ask.Recalled }) {
+		l.observer.StoreAnswered(time.Since(start), err)
+	}
 	return err
 }
 
@@ -221,6 +227,13 @@ func (d *Decision) read(tiers []Tier, cost Tokens) {
 		t.deny(LimitExceeded)
 		t.RetryAfter = wait
 	}
+}
+
+// recall takes over a denial that was remembered: nothing is known of the limits that may allow.
+func (d *Decision) recall(tiers []Tier, cost Tokens) {
+	d.Recalled = true
+	d.read(tiers, cost)
+	d.keep(func(t *TierDecision) bool { return !isLimit(t.Match) || !t.Allowed })
 }
 
 // conclude draws the decision from its tiers.
