@@ -20,8 +20,8 @@ import (
 // buckets are a process's token buckets: in Redis if there is one, and always some of its own, which
 // rules that fail local fall back to.
 type buckets struct {
-	local  *membucket.Store
-	redis  *redisbucket.Store // nil without Redis
+	local *membucket.Store
+	redis *redisbucket.Store // nil without Redis
 	// cached stands in front of redis.
 	cached *enforce.DenialCache
 	client redis.UniversalClient

@@ -43,6 +43,15 @@ type Decision struct {
 	// asked is left out: one that failed open, limits behind a bypass or a block, and in a recalled
 	// denial those not known to lack tokens.
 	Tiers []TierDecision
+
+	matches []rules.Match // what Tiers point into
+}
+
+// Reset forgets all but the memory, for the next decision.
+func (d *Decision) Reset() {
+	clear(d.Tiers)
+	clear(d.matches)
+	*d = Decision{Tiers: d.Tiers[:0], matches: d.matches[:0]}
 }
 
 // TierDecision is one matching rule's part of a decision.

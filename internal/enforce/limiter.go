@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -12,7 +13,8 @@ import (
 // Observer is told what the Limiter does. Its methods are called from many goroutines at once and
 // must not block.
 type Observer interface {
-	// Decided is called once for each check that was decided; not for explanations.
+	// Decided is called once for each check that was decided; not for explanations. The memory of
+	// check and decision is used again after the call; the rules and strings in it can be kept.
 	Decided(tenant *rules.TenantRules, check *Check, decision *Decision)
 	// StoreAnswered is called once for each question to the shared buckets, with the error if they
 	// could not answer.
@@ -39,27 +41,26 @@ func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) 
 }
 
 // Decide answers checks of one tenant in order, decisions[i] answering checks[i]. The plan that
-// each check names must be the one that TenantRules.PlanOf answered for it.
+// each check names must be the one that TenantRules.PlanOf answered for it. A decision that was
+// filled before lends its memory to the new one.
 //
 // Decide always answers, within the time budget of the shared buckets: if those fail, the failure
 // mode of each rule does. A caller that goes away in the meantime does not look like such a
 // failure, so its check is decided to the end.
 func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
+	q := questions.Get().(*question)
+	defer q.release()
 	now := l.now()
-	asks := make([]Ask, 0, len(checks))
-	asked := make([]int, 0, len(checks)) // asks[k] belongs to checks[asked[k]]
 	for i := range checks {
-		matches := tenant.Match(&checks[i].Request, checks[i].Plan, now, nil)
-		decisions[i] = begin(checks[i].Plan, matches)
-		if tiers := bucketTiers(tenant, decisions[i].Tiers, nil); len(tiers) > 0 {
-			asks = append(asks, Ask{Cost: checks[i].Cost, Tiers: tiers})
-			asked = append(asked, i)
-		}
+		d := &decisions[i]
+		d.matches = tenant.Match(&checks[i].Request, checks[i].Plan, now, d.matches[:0])
+		d.begin(checks[i].Plan)
+		q.add(tenant, i, checks[i].Cost, d.Tiers)
 	}
-	if len(asks) > 0 {
+	if asks := q.complete(); len(asks) > 0 {
 		ctx = context.WithoutCancel(ctx)
 		err := l.ask(ctx, asks)
-		for k, i := range asked {
+		for k, i := range q.asked {
 			switch {
 			case asks[k].Recalled:
 				decisions[i].recall(asks[k].Tiers, checks[i].Cost)
@@ -76,11 +77,57 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 	}
 }
 
+// question is the memory of one call of Decide: what the shared buckets are asked.
+type question struct {
+	asks  []Ask
+	asked []int // asks[k] belongs to the check at asked[k]
+	tiers []Tier
+	ends  []int // of each ask's tiers
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+// add adds the limits among a check's tiers, if there are any.
+func (q *question) add(tenant *rules.TenantRules, check int, cost Tokens, tiers []TierDecision) {
+	before := len(q.tiers)
+	q.tiers = bucketTiers(tenant, tiers, q.tiers)
+	if len(q.tiers) > before {
+		q.asks = append(q.asks, Ask{Cost: cost})
+		q.asked = append(q.asked, check)
+		q.ends = append(q.ends, len(q.tiers))
+	}
+}
+
+// complete gives the asks their tiers, now that these stay where they are.
+func (q *question) complete() []Ask {
+	start := 0
+	for k, end := range q.ends {
+		q.asks[k].Tiers = q.tiers[start:end:end]
+		start = end
+	}
+	return q.asks
+}
+
+// release gives the memory back, except that of large batches.
+func (q *question) release() {
+	if cap(q.asks) > keptAsks {
+		return
+	}
+	clear(q.asks)
+	clear(q.tiers)
+	q.asks, q.asked, q.tiers, q.ends = q.asks[:0], q.asked[:0], q.tiers[:0], q.ends[:0]
+	questions.Put(q)
+}
+
+// keptAsks is how large a question may be for its memory to be kept.
+const keptAsks = 64
+
 // Explain answers what Decide would, without taking anything. While the buckets can be read, it has
 // every matched rule's tier as it stands: limits behind a block or a bypass too.
 func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.Plan, l.now(), nil)
-	d := Decision{Plan: check.Plan, Tiers: tierDecisions(matches, all)}
+	d := Decision{Plan: check.Plan, matches: matches}
+	d.keepMatches(all)
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
@@ -127,20 +174,19 @@ func (l *Limiter) ask(ctx context.Context, asks []Ask) error {
 	return err
 }
 
-// begin sorts out what can be said without asking any bucket. An enforced bypass stands alone, and
-// so do enforced blocks.
-func begin(plan string, matches []rules.Match) Decision {
-	d := Decision{Plan: plan}
+// begin sorts out what can be said of the matches without asking any bucket. An enforced bypass stands
+// alone, and so do enforced blocks.
+func (d *Decision) begin(plan string) {
+	*d = Decision{Plan: plan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
-	case anyEnforced(matches, rules.ActionBypass):
+	case anyEnforced(d.matches, rules.ActionBypass):
 		d.Bypassed = true
-		d.Tiers = tierDecisions(matches, enforced(rules.ActionBypass))
-	case anyEnforced(matches, rules.ActionBlock):
-		d.Tiers = tierDecisions(matches, enforced(rules.ActionBlock))
+		d.keepMatches(enforced(rules.ActionBypass))
+	case anyEnforced(d.matches, rules.ActionBlock):
+		d.keepMatches(enforced(rules.ActionBlock))
 	default:
-		d.Tiers = tierDecisions(matches, all)
+		d.keepMatches(all)
 	}
-	return d
 }
 
 // degrade answers a check whose shared buckets did not answer, by the failure mode of each tier; local
@@ -288,12 +334,12 @@ func precedence(r Reason) int {
 
 func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
 
-// tierDecisions starts one tier for each match that is wanted. Limits allow until their bucket
+// keepMatches starts one tier for each match that is wanted. Limits allow until their bucket
 // says otherwise.
-func tierDecisions(matches []rules.Match, wanted func(*rules.Match) bool) []TierDecision {
-	tiers := make([]TierDecision, 0, len(matches))
-	for i := range matches {
-		m := &matches[i]
+func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
+	d.Tiers = slices.Grow(d.Tiers[:0], len(d.matches))
+	for i := range d.matches {
+		m := &d.matches[i]
 		if !wanted(m) {
 			continue
 		}
@@ -301,9 +347,8 @@ func tierDecisions(matches []rules.Match, wanted func(*rules.Match) bool) []Tier
 		if m.Rule.Action == rules.ActionBlock {
 			t.deny(Blocked)
 		}
-		tiers = append(tiers, t)
+		d.Tiers = append(d.Tiers, t)
 	}
-	return tiers
 }
 
 // bucketTiers appends the buckets of the limits among the tiers.

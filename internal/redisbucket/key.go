@@ -10,15 +10,14 @@ import (
 // rawSubject is how long a subject may be, in bytes, to stand in the key as it is.
 const rawSubject = 64
 
-// redisKey writes down a key so that no two share a bucket and no subject chooses its slot:
+// appendKey writes down a key so that no two share a bucket and no subject chooses its slot:
 //
 //	{s1}12:203.0.113.9    tenant 1, rule 12, a subject of at most 64 bytes
 //	{s1}12#<32 bytes>     a longer one, by its SHA-256
 //
 // The hash tag comes first, so Redis Cluster looks no further for braces and a tenant's buckets are
 // in one slot. The ids are digits, so the first byte after them tells the two forms apart.
-func redisKey(key enforce.Key) string {
-	buf := make([]byte, 0, 128)
+func appendKey(buf []byte, key enforce.Key) []byte {
 	buf = append(buf, "{s"...)
 	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
 	buf = append(buf, '}')
@@ -31,5 +30,5 @@ func redisKey(key enforce.Key) string {
 		buf = append(buf, '#')
 		buf = append(buf, digest[:]...)
 	}
-	return string(buf)
+	return buf
 }

@@ -60,12 +60,31 @@ type call struct {
 	turn chan bool
 }
 
-// pipeline is what one turn sends.
+// pipeline is what one turn sends. Its memory is used again.
 type pipeline struct {
 	parts    []part
 	tiers    int       // of all asks
 	deadline time.Time // of the call that has waited longest
 	err      error     // why some asks were not answered
+
+	scripts []*script
+	open    map[int64]*script // the latest of each tenant, unless there is but one ask
+}
+
+var emptyPipelines = sync.Pool{New: func() any { return &pipeline{open: map[int64]*script{}} }}
+
+// release gives the memory back. After a failure the driver might still look at it.
+func (p *pipeline) release() {
+	if p.err != nil {
+		return
+	}
+	for _, s := range p.scripts {
+		s.reset(s.alone)
+	}
+	clear(p.parts[:cap(p.parts)])
+	clear(p.open)
+	p.parts, p.scripts, p.tiers, p.deadline = p.parts[:0], p.scripts[:0], 0, time.Time{}
+	emptyPipelines.Put(p)
 }
 
 // part is the asks of one call that go in one pipeline.
@@ -90,7 +109,9 @@ func (q *queue) take(asks []enforce.Ask) error {
 	for lead := q.enter(c) || <-c.turn; lead; {
 		p := q.fill(c)
 		q.send(p)
-		switch q.finish(p, c) {
+		then := q.finish(p, c)
+		p.release()
+		switch then {
 		case again:
 		case finished:
 			lead = false
@@ -119,7 +140,7 @@ func (q *queue) enter(c *call) bool {
 
 // fill takes what the next pipeline carries: asks of the call whose turn it is, then of those in line.
 func (q *queue) fill(c *call) *pipeline {
-	p := &pipeline{}
+	p := emptyPipelines.Get().(*pipeline)
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -240,7 +240,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					asks[i].Tiers = append(asks[i].Tiers, user(subject, limit))
 				}
 			}
-			p := pipeline{parts: []part{{asks: asks}}}
+			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
 			var got []int
 			for _, script := range p.pack() {
 				got = append(got, len(script.asks))
@@ -298,7 +298,7 @@ func checks200(limit enforce.Limit) []enforce.Ask {
 	return asks
 }
 
-func scriptCalls(t *testing.T, s *Store) (calls int64) {
+func scriptCalls(t testing.TB, s *Store) (calls int64) {
 	t.Helper()
 	info, err := s.rdb.Info(t.Context(), "commandstats").Result()
 	if err != nil {
