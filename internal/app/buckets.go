@@ -41,7 +41,7 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	}
 	redis.SetLogger(driverLog{log}) // the driver has one for the process
 	b.client = redis.NewUniversalClient(options)
-	b.redis = redisbucket.New(b.client, cfg.StoreBudget)
+	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
 	b.cached = enforce.NewDenialCache(b.redis, nil)
 	return b, nil
 }

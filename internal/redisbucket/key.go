@@ -14,11 +14,15 @@ const rawSubject = 64
 //
 //	{s1}12:203.0.113.9    tenant 1, rule 12, a subject of at most 64 bytes
 //	{s1}12#<32 bytes>     a longer one, by its SHA-256
+//	{blues1}12:42         the same of a deployment whose prefix is blue
 //
 // The hash tag comes first, so Redis Cluster looks no further for braces and a tenant's buckets are
-// in one slot. The ids are digits, so the first byte after them tells the two forms apart.
-func appendKey(buf []byte, key enforce.Key) []byte {
-	buf = append(buf, "{s"...)
+// in one slot. The ids are digits, so the first byte after them tells the two forms apart, and the
+// last s before them ends the prefix.
+func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
+	buf = append(buf, '{')
+	buf = append(buf, prefix...)
+	buf = append(buf, 's')
 	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
 	buf = append(buf, '}')
 	buf = strconv.AppendInt(buf, int64(key.Rule), 10)

@@ -79,7 +79,7 @@ func (p *pipeline) release() {
 		return
 	}
 	for _, s := range p.scripts {
-		s.reset(s.alone)
+		s.reset("", s.alone)
 	}
 	clear(p.parts[:cap(p.parts)])
 	clear(p.open)

@@ -54,6 +54,7 @@ const (
 // Store implements enforce.Buckets. It is safe for concurrent use.
 type Store struct {
 	rdb     redis.UniversalClient
+	prefix  string // of all keys
 	budget  time.Duration
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
@@ -68,12 +69,17 @@ var _ enforce.Buckets = (*Store)(nil)
 // wait longer than the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget.
 // The caller closes the client, once no Take is under way: the store itself has no goroutines that
 // outlive one by more than the budget.
-func New(rdb redis.UniversalClient, budget time.Duration) *Store {
+func New(rdb redis.UniversalClient, budget time.Duration) *Store { return NewPrefixed(rdb, budget, "") }
+
+// NewPrefixed is New for one of several deployments that keep their buckets in one Redis database: each
+// has a prefix of its own, without braces.
+func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string) *Store {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
 	s := &Store{
 		rdb:    rdb,
+		prefix: prefix,
 		budget: budget,
 		stamp:  func() int64 { return 0 },
 		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
@@ -136,7 +142,7 @@ func (s *Store) take(asks []enforce.Ask) error {
 // send runs the scripts of a pipeline, and reads the answers of those that have one even if others
 // have not: they took their tokens.
 func (s *Store) send(p *pipeline) {
-	scripts := p.pack()
+	scripts := p.pack(s.prefix)
 	if len(scripts) == 0 {
 		return
 	}

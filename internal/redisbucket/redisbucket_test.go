@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -242,7 +244,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 			}
 			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
 			var got []int
-			for _, script := range p.pack() {
+			for _, script := range p.pack("") {
 				got = append(got, len(script.asks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
@@ -346,5 +348,21 @@ func TestCheckWarnsOfAPolicyThatEvicts(t *testing.T) {
 	}
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestDeploymentsWithDifferentPrefixesShareNoBucket(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 1}
+	for _, prefix := range []string{"", "s", "blue", "blues1"} {
+		deployment := NewPrefixed(s.rdb, patience, prefix)
+		if !mustTake(t, deployment, one(user("42", limit)))[0].Allowed {
+			t.Errorf("with the prefix %q a fresh bucket denies", prefix)
+		}
+	}
+	want := []string{"{blues1s1}1:42", "{blues1}1:42", "{s1}1:42", "{ss1}1:42"}
+	if got := slices.Sorted(maps.Keys(contents(t, s.rdb))); !slices.Equal(got, want) {
+		t.Errorf("the keys are %q, want %q", got, want)
 	}
 }

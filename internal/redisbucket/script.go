@@ -42,6 +42,7 @@ const (
 // once, each bucket with one limit. take.lua says what the arguments are. Its memory is used again, so
 // that a check allocates next to nothing here.
 type script struct {
+	prefix string // of the keys
 	asks   []*enforce.Ask
 	alone  bool                // holds one ask, whose keys are distinct
 	places map[enforce.Key]int // of the keys in KEYS, unless it is alone
@@ -59,7 +60,8 @@ type script struct {
 }
 
 // reset empties a script.
-func (s *script) reset(alone bool) {
+func (s *script) reset(prefix string, alone bool) {
+	s.prefix = prefix
 	clear(s.asks)
 	clear(s.places)
 	s.asks, s.limits, s.of, s.tiers = s.asks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
@@ -70,8 +72,9 @@ func (s *script) reset(alone bool) {
 	}
 }
 
-// pack puts a pipeline's asks into as few scripts as hold them, in order within each tenant.
-func (p *pipeline) pack() []*script {
+// pack puts a pipeline's asks into as few scripts as hold them, in order within each tenant. The keys
+// have a prefix.
+func (p *pipeline) pack(prefix string) []*script {
 	asks := 0
 	for _, part := range p.parts {
 		asks += len(part.asks)
@@ -86,7 +89,7 @@ func (p *pipeline) pack() []*script {
 			if s := p.open[tenant]; s != nil && s.add(ask) {
 				continue
 			}
-			s := p.newScript(asks == 1)
+			s := p.newScript(prefix, asks == 1)
 			s.add(ask)
 			if asks > 1 {
 				p.open[tenant] = s
@@ -97,14 +100,14 @@ func (p *pipeline) pack() []*script {
 }
 
 // newScript returns one more script, in memory that served before if there is any.
-func (p *pipeline) newScript(alone bool) *script {
+func (p *pipeline) newScript(prefix string, alone bool) *script {
 	n := len(p.scripts)
 	if n < cap(p.scripts) && p.scripts[:n+1][n] != nil {
 		p.scripts = p.scripts[:n+1]
 	} else {
 		p.scripts = append(p.scripts, &script{})
 	}
-	p.scripts[n].reset(alone)
+	p.scripts[n].reset(prefix, alone)
 	return p.scripts[n]
 }
 
@@ -153,7 +156,7 @@ func (s *script) place(tier *enforce.Tier) int {
 	if !s.alone {
 		s.places[tier.Key] = place
 	}
-	s.text = appendKey(s.text, tier.Key)
+	s.text = appendKey(s.text, s.prefix, tier.Key)
 	s.endArgument()
 	limit := len(s.limits) - 1
 	for limit >= 0 && s.limits[limit] != tier.Limit {
