@@ -1,29 +1,29 @@
 // Command bench measures what Sluice promises about speed and memory, as ratios taken in one run on
 // one machine: absolute figures say more about the machine.
 //
-//	go run .                     in this folder; takes about a minute, needs redis-server
+//	go run .                        in this folder; takes about eight minutes
+//	go run . -quick                 less than three, and less certain
+//	go run . -only redis            the sections whose names contain a text
 //	go run . -rounds 9 -round 2s
 //
-// The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
-// medians of the rounds are compared.
+// It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
+// a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
+// compared. The table also goes to results/, with what it was measured on.
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"text/tabwriter"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 )
-
-// line is one row of the table.
-type line struct {
-	what           string
-	baseline, ours string
-	ratio, target  string
-}
 
 // section is one part of the benchmark: what it compares, and how.
 type section struct {
@@ -33,18 +33,28 @@ type section struct {
 
 // sections are all parts, in the order of the table.
 var sections = []section{
+	{"http: throughput and latency", throughput},
+	{"http: what a check costs redis", redisCost},
+	{"http: several processes", processes},
+	{"rules: throughput among many", manyTenants},
+	{"rules: memory", residentMemory},
+	{"rules: matching", matching},
 	{"redis: the seed design and redisbucket", redisThroughput},
-	{"memory: a map increment and membucket", memoryTake},
 	{"redis: memory per bucket", redisMemory},
-	{"matching", matching},
+	{"memory: a map increment and membucket", memoryTake},
 }
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds per side; the median counts")
 	round := flag.Duration("round", time.Second, "length of a round")
+	quick := flag.Bool("quick", false, "three short rounds per side")
+	only := flag.String("only", "", "run only the sections whose names contain this")
 	flag.Parse()
+	if *quick {
+		*rounds, *round = 3, 400*time.Millisecond
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *rounds, *round)
+	err := run(ctx, *only, *rounds, *round)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -52,20 +62,80 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, rounds int, round time.Duration) error {
+func run(ctx context.Context, only string, rounds int, round time.Duration) error {
 	if rounds < 1 || round <= 0 {
 		return fmt.Errorf("%d rounds of %v are nothing to measure", rounds, round)
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "what\tbaseline\tours\tratio\ttarget")
+	var lines []line
+	busyBefore := loadAverage()
 	for _, section := range sections {
-		lines, err := section.run(ctx, rounds, round)
+		if !strings.Contains(section.name, only) {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, section.name)
+		measured, err := section.run(ctx, rounds, round)
 		if err != nil {
 			return fmt.Errorf("%s: %w", section.name, err)
 		}
-		for _, l := range lines {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.what, l.baseline, l.ours, l.ratio, l.target)
+		lines = append(lines, measured...)
+	}
+	var report bytes.Buffer
+	fmt.Fprintf(&report, "%s, medians of %d rounds of %s\n", time.Now().UTC().Format(time.RFC3339), rounds, round)
+	fmt.Fprintf(&report, "%s\nload average %s before, %s after\n\n", machine(ctx), busyBefore, loadAverage())
+	if err := writeTable(&report, lines); err != nil {
+		return err
+	}
+	if _, err := os.Stdout.Write(report.Bytes()); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return keep(report.Bytes())
+}
+
+// keep writes a report to results/.
+func keep(report []byte) error {
+	if err := os.MkdirAll("results", 0o750); err != nil {
+		return fmt.Errorf("keep the results: %w", err)
+	}
+	name := filepath.Join("results", time.Now().UTC().Format("20060102-150405")+".txt")
+	if err := os.WriteFile(name, report, 0o600); err != nil {
+		return fmt.Errorf("keep the results: %w", err)
+	}
+	return nil
+}
+
+// machine says what was measured on, and what.
+func machine(ctx context.Context) string {
+	model := "unknown processor"
+	if cpus, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for text := range strings.Lines(string(cpus)) {
+			if name, ok := strings.CutPrefix(text, "model name\t: "); ok {
+				model = strings.TrimSpace(name)
+				break
+			}
 		}
 	}
-	return table.Flush()
+	parts := []string{
+		fmt.Sprintf("%d × %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version()),
+		output(ctx, "redis-server", "--version"),
+		"revision " + output(ctx, "git", "describe", "--always", "--dirty"),
+	}
+	return strings.Join(parts, "\n")
+}
+
+// output returns the first line that a program writes, or that there is none.
+func output(ctx context.Context, program string, args ...string) string {
+	text, err := exec.CommandContext(ctx, program, args...).Output() //nolint:gosec // both are named above
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return first
+}
+
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
