@@ -114,6 +114,9 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	if err != nil {
 		return nil, err
 	}
+	if n := after.degraded - before.degraded; n > 0 {
+		return nil, fmt.Errorf("%.0f checks were decided without Redis", n)
+	}
 	checks := float64(found.answers) * float64(c.checks)
 	measured := map[string]float64{
 		"checks/s": found.perSecond * float64(c.checks), "denied": float64(found.denied) / float64(found.answers),
@@ -127,7 +130,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 }
 
 // meter is what counts up while a server works.
-type meter struct{ server, redis, allocations, bytes, scripts float64 }
+type meter struct{ server, redis, allocations, bytes, scripts, degraded float64 }
 
 func (f *field) meter(ctx context.Context, server *process) (m meter, err error) {
 	busy, err := server.processor()
@@ -145,6 +148,9 @@ func (f *field) meter(ctx context.Context, server *process) (m meter, err error)
 		return m, nil
 	}
 	if m.allocations, err = server.metric(ctx, "go_memstats_mallocs_total"); err != nil {
+		return m, err
+	}
+	if m.degraded, err = server.metric(ctx, "sluice_degraded_decisions_total"); err != nil {
 		return m, err
 	}
 	m.bytes, err = server.metric(ctx, "go_memstats_alloc_bytes_total")

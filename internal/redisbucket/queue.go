@@ -17,9 +17,10 @@ const (
 	pipelines = 2
 	// maxPipelines is how many are under way at most.
 	maxPipelines = 16
-	// patienceShare is the part of the budget that a call waits for one of the few, and the least
-	// that it must have left when it goes.
+	// patienceShare is the part of the budget that calls in line wait for one of the few to end.
 	patienceShare = 10
+	// turnShare is the part of the budget in which a call must have its turn; the rest is Redis's.
+	turnShare = 2
 	// maxPipelineTiers is how many tiers the checks of one pipeline have at most, unless it is a
 	// single check: a few milliseconds of Redis's time.
 	maxPipelineTiers = 4 * maxKeys
@@ -30,9 +31,11 @@ const (
 // waited longest sends the next, with all who wait. Nobody waits for others to come: how large a
 // pipeline is depends on how many came during the last.
 //
-// A call that has waited for a tenth of the budget, because Redis is slow or far away, waits no longer
-// for the few: one more pipeline is started, up to 16. So a connection that hangs delays hardly anybody
-// but those whose checks it carries.
+// When calls have waited for a tenth of the budget and no pipeline has ended, because Redis is far away
+// or a connection hangs, one more is started, up to 16. So a connection that hangs delays hardly anybody
+// but those whose checks it carries. When Redis is quick, but asked for more than it can do, no more
+// are started: they would only wait inside Redis, and time out there with their tokens taken. A call that
+// has no turn within half of the budget fails instead, before anything was sent.
 //
 // Turns are taken in the order of asking. While others wait, a call has at most half of a pipeline, so
 // that single checks never stand behind the whole of a large batch; the rest of it goes to the end of
@@ -43,9 +46,10 @@ type queue struct {
 	calls  sync.Pool
 
 	mu       sync.Mutex
-	waiting  []*call // in the order of their turns
-	underWay int     // pipelines; nobody waits while there are less than a few
-	// spill runs while calls wait, so that none does for longer than a tenth of the budget.
+	waiting  []*call   // in the order of their turns
+	underWay int       // pipelines; nobody waits while there are less than a few
+	ended    time.Time // when one was last answered
+	// spill runs while calls wait.
 	spill    *time.Timer
 	spilling bool
 }
@@ -158,10 +162,10 @@ func (q *queue) fill(c *call) *pipeline {
 }
 
 // put puts a share of a call's asks into a pipeline, and says whether there was room for any. A call
-// with hardly any time left would be the end of those that go with it, so it fails instead.
+// with little time left would be the end of those that go with it, so it fails instead.
 func (q *queue) put(p *pipeline, c *call, share int, now time.Time) bool {
 	due := c.asked.Add(q.budget)
-	if due.Sub(now) < q.patience() {
+	if now.Sub(c.asked) > q.budget/turnShare {
 		c.err = errNoTurn
 		p.parts = append(p.parts, part{call: c})
 		return true
@@ -195,7 +199,11 @@ const (
 // finish wakes the calls that a pipeline has finished, puts those with more asks in line again, and
 // hands the turn on.
 func (q *queue) finish(p *pipeline, sender *call) fate {
+	now := time.Now()
 	q.mu.Lock()
+	if p.err == nil {
+		q.ended = now
+	}
 	own := finished
 	woken := p.parts[:0]
 	for _, part := range p.parts {
@@ -205,7 +213,7 @@ func (q *queue) finish(p *pipeline, sender *call) fate {
 		}
 		switch {
 		case c.err == nil && len(c.asks) > 0:
-			c.asked = time.Now() // each pipeline has a budget of its own
+			c.asked = now // each pipeline has a budget of its own
 			q.waiting = append(q.waiting, c)
 			if c == sender {
 				own = inLine
@@ -240,7 +248,7 @@ func (q *queue) handOn() *call {
 	return next
 }
 
-// spillOver starts one more pipeline for a call that has waited too long.
+// spillOver starts one more pipeline for calls that have waited too long for one to end.
 func (q *queue) spillOver() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -248,7 +256,11 @@ func (q *queue) spillOver() {
 		q.spilling = false
 		return
 	}
-	if left := q.patience() - time.Since(q.waiting[0].asked); left > 0 {
+	since := q.waiting[0].asked
+	if q.ended.After(since) {
+		since = q.ended
+	}
+	if left := q.patience() - time.Since(since); left > 0 {
 		q.spill.Reset(left)
 		return
 	}

@@ -312,3 +312,40 @@ func TestACallerThatLeavesDisturbsNoneOfThoseItWentWith(t *testing.T) {
 	}
 	stay.Wait()
 }
+
+func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		const took = DefaultBudget / 12
+		var answers []<-chan error
+		for i := range 40 { // ten pipelines' worth, of which one ends every 4 ms
+			answers = append(answers, l.ask(i*256, 256))
+		}
+		under := []*sent{<-l.pipelines, <-l.pipelines}
+		for len(under) > 0 {
+			time.Sleep(took) //nolint:forbidigo // the bubble's clock
+			if len(l.pipelines) > 0 {
+				t.Fatalf("a third pipeline was started %v after one had ended", took)
+			}
+			under[0].result <- nil
+			under = under[1:]
+			synctest.Wait()
+			for len(l.pipelines) > 0 {
+				under = append(under, <-l.pipelines)
+			}
+		}
+		failed := 0
+		for _, answer := range answers {
+			if err := <-answer; err != nil {
+				failed++
+				if !errors.Is(err, errNoTurn) {
+					t.Errorf("an ask failed in flight: %v", err)
+				}
+			}
+		}
+		if failed == 0 || failed == len(answers) {
+			t.Errorf("%d of %d calls failed, want some", failed, len(answers))
+		}
+	})
+}
