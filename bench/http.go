@@ -68,6 +68,23 @@ func (f figures) median(name string) float64 {
 	return median(f[name])
 }
 
+func (f figures) mean(name string) float64 {
+	sum := 0.0
+	for _, value := range f[name] {
+		sum += value
+	}
+	return sum / float64(len(f[name]))
+}
+
+// over returns the median of the rounds' ratios of a figure of both.
+func (f figures) over(baseline figures, name string) float64 {
+	var ratios []float64
+	for i, value := range f[name] {
+		ratios = append(ratios, value/baseline[name][i])
+	}
+	return median(ratios)
+}
+
 // contender is one side of a comparison over HTTP.
 type contender struct {
 	name     string
@@ -81,24 +98,38 @@ type contender struct {
 // what a check cost the server and Redis.
 func (f *field) race(ctx context.Context, rounds int, round time.Duration, connections int, contenders ...*contender) error {
 	for i := range rounds + 1 {
-		for _, c := range contenders {
-			measured, err := f.lap(ctx, c, round, connections)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+		laps := make([]figures, len(contenders))
+		for range lapsPerRound {
+			for j, c := range contenders {
+				measured, err := f.lap(ctx, c, round/lapsPerRound, connections)
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				if laps[j] == nil {
+					laps[j] = figures{}
+				}
+				for name, value := range measured {
+					laps[j].add(name, value)
+				}
 			}
-			if i == 0 {
-				continue // the first round warms up connections, pools and buckets
-			}
+		}
+		for j, c := range contenders {
 			if c.figures == nil {
 				c.figures = figures{}
 			}
-			for name, value := range measured {
-				c.add(name, value)
+			for name := range laps[j] {
+				if i > 0 { // the first round warms up connections, pools and buckets
+					c.add(name, laps[j].mean(name))
+				}
 			}
 		}
 	}
 	return nil
 }
+
+// lapsPerRound is how often the contenders take turns within a round. What else the machine does changes
+// within seconds.
+const lapsPerRound = 4
 
 // lap is one round of one contender.
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64, error) {
@@ -185,9 +216,10 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 	})
 }
 
-// versus makes a row of two contenders' checks per second.
+// versus makes a row of two contenders' checks per second. The ratio is the median of those of the
+// rounds, whose two sides ran one right after the other.
 func versus(what string, baseline, ours *contender, atLeast float64) line {
-	return ratioLine(what, "%.0f", baseline.median("checks/s"), ours.median("checks/s"), atLeast)
+	return lineOf(what, "%.0f", baseline.median("checks/s"), ours.median("checks/s"), ours.over(baseline.figures, "checks/s"), atLeast)
 }
 
 // latencies compares open loops at a rate, and lone requests.
@@ -206,17 +238,23 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 			}
 			side.add("p50", micros(open.percentile(0.5)))
 			side.add("p99", micros(open.percentile(0.99)))
-			lone, err := l.closed(ctx, 1, round/2)
-			if err != nil {
-				return nil, err
+		}
+		for range lapsPerRound {
+			for _, side := range []struct {
+				figures
+				lone func(context.Context, time.Duration) (time.Duration, error)
+			}{
+				{noop, load{[]string{f.noop.addr}, single}.lone},
+				{ours, load{[]string{f.onRedis.addr}, single}.lone},
+				{ping, load{[]string{f.redis.Addr()}, nil}.ping},
+			} {
+				took, err := side.lone(ctx, round/lapsPerRound)
+				if err != nil {
+					return nil, err
+				}
+				side.add("lone", micros(took))
 			}
-			side.add("lone", 1e6/lone.perSecond)
 		}
-		took, err := pingTime(ctx, f.redis.Addr(), round/2)
-		if err != nil {
-			return nil, err
-		}
-		ping.add("lone", took)
 	}
 	beyond := ours.median("lone") - noop.median("lone")
 	return []line{

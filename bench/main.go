@@ -124,7 +124,7 @@ func machine(ctx context.Context) string {
 
 // output returns the first line that a program writes, or that there is none.
 func output(ctx context.Context, program string, args ...string) string {
-	text, err := exec.CommandContext(ctx, program, args...).Output() //nolint:gosec // both are named above
+	text, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
 		return "unknown"
 	}

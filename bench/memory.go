@@ -55,8 +55,8 @@ func nanoseconds(asks [][]enforce.Ask, round time.Duration, do func([]enforce.As
 }
 
 func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	sorted := slices.Sorted(slices.Values(values)) // the rounds stay in their order
+	return sorted[len(sorted)/2]
 }
 
 // compare makes a row of the medians of one figure of both sides.

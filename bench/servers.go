@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,10 +97,11 @@ var (
 // in its memory. Options are environment variables.
 func (s *stage) startAPI(ctx context.Context, database, redisURL string, options ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "api"))
-	cmd.Env = append(options,
-		"SLUICE_DATABASE_URL="+database, "SLUICE_REDIS_URL="+redisURL,
+	cmd.Env = slices.Concat(options, []string{
+		"SLUICE_DATABASE_URL=" + database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
-		"SLUICE_STORE_BUDGET="+budget.String())
+		"SLUICE_STORE_BUDGET=" + budget.String(),
+	})
 	p, err := s.start(cmd, apiListens)
 	if err != nil {
 		return nil, err
