@@ -26,7 +26,7 @@ const (
 // just shown that it would. Somebody far above a limit then costs the store nothing but the few
 // asks that pass.
 //
-// It remembers, for a second, the level of each bucket that was left with less than was asked for.
+// It remembers, for a second, the level of each bucket that the store was seen to deny from.
 // All that can happen to a bucket's level is that it earns, and that others take from it; so while
 // the level and all that it can have earned since are below the cost of an ask, the store would
 // deny the ask. That holds for every cost, and for a bucket that other processes take from. What a
@@ -51,7 +51,7 @@ type DenialCache struct {
 	slots  [denialSlots]atomic.Pointer[shortage]
 }
 
-// shortage is a bucket that was left with less than was asked for.
+// shortage is a bucket that held less than was asked for.
 type shortage struct {
 	key   Key
 	limit Limit // in force, and the caller's
@@ -136,8 +136,9 @@ func (c *DenialCache) deny(ask *Ask, now time.Duration) bool {
 	return lacking
 }
 
-// learn remembers the buckets that now hold less than they were asked for. The store was asked at a
-// moment, and answered all asks or, if it failed, those that say so.
+// learn remembers the buckets that held less than they were asked for. A bucket that has just given its
+// last is not remembered, so that the first denial is the store's, with every tier as it stands. The
+// store was asked at a moment, and answered all asks or, if it failed, those that say so.
 func (c *DenialCache) learn(asks []Ask, asked time.Duration, failed error) {
 	answered := time.Duration(-1)
 	for i := range asks {
@@ -147,7 +148,7 @@ func (c *DenialCache) learn(asks []Ask, asked time.Duration, failed error) {
 		}
 		for j := range ask.Tiers {
 			tier := &ask.Tiers[j]
-			if tier.Shadow || tier.Bucket.Level.Holds(ask.Cost) || tier.Bucket.Limit != tier.Limit {
+			if tier.Holds || tier.Shadow || tier.Bucket.Limit != tier.Limit {
 				continue
 			}
 			if answered < 0 {

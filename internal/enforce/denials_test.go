@@ -121,15 +121,17 @@ func TestADenialIsRememberedWhileItIsCertain(t *testing.T) {
 	}
 }
 
-func TestAnAskThatLeavesLessThanItsCostIsRememberedToo(t *testing.T) {
+func TestTheFirstDenialIsTheStoresAndLaterOnesAreRemembered(t *testing.T) {
 	t.Parallel()
 	f := newFront()
 	tier := bucketOf(1, 1, 1)
 	if !f.take(t, 1, tier).Allowed {
 		t.Fatal("a fresh bucket denies")
 	}
-	if ask := f.take(t, 1, tier); !ask.Recalled {
-		t.Error("the store was asked about an empty bucket")
+	for i, recalled := range []bool{false, true, true} {
+		if ask := f.take(t, 1, tier); ask.Allowed || ask.Recalled != recalled {
+			t.Errorf("ask %d of an empty bucket: allowed %t, recalled %t", i, ask.Allowed, ask.Recalled)
+		}
 	}
 }
 
@@ -137,6 +139,7 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 	t.Parallel()
 	f := newFront()
 	empty, full := bucketOf(1, 1, 1), bucketOf(2, 1, 10)
+	f.take(t, 1, empty)
 	f.take(t, 1, empty)
 	before := f.asked
 	var asks []enforce.Ask
