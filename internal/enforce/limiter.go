@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -76,51 +75,6 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 		l.observer.Decided(tenant, &checks[i], &decisions[i])
 	}
 }
-
-// question is the memory of one call of Decide: what the shared buckets are asked.
-type question struct {
-	asks  []Ask
-	asked []int // asks[k] belongs to the check at asked[k]
-	tiers []Tier
-	ends  []int // of each ask's tiers
-}
-
-var questions = sync.Pool{New: func() any { return new(question) }}
-
-// add adds the limits among a check's tiers, if there are any.
-func (q *question) add(tenant *rules.TenantRules, check int, cost Tokens, tiers []TierDecision) {
-	before := len(q.tiers)
-	q.tiers = bucketTiers(tenant, tiers, q.tiers)
-	if len(q.tiers) > before {
-		q.asks = append(q.asks, Ask{Cost: cost})
-		q.asked = append(q.asked, check)
-		q.ends = append(q.ends, len(q.tiers))
-	}
-}
-
-// complete gives the asks their tiers, now that these stay where they are.
-func (q *question) complete() []Ask {
-	start := 0
-	for k, end := range q.ends {
-		q.asks[k].Tiers = q.tiers[start:end:end]
-		start = end
-	}
-	return q.asks
-}
-
-// release gives the memory back, except that of large batches.
-func (q *question) release() {
-	if cap(q.asks) > keptAsks {
-		return
-	}
-	clear(q.asks)
-	clear(q.tiers)
-	q.asks, q.asked, q.tiers, q.ends = q.asks[:0], q.asked[:0], q.tiers[:0], q.ends[:0]
-	questions.Put(q)
-}
-
-// keptAsks is how large a question may be for its memory to be kept.
-const keptAsks = 64
 
 // Explain answers what Decide would, without taking anything. While the buckets can be read, it has
 // every matched rule's tier as it stands: limits behind a block or a bypass too.
@@ -349,25 +303,6 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 		}
 		d.Tiers = append(d.Tiers, t)
 	}
-}
-
-// bucketTiers appends the buckets of the limits among the tiers.
-func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, to []Tier) []Tier {
-	for i := range tiers {
-		m := tiers[i].Match
-		if !isLimit(m) {
-			continue
-		}
-		if to == nil {
-			to = make([]Tier, 0, len(tiers)-i)
-		}
-		to = append(to, Tier{
-			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
-			Limit:  m.Limit,
-			Shadow: m.Rule.Mode == rules.ModeShadow,
-		})
-	}
-	return to
 }
 
 func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit }
