@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -154,6 +155,8 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 		"server": (after.server - before.server) * 1e6 / checks, "redis": (after.redis - before.redis) * 1e6 / checks,
 		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
 	}
+	all := after.server - before.server + after.redis - before.redis + after.load - before.load
+	measured["checks/CPU s"] = checks / all
 	if scripts := after.scripts - before.scripts; scripts > 0 {
 		measured["batch"] = checks / scripts
 	}
@@ -161,7 +164,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 }
 
 // meter is what counts up while a server works.
-type meter struct{ server, redis, allocations, bytes, scripts, degraded float64 }
+type meter struct{ server, redis, allocations, bytes, scripts, degraded, load float64 }
 
 func (f *field) meter(ctx context.Context, server *process) (m meter, err error) {
 	busy, err := server.processor()
@@ -169,6 +172,11 @@ func (f *field) meter(ctx context.Context, server *process) (m meter, err error)
 		return m, err
 	}
 	m.server = busy.Seconds()
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		return m, fmt.Errorf("read the load's own times: %w", err)
+	}
+	m.load = time.Duration(own.Utime.Nano() + own.Stime.Nano()).Seconds()
 	if m.redis, err = processorSeconds(ctx, f.rdb); err != nil {
 		return m, err
 	}
@@ -208,6 +216,8 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 		}
 		for _, c := range []*contender{onRedis, inRAM, attacked, batches} {
 			lines = append(lines,
+				lineOf("  "+c.name+": checks per second of all processors' time ÷ no-op", "%.0f",
+					noop.median("checks/CPU s"), c.median("checks/CPU s"), c.over(noop.figures, "checks/CPU s"), 0),
 				note("  "+c.name+": server CPU per check, µs", "%.1f", noop.median("server"), c.median("server")),
 				note("  "+c.name+": allocations per check", "%.1f", 0, c.median("allocations")))
 		}
