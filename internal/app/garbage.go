@@ -14,9 +14,9 @@ const garbageRoom = 32 << 20
 
 // collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let
 // it double, which with few rules in memory is 4 MB: at 10,000 checks per second that is a collection
-// every 100 ms, and a tenth of all processor time (GOGC=100 beside GOGC=1000, nine interleaved rounds of
-// 32 callers on two cores). A process with much in memory
-// collects when that has doubled, as ever. Whoever sets GOGC or GOMEMLIMIT knows better.
+// every 100 ms, and a tenth of the throughput (GOGC=100 beside GOGC=1000, eight interleaved rounds of 32
+// callers on two cores). A process with much in memory collects when that has doubled, as ever. Whoever
+// sets GOGC or GOMEMLIMIT knows better.
 var collectSeldom = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		afterEachCollection(100)
