@@ -133,9 +133,7 @@ func firstPages(ctx context.Context, rounds int, round time.Duration) (lines []l
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.what, err)
 		}
-		lines = append(lines, line{
-			"first page of " + l.what + ", ms", fmt.Sprintf("%.2f", was), fmt.Sprintf("%.2f", is), fmt.Sprintf("%.2f", is/was), "at most 3",
-		})
+		lines = append(lines, ratioLine("first page of "+l.what+", ms", "%.2f", was, is, -3))
 	}
 	return lines, printPlans(ctx, large, filepath.Join(server.Dir(), "postgres.log"))
 }

@@ -1,34 +1,31 @@
 // Command bench measures what Sluice promises about speed and memory, as ratios taken in one run on
 // one machine: absolute figures say more about the machine.
 //
-//	go run .                     in this folder; takes about a minute, needs redis-server
+//	go run .                        in this folder; takes about eight minutes
+//	go run . -quick                 less than three, and less certain
+//	go run . -only redis            the sections whose names contain a text
 //	go run . -rounds 9 -round 2s
-//	go run . -violations 10000000   reading so many violations instead; takes some minutes, needs Postgres
-//	go run . lists               only the section that is named; this one takes minutes, and 5 GB of disk
-//	go run . -scale 10 lists     or a tenth of that
+//	go run . -only lists            takes minutes, and 5 GB of disk; with -scale 10 a tenth of that
+//	go run . -only violations       takes twenty minutes; fewer with -violations 1000000
 //
-// The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
-// medians of the rounds are compared.
+// It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
+// a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
+// compared. The table also goes to results/, with what it was measured on.
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
-	"slices"
+	"path/filepath"
+	"runtime"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
-
-// line is one row of the table.
-type line struct {
-	what           string
-	baseline, ours string
-	ratio, target  string
-}
 
 // section is one part of the benchmark: what it compares, and how.
 type section struct {
@@ -38,25 +35,30 @@ type section struct {
 
 // sections are all parts, in the order of the table.
 var sections = []section{
+	{"http: throughput and latency", throughput},
+	{"http: what a check costs redis", redisCost},
+	{"http: several processes", processes},
+	{"rules: throughput among many", manyTenants},
+	{"rules: memory", residentMemory},
+	{"rules: matching", matching},
 	{"redis: the seed design and redisbucket", redisThroughput},
-	{"memory: a map increment and membucket", memoryTake},
 	{"redis: memory per bucket", redisMemory},
-	{"matching", matching},
+	{"memory: a map increment and membucket", memoryTake},
 	{"lists: first pages", firstPages},
+	{"violations: reading many", readViolations},
 }
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds per side; the median counts")
 	round := flag.Duration("round", time.Second, "length of a round")
-	violations := flag.Int("violations", 0, "compare reading so many violations, and nothing else; 0 leaves that out")
+	quick := flag.Bool("quick", false, "three short rounds per side")
+	only := flag.String("only", "", "run only the sections whose names contain this")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	if *violations > 0 {
-		sections = []section{{"reading violations", func(ctx context.Context, rounds int, _ time.Duration) ([]line, error) {
-			return readViolations(ctx, rounds, *violations)
-		}}}
+	if *quick {
+		*rounds, *round = 3, 400*time.Millisecond
 	}
-	err := run(ctx, flag.Args(), *rounds, *round)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *only, *rounds, *round)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -64,33 +66,89 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, names []string, rounds int, round time.Duration) error {
+func run(ctx context.Context, only string, rounds int, round time.Duration) error {
 	if rounds < 1 || round <= 0 {
 		return fmt.Errorf("%d rounds of %v are nothing to measure", rounds, round)
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "what\tbaseline\tours\tratio\ttarget")
+	var lines []line
+	busyBefore := loadAverage()
 	for _, section := range sections {
-		if !asked(names, section.name) {
+		if !asked(section.name, only) {
 			continue
 		}
-		lines, err := section.run(ctx, rounds, round)
+		fmt.Fprintln(os.Stderr, section.name)
+		measured, err := section.run(ctx, rounds, round)
 		if err != nil {
 			return fmt.Errorf("%s: %w", section.name, err)
 		}
-		for _, l := range lines {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.what, l.baseline, l.ours, l.ratio, l.target)
-		}
+		lines = append(lines, measured...)
 	}
-	return table.Flush()
+	var report bytes.Buffer
+	fmt.Fprintf(&report, "%s, medians of %d rounds of %s\n", time.Now().UTC().Format(time.RFC3339), rounds, round)
+	fmt.Fprintf(&report, "%s\nload average %s before, %s after\n\n", machine(ctx), busyBefore, loadAverage())
+	if err := writeTable(&report, lines); err != nil {
+		return err
+	}
+	if _, err := os.Stdout.Write(report.Bytes()); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return keep(report.Bytes())
 }
 
-// asked says whether a section is among those named on the command line by their first word. Without
-// names all are but the lists, which take minutes to load.
-func asked(names []string, section string) bool {
-	word, _, _ := strings.Cut(section, ":")
-	if len(names) == 0 {
-		return word != "lists"
+// keep writes a report to results/.
+func keep(report []byte) error {
+	if err := os.MkdirAll("results", 0o750); err != nil {
+		return fmt.Errorf("keep the results: %w", err)
 	}
-	return slices.Contains(names, word)
+	name := filepath.Join("results", time.Now().UTC().Format("20060102-150405")+".txt")
+	if err := os.WriteFile(name, report, 0o600); err != nil {
+		return fmt.Errorf("keep the results: %w", err)
+	}
+	return nil
+}
+
+// machine says what was measured on, and what.
+func machine(ctx context.Context) string {
+	model := "unknown processor"
+	if cpus, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for text := range strings.Lines(string(cpus)) {
+			if name, ok := strings.CutPrefix(text, "model name\t: "); ok {
+				model = strings.TrimSpace(name)
+				break
+			}
+		}
+	}
+	parts := []string{
+		fmt.Sprintf("%d × %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version()),
+		output(ctx, "redis-server", "--version"),
+		"revision " + output(ctx, "git", "describe", "--always", "--dirty"),
+	}
+	return strings.Join(parts, "\n")
+}
+
+// output returns the first line that a program writes, or that there is none.
+func output(ctx context.Context, program string, args ...string) string {
+	text, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	return first
+}
+
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
+}
+
+// asked says whether a section is to run. Those that load for minutes run only if they are named.
+func asked(section, only string) bool {
+	word, _, _ := strings.Cut(section, ":")
+	if only == "" {
+		return word != "lists" && word != "violations"
+	}
+	return strings.Contains(section, only)
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	users   = 50_000
-	callers = 8 // goroutines that ask at once: enough to keep one Redis busy
+	callers = 8 // goroutines that ask at once: enough to keep one Redis busy with batches
 	budget  = 10 * time.Second
 )
 
@@ -73,14 +73,14 @@ func checks(first, n, tenants int) []enforce.Ask {
 type batch struct {
 	what            string
 	checks, tenants int
-	target          string
+	atLeast         float64
 }
 
 var batches = []batch{
-	{"1 alone", 1, 1, ""},
-	{"16 together, 1 per script", 16, 16, "1.5"},
-	{"16 together, 1 script", 16, 1, ""},
-	{"64 together, 1 script", 64, 1, "2.5"},
+	{"1 alone", 1, 1, 0},
+	{"16 together, 1 per script", 16, 16, 1.5},
+	{"16 together, 1 script", 16, 1, 0},
+	{"64 together, 1 script", 64, 1, 2.5},
 }
 
 // speed is how fast one round went.
@@ -101,7 +101,7 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 			var was, is []speed
 			for range rounds {
 				for side, taker := range []taker{seed, ours} {
-					measured, err := measure(ctx, rdb, taker, batch, round)
+					measured, err := measure(ctx, rdb, taker, batch, callers, round)
 					if err != nil {
 						return err
 					}
@@ -113,8 +113,8 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 				}
 			}
 			lines = append(lines,
-				compare("checks/s, "+batch.what, was, is, batch.target, func(s speed) float64 { return s.perSecond }),
-				compare("  per second of redis's processor", was, is, "", func(s speed) float64 { return s.perCPUSecond }))
+				compare("checks/s, "+batch.what, was, is, batch.atLeast, func(s speed) float64 { return s.perSecond }),
+				compare("  per second of redis's processor", was, is, 0, func(s speed) float64 { return s.perCPUSecond }))
 		}
 		return nil
 	})
@@ -122,7 +122,9 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 }
 
 // measure asks with several callers for the length of a round.
-func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, batch batch, round time.Duration) (speed, error) {
+func measure(
+	ctx context.Context, rdb redis.UniversalClient, taker taker, batch batch, callers int, round time.Duration,
+) (speed, error) {
 	busyBefore, err := processorSeconds(ctx, rdb)
 	if err != nil {
 		return speed{}, err
@@ -160,19 +162,19 @@ func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, batch 
 
 // processorSeconds returns how long Redis has kept a processor busy.
 func processorSeconds(ctx context.Context, rdb redis.UniversalClient) (float64, error) {
-	return info(ctx, rdb, "cpu", "used_cpu_user", "used_cpu_sys")
+	return info(ctx, rdb, "cpu", "used_cpu_user:%g", "used_cpu_sys:%g")
 }
 
-// info returns the sum of some figures of a section of INFO.
-func info(ctx context.Context, rdb redis.UniversalClient, section string, names ...string) (sum float64, err error) {
+// info returns the sum of some figures of a section of INFO, each in the form of its line.
+func info(ctx context.Context, rdb redis.UniversalClient, section string, forms ...string) (sum float64, err error) {
 	text, err := rdb.Info(ctx, section).Result()
 	if err != nil {
 		return 0, fmt.Errorf("read redis's %s figures: %w", section, err)
 	}
 	for figure := range strings.Lines(text) {
-		for _, name := range names {
+		for _, form := range forms {
 			var value float64
-			if _, err := fmt.Sscanf(figure, name+":%g", &value); err == nil {
+			if n, _ := fmt.Sscanf(figure, form, &value); n == 1 {
 				sum += value
 			}
 		}
@@ -189,7 +191,7 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 			if err != nil {
 				return err
 			}
-			empty, err := info(ctx, rdb, "memory", "used_memory")
+			empty, err := info(ctx, rdb, "memory", "used_memory:%g")
 			if err != nil {
 				return err
 			}
@@ -205,7 +207,7 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 					return err
 				}
 			}
-			full, err := info(ctx, rdb, "memory", "used_memory")
+			full, err := info(ctx, rdb, "memory", "used_memory:%g")
 			bytes = full - empty
 			return err
 		})
@@ -219,8 +221,5 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []line{{
-		"bytes per bucket in redis, 40-byte keys",
-		fmt.Sprintf("%.0f", seed/buckets), fmt.Sprintf("%.0f", ours/buckets), fmt.Sprintf("%.2f", ours/seed), "",
-	}}, nil
+	return []line{note("bytes per bucket in redis, 40-byte keys", "%.0f", seed/buckets, ours/buckets)}, nil
 }

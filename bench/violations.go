@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -20,11 +21,14 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
+var violationRows = flag.Int("violations", 10_000_000, "how many violations to read among")
+
 // readViolations compares reading many violations and a year of counts with reading a hundredth of them. The
 // violations are of thirty days, of a thousand users, a thousand addresses, fifty endpoints and twenty
 // rules; the counts are of checks as a whole and of four rules, each minute. It prints the plans of the
 // large side.
-func readViolations(ctx context.Context, rounds, rows int) (lines []line, err error) {
+func readViolations(ctx context.Context, rounds int, _ time.Duration) (lines []line, err error) {
+	rows := *violationRows
 	dir, err := os.MkdirTemp("", "sluice-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for Postgres: %w", err)
@@ -67,19 +71,20 @@ func readViolations(ctx context.Context, rounds, rows int) (lines []line, err er
 			}
 		}
 		before, after := median(was[1:]), median(is[1:])
-		lines = append(lines, line{
-			question.what + ", µs", fmt.Sprintf("%.0f", before), fmt.Sprintf("%.0f", after),
-			fmt.Sprintf("%.2f", after/before), question.target,
-		})
+		lines = append(lines, ratioLine(question.what+", µs", "%.0f", before, after, question.target))
 	}
 	return lines, printViolationPlans(ctx, server, now)
 }
 
 // question is one of the things that people ask.
 type question struct {
-	what, target string
-	ask          func(context.Context, *pgstore.Store) error
+	what   string
+	target float64 // as ratioLine takes it
+	ask    func(context.Context, *pgstore.Store) error
 }
+
+// mostTimes is how much longer a page or chart may take among a hundred times the rows.
+const mostTimes = -3
 
 func questions(now time.Time) []question {
 	const tenant rules.TenantID = 1
@@ -87,7 +92,7 @@ func questions(now time.Time) []question {
 	page := func(what string, narrow func(*violations.Filter)) question {
 		filter := month
 		narrow(&filter)
-		return question{"first page " + what, "at most 3", func(ctx context.Context, s *pgstore.Store) error {
+		return question{"first page " + what, mostTimes, func(ctx context.Context, s *pgstore.Store) error {
 			page, err := s.Violations(ctx, tenant, &filter, violations.ID{}, 50)
 			if err == nil && len(page.Violations) == 0 {
 				return errors.New("the page is empty")
@@ -95,7 +100,7 @@ func questions(now time.Time) []question {
 			return err
 		}}
 	}
-	chart := func(what string, since time.Duration, rule rules.RuleID, target string) question {
+	chart := func(what string, since time.Duration, rule rules.RuleID, target float64) question {
 		return question{what, target, func(ctx context.Context, s *pgstore.Store) error {
 			chart, err := violations.Traffic(ctx, s, tenant, rule, now.Add(-since), now)
 			if err == nil && chart.Total.Denied == 0 {
@@ -110,15 +115,15 @@ func questions(now time.Time) []question {
 		page("of a user", func(f *violations.Filter) { f.UserID = "user-7" }),
 		page("of an address", func(f *violations.Filter) { f.IP = netip.MustParsePrefix("10.0.0.7/32") }),
 		page("of an endpoint", func(f *violations.Filter) { f.Endpoint = "/api/7" }),
-		chart("30-day chart", 30*24*time.Hour, 0, "at most 3"),
-		chart("30-day chart of a rule", 30*24*time.Hour, 2, "at most 3"),
-		chart("3-hour chart", 3*time.Hour, 0, ""),
-		chart("chart of a year", 364*24*time.Hour, 0, ""),
-		{"top rules of 30 days", "", func(ctx context.Context, s *pgstore.Store) error {
+		chart("30-day chart", 30*24*time.Hour, 0, mostTimes),
+		chart("30-day chart of a rule", 30*24*time.Hour, 2, mostTimes),
+		chart("3-hour chart", 3*time.Hour, 0, 0),
+		chart("chart of a year", 364*24*time.Hour, 0, 0),
+		{"top rules of 30 days", 0, func(ctx context.Context, s *pgstore.Store) error {
 			_, err := s.TopRules(ctx, tenant, violations.StepsFor(month.Since, now), 10)
 			return err
 		}},
-		{"top users of the newest 100,000", "", func(ctx context.Context, s *pgstore.Store) error {
+		{"top users of the newest 100,000", 0, func(ctx context.Context, s *pgstore.Store) error {
 			_, err := s.Top(ctx, tenant, violations.TopOf{Dimension: violations.ByUser, Since: month.Since, Until: now}, 10)
 			return err
 		}},

@@ -130,6 +130,7 @@ func (a *API) Close() error {
 // timeout, and closes everything. It returns early, with an error, if the database's schema is
 // behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
+	collectSeldom()
 	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })

@@ -20,8 +20,10 @@ import (
 // buckets are a process's token buckets: in Redis if there is one, and always some of its own, which
 // rules that fail local fall back to.
 type buckets struct {
-	local  *membucket.Store
-	redis  *redisbucket.Store // nil without Redis
+	local *membucket.Store
+	redis *redisbucket.Store // nil without Redis
+	// cached stands in front of redis.
+	cached *enforce.DenialCache
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	log    *slog.Logger
@@ -39,7 +41,8 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	}
 	redis.SetLogger(driverLog{log}) // the driver has one for the process
 	b.client = redis.NewUniversalClient(options)
-	b.redis = redisbucket.New(b.client, cfg.StoreBudget)
+	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
+	b.cached = enforce.NewDenialCache(b.redis, nil)
 	return b, nil
 }
 
@@ -48,7 +51,7 @@ func (b *buckets) shared() enforce.Buckets {
 	if b.redis == nil {
 		return b.local
 	}
-	return b.redis
+	return b.cached
 }
 
 func (b *buckets) close() error {

@@ -31,7 +31,9 @@ func (x *exchange) release() {
 		return
 	}
 	clear(x.checks)
-	clear(x.decisions)
+	for i := range x.decisions {
+		x.decisions[i].Reset()
+	}
 	x.checks, x.decisions = x.checks[:0], x.decisions[:0]
 	exchanges.Put(x)
 }

@@ -30,9 +30,9 @@
 //
 // All fields are always there, in one order; null is a value that does not exist. An allowed check
 // has null in the violated fields and in reason, and 0 in retry_after_ms: no wait. A denial that no
-// wait ends (blocked, cost_exceeds_limit) has null there. Amounts are exact decimals, rounded down;
-// times are rounded up. Headers and body are drawn from the same decision and agree; see
-// rateLimitHeaders.
+// wait ends (blocked, cost_exceeds_limit) has null there. A denial from memory (see enforce.DenialCache)
+// lists only the tiers that deny. Amounts are exact decimals, rounded down; times are rounded up.
+// Headers and body are drawn from the same decision and agree; see addRateLimit.
 //
 // # When a neighbour is down
 //

@@ -23,6 +23,8 @@ type Config struct {
 	// RedisURL may be empty: then "sluice dev" runs a Redis of its own if it can, and the others
 	// keep buckets in their memory.
 	RedisURL ConnURL
+	// RedisPrefix tells this deployment's keys from those of others in the same Redis.
+	RedisPrefix string
 	// DataDir is where "sluice dev" keeps its private database.
 	DataDir string
 

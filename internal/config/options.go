@@ -137,6 +137,13 @@ var options = []option{
 		},
 	},
 	{
+		group: groupStores, name: "redis-prefix",
+		takers: servers,
+		help: "What this deployment's keys in Redis begin with. Deployments that share a Redis database, each with " +
+			"a PostgreSQL of its own, need different ones: their tenants have the same numbers.",
+		value: func(c *Config) value { return keyPrefix{&c.RedisPrefix} },
+	},
+	{
 		group: groupStores, name: "store-budget", normal: "50ms",
 		takers: servers,
 		help:   "The time Redis has to answer. After it the failure mode of each rule decides.",

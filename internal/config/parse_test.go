@@ -204,6 +204,10 @@ func TestRefusals(t *testing.T) {
 			"admin apply --tenant acme -f x --dry-run=maybe", nil,
 			[]string{`--dry-run: "maybe" is not true or false`},
 		},
+		"a key prefix with a brace": {
+			"api --redis-prefix {blue}", nil,
+			[]string{`--redis-prefix: "{blue}" is not at most 32 letters, digits, underscores, dashes, dots and colons`},
+		},
 		"a bad secret, without showing it": {
 			"api",
 			[]string{"SLUICE_REDIS_URL=http://:hunter2@cache:6379"},

@@ -34,6 +34,31 @@ func (v text) set(s string) error  { *v.at = s; return nil }
 func (v text) String() string      { return *v.at }
 func (v text) placeholder() string { return v.word }
 
+// keyPrefix is what the keys of one deployment begin with. Braces would move them to other slots of a
+// Redis Cluster.
+type keyPrefix struct{ at *string }
+
+func (v keyPrefix) set(s string) error {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.', c == ':':
+		default:
+			return errKeyPrefix
+		}
+	}
+	if len(s) > maxKeyPrefix {
+		return errKeyPrefix
+	}
+	*v.at = s
+	return nil
+}
+func (v keyPrefix) String() string    { return *v.at }
+func (keyPrefix) placeholder() string { return "PREFIX" }
+
+const maxKeyPrefix = 32
+
+var errKeyPrefix = fmt.Errorf("at most %d letters, digits, underscores, dashes, dots and colons", maxKeyPrefix)
+
 // word is one of several.
 type word struct {
 	at    *string

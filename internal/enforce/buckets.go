@@ -33,6 +33,9 @@ type Ask struct {
 	Allowed bool
 	// Answered says of an ask in a call that failed that it was answered all the same.
 	Answered bool
+	// Recalled says that the store was not asked, because a DenialCache knew that it denies. Then
+	// only the tiers that do not hold Cost have an answer, and it is theirs alone.
+	Recalled bool
 }
 
 // Key names one bucket.

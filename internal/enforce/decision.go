@@ -33,13 +33,25 @@ type Decision struct {
 	Bypassed bool
 	// Degraded says that a tier could not be asked in the shared store and its failure mode acted.
 	Degraded bool
+	// Recalled says that a DenialCache denied the check, without asking the store.
+	Recalled bool
 	// Deciding is the index in Tiers of the tier that denied the check; if allowed, of the
 	// enforced limit with the fewest whole tokens (ties: the longest reset, the lowest rule id); -1
 	// if there is none.
 	Deciding int
 	// Tiers are the matched rules' parts of the answer, in order of rule id. A tier that was not
-	// asked is left out: one that failed open, and limits behind a bypass or a block.
+	// asked is left out: one that failed open, limits behind a bypass or a block, and in a recalled
+	// denial those not known to lack tokens.
 	Tiers []TierDecision
+
+	matches []rules.Match // what Tiers point into
+}
+
+// Reset forgets all but the memory, for the next decision.
+func (d *Decision) Reset() {
+	clear(d.Tiers)
+	clear(d.matches)
+	*d = Decision{Tiers: d.Tiers[:0], matches: d.matches[:0]}
 }
 
 // TierDecision is one matching rule's part of a decision.

@@ -20,5 +20,6 @@
 // by running the same decisions on buckets of its own.
 //
 // A decision costs one call of Buckets.Take, which is one round trip, whatever the number of rules
-// that match. The package does no other input or output and holds no state of its own.
+// that match; none if a DenialCache in front of the store knows that the store would deny. The package
+// does no other input or output, and holds no state but what such a cache remembers for a second.
 package enforce

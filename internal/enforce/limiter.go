@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -11,7 +12,8 @@ import (
 // Observer is told what the Limiter does. Its methods are called from many goroutines at once and
 // must not block.
 type Observer interface {
-	// Decided is called once for each check that was decided; not for explanations.
+	// Decided is called once for each check that was decided; not for explanations. The memory of
+	// check and decision is used again after the call; the rules and strings in it can be kept.
 	Decided(tenant *rules.TenantRules, check *Check, decision *Decision)
 	// StoreAnswered is called once for each question to the shared buckets, with the error if they
 	// could not answer.
@@ -38,30 +40,32 @@ func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) 
 }
 
 // Decide answers checks of one tenant in order, decisions[i] answering checks[i]. The plan that
-// each check names must be the one that TenantRules.PlanOf answered for it.
+// each check names must be the one that TenantRules.PlanOf answered for it. A decision that was
+// filled before lends its memory to the new one.
 //
 // Decide always answers, within the time budget of the shared buckets: if those fail, the failure
 // mode of each rule does. A caller that goes away in the meantime does not look like such a
 // failure, so its check is decided to the end.
 func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
+	q := questions.Get().(*question)
+	defer q.release()
 	now := l.now()
-	asks := make([]Ask, 0, len(checks))
-	asked := make([]int, 0, len(checks)) // asks[k] belongs to checks[asked[k]]
 	for i := range checks {
-		matches := tenant.Match(&checks[i].Request, checks[i].Plan, now, nil)
-		decisions[i] = begin(checks[i].Plan, matches)
-		if tiers := bucketTiers(tenant, decisions[i].Tiers, nil); len(tiers) > 0 {
-			asks = append(asks, Ask{Cost: checks[i].Cost, Tiers: tiers})
-			asked = append(asked, i)
-		}
+		d := &decisions[i]
+		d.matches = tenant.Match(&checks[i].Request, checks[i].Plan, now, d.matches[:0])
+		d.begin(checks[i].Plan)
+		q.add(tenant, i, checks[i].Cost, d.Tiers)
 	}
-	if len(asks) > 0 {
+	if asks := q.complete(); len(asks) > 0 {
 		ctx = context.WithoutCancel(ctx)
 		err := l.ask(ctx, asks)
-		for k, i := range asked {
-			if err == nil || asks[k].Answered {
+		for k, i := range q.asked {
+			switch {
+			case asks[k].Recalled:
+				decisions[i].recall(asks[k].Tiers, checks[i].Cost)
+			case err == nil || asks[k].Answered:
 				decisions[i].read(asks[k].Tiers, checks[i].Cost)
-			} else {
+			default:
 				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], l.take)
 			}
 		}
@@ -76,7 +80,8 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 // every matched rule's tier as it stands: limits behind a block or a bypass too.
 func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.Plan, l.now(), nil)
-	d := Decision{Plan: check.Plan, Tiers: tierDecisions(matches, all)}
+	d := Decision{Plan: check.Plan, matches: matches}
+	d.keepMatches(all)
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
@@ -113,28 +118,29 @@ func look(tiers []Tier, cost Tokens) {
 	}
 }
 
-// ask puts the asks to the shared buckets and reports how that went.
+// ask puts the asks to the shared buckets and reports how that went, if they had to be asked.
 func (l *Limiter) ask(ctx context.Context, asks []Ask) error {
 	start := time.Now()
 	err := l.shared.Take(ctx, asks)
-	l.observer.StoreAnswered(time.Since(start), err)
+	if slices.ContainsFunc(asks, func(ask Ask) bool { return !ask.Recalled }) {
+		l.observer.StoreAnswered(time.Since(start), err)
+	}
 	return err
 }
 
-// begin sorts out what can be said without asking any bucket. An enforced bypass stands alone, and
-// so do enforced blocks.
-func begin(plan string, matches []rules.Match) Decision {
-	d := Decision{Plan: plan}
+// begin sorts out what can be said of the matches without asking any bucket. An enforced bypass stands
+// alone, and so do enforced blocks.
+func (d *Decision) begin(plan string) {
+	*d = Decision{Plan: plan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
-	case anyEnforced(matches, rules.ActionBypass):
+	case anyEnforced(d.matches, rules.ActionBypass):
 		d.Bypassed = true
-		d.Tiers = tierDecisions(matches, enforced(rules.ActionBypass))
-	case anyEnforced(matches, rules.ActionBlock):
-		d.Tiers = tierDecisions(matches, enforced(rules.ActionBlock))
+		d.keepMatches(enforced(rules.ActionBypass))
+	case anyEnforced(d.matches, rules.ActionBlock):
+		d.keepMatches(enforced(rules.ActionBlock))
 	default:
-		d.Tiers = tierDecisions(matches, all)
+		d.keepMatches(all)
 	}
-	return d
 }
 
 // degrade answers a check whose shared buckets did not answer, by the failure mode of each tier; local
@@ -223,6 +229,13 @@ func (d *Decision) read(tiers []Tier, cost Tokens) {
 	}
 }
 
+// recall takes over a denial that was remembered: nothing is known of the limits that may allow.
+func (d *Decision) recall(tiers []Tier, cost Tokens) {
+	d.Recalled = true
+	d.read(tiers, cost)
+	d.keep(func(t *TierDecision) bool { return !isLimit(t.Match) || !t.Allowed })
+}
+
 // conclude draws the decision from its tiers.
 func (d *Decision) conclude() {
 	d.Allowed, d.Reason, d.Deciding = true, "", -1
@@ -275,12 +288,12 @@ func precedence(r Reason) int {
 
 func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
 
-// tierDecisions starts one tier for each match that is wanted. Limits allow until their bucket
+// keepMatches starts one tier for each match that is wanted. Limits allow until their bucket
 // says otherwise.
-func tierDecisions(matches []rules.Match, wanted func(*rules.Match) bool) []TierDecision {
-	tiers := make([]TierDecision, 0, len(matches))
-	for i := range matches {
-		m := &matches[i]
+func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
+	d.Tiers = slices.Grow(d.Tiers[:0], len(d.matches))
+	for i := range d.matches {
+		m := &d.matches[i]
 		if !wanted(m) {
 			continue
 		}
@@ -288,28 +301,8 @@ func tierDecisions(matches []rules.Match, wanted func(*rules.Match) bool) []Tier
 		if m.Rule.Action == rules.ActionBlock {
 			t.deny(Blocked)
 		}
-		tiers = append(tiers, t)
+		d.Tiers = append(d.Tiers, t)
 	}
-	return tiers
-}
-
-// bucketTiers appends the buckets of the limits among the tiers.
-func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, to []Tier) []Tier {
-	for i := range tiers {
-		m := tiers[i].Match
-		if !isLimit(m) {
-			continue
-		}
-		if to == nil {
-			to = make([]Tier, 0, len(tiers)-i)
-		}
-		to = append(to, Tier{
-			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
-			Limit:  m.Limit,
-			Shadow: m.Rule.Mode == rules.ModeShadow,
-		})
-	}
-	return to
 }
 
 func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit }

@@ -141,7 +141,8 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 		matches[i] = rules.Match{Rule: &rules.Rule{ID: rules.RuleID(i), Mode: c.Mode, Action: c.Action}, Limit: c.Limit}
 		matches[i].Limit.Since = 0
 	}
-	s.begun = begin("", matches)
+	s.begun.matches = matches
+	s.begun.begin("")
 	s.tiers = make([]TierDecision, len(s.begun.Tiers))
 	s.ask.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
 	s.curves = make([]curve, len(s.ask.Tiers))

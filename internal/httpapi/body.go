@@ -17,8 +17,12 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit)
 	}
+	body := r.Body
+	if r.ContentLength < 0 { // else net/http itself ends it there
+		body = http.MaxBytesReader(w, body, limit)
+	}
 	buf.Reset()
-	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+	if _, err := buf.ReadFrom(body); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			return bodyTooLarge(limit)

@@ -20,6 +20,7 @@ type Decisions struct {
 
 	tiers    [len(scopes)][2][2]prometheus.Counter // by shadow and allowed
 	degraded [len(failureModes)]prometheus.Counter
+	recalled prometheus.Counter
 
 	answered, failed prometheus.Observer
 }
@@ -42,6 +43,11 @@ func (m *Metrics) Decisions(store string) *Decisions {
 	d.countChecks(m.registry)
 	d.countTiers(m.registry)
 	d.countDegraded(m.registry)
+	d.recalled = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sluice_recalled_denials_total",
+		Help: "Denials among the checks that cost the shared buckets nothing, because they had just shown that they would deny.",
+	})
+	m.registry.MustRegister(d.recalled)
 
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_store_duration_seconds",
@@ -118,6 +124,9 @@ func (d *Decisions) Decided(_ *rules.TenantRules, _ *enforce.Check, decision *en
 		if scope := slices.Index(scopes[:], t.Match.Rule.Scope()); scope >= 0 {
 			d.tiers[scope][index(!t.Enforced())][index(t.Allowed)].Inc()
 		}
+	}
+	if decision.Recalled {
+		d.recalled.Inc()
 	}
 	if decision.Degraded {
 		if i := slices.Index(failureModes[:], decidingMode(decision)); i >= 0 {

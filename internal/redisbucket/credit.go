@@ -32,7 +32,7 @@ func (s *Store) credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens, stamp int64,
 ) (before, after enforce.Bucket, err error) {
 	// By source: people credit seldom, and a call by digest would have to be ready for NOSCRIPT.
-	args := []any{"eval", creditSource, 1, redisKey(key), appendFloat(appendLimit(nil, limit), float64(amount))}
+	args := []any{"eval", creditSource, 1, string(appendKey(nil, s.prefix, key)), appendFloat(appendLimit(nil, limit), float64(amount))}
 	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}

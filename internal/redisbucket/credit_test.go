@@ -52,7 +52,7 @@ func TestACreditLetsItsKeyExpireSoonAfterItIsFull(t *testing.T) {
 			mustCredit(t, s, tier, -enforce.Token)
 		}
 		mustCredit(t, s, tier, test.amount)
-		ttl, err := s.rdb.PTTL(t.Context(), redisKey(tier.Key)).Result()
+		ttl, err := s.rdb.PTTL(t.Context(), keyText(tier.Key)).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestCreditingAValueThatIsNoBucketCreditsAFreshOne(t *testing.T) {
 		"micros above the burst": state(1, 10_000_001, 0, 1, 1, 10, 5),
 	} {
 		tier := user(name, limit)
-		if err := s.rdb.Set(t.Context(), redisKey(tier.Key), value, 0).Err(); err != nil {
+		if err := s.rdb.Set(t.Context(), keyText(tier.Key), value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		broken := s.Broken()
@@ -87,7 +87,7 @@ func TestCreditingAValueThatIsNoBucketCreditsAFreshOne(t *testing.T) {
 	}
 
 	hash := user("a hash", limit)
-	if err := s.rdb.HSet(t.Context(), redisKey(hash.Key), "tokens", "0").Err(); err != nil {
+	if err := s.rdb.HSet(t.Context(), keyText(hash.Key), "tokens", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if before, after := mustCredit(t, s, hash, -4*enforce.Token); before.Level.Micros.Whole() != 10 || after.Level.Micros.Whole() != 6 {

@@ -78,10 +78,16 @@ func fourTiers(subject int, limit enforce.Limit) enforce.Ask {
 
 func mustTake(t testing.TB, s *Store, asks []enforce.Ask) []enforce.Ask {
 	t.Helper()
-	if err := s.Take(t.Context(), asks); err != nil {
+	if err := s.Take(context.Background(), asks); err != nil { // as from enforce.Limiter
 		t.Fatalf("take: %v", err)
 	}
 	return asks
+}
+
+// takeAt takes at a time in microseconds since the Unix epoch.
+func takeAt(s *Store, now int64, asks []enforce.Ask) error {
+	s.stamp = func() int64 { return now }
+	return s.Take(context.Background(), asks)
 }
 
 // eventually waits until a condition holds and returns how long that took.

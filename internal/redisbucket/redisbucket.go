@@ -1,17 +1,21 @@
 // Package redisbucket keeps token buckets in Redis, where every process finds them.
 //
-// A check costs one round trip and one script, however many tiers it has, and is decided atomically
-// on Redis's own clock: all its tokens are taken or none. A batch of checks is a few scripts in one
-// pipeline, at most 64 checks or 256 buckets each and one tenant each, so that Redis is never busy
-// with one for long and Redis Cluster finds all keys of a script in one slot. Beyond 1024 buckets it is
-// several pipelines, one after the other and each with a time budget of its own, so that other callers'
-// checks come in between. take.lua is the script, the format of a bucket, and the place to start
-// reading.
+// A check costs one round trip, however many tiers it has, and is decided atomically on Redis's own
+// clock: all its tokens are taken or none. Checks that are asked at the same time share round trips:
+// an idle store sends a check at once, and those that come while its few connections are busy go
+// together when one is free (see queue). Together means a few scripts in one pipeline, at most 64
+// checks or 256 buckets each and one tenant each, so that Redis is never busy with one for long and
+// Redis Cluster finds all keys of a script in one slot. A pipeline asks about 1024 buckets at most; a
+// larger batch is several, one after the other and each with a time budget of its own, and other
+// callers' checks come in between. take.lua is the script, the format of a bucket, and the place to
+// start reading.
 //
 // When Redis is down, Take says so within its time budget (50 ms unless told otherwise) and decides
-// nothing; what happens to the check is for the caller. After five failures in a row a circuit
-// breaker answers for Redis at once, and lets one ask through every quarter of a second to see
-// whether it is back; the driver's own back-off after failed dials can add a second to that.
+// nothing; what happens to the check is for the caller. The budget counts from the call, waiting
+// included. A pipeline that fails fails its own checks alone, and one that hangs holds up no others for
+// longer than a tenth of the budget. After five pipelines in a row have failed, a circuit breaker
+// answers for Redis at once, and lets one through every quarter of a second to see whether it is back;
+// the driver's own back-off after failed dials can add a second to that.
 // An ask that got no answer may have been executed, so it is never repeated: tokens are taken at
 // most once. The one exception is an answer that says nothing was executed, because Redis does not
 // know the script (after SCRIPT FLUSH or a restart); then the source is sent, and the scripts of
@@ -26,7 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,9 +47,6 @@ const (
 	// tripAfter is how many failures in a row open the breaker: enough that one dropped
 	// connection does not, and few enough that hardly anybody waits for a dead Redis.
 	tripAfter = 5
-	// maxPipelineKeys is how many keys the scripts of one pipeline have at most, unless it is a
-	// single script: a few milliseconds of Redis's time.
-	maxPipelineKeys = 4 * maxKeys
 	// probeEvery is how long an open breaker waits before it lets one ask through.
 	probeEvery = 250 * time.Millisecond
 )
@@ -53,9 +54,13 @@ const (
 // Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
 type Store struct {
 	rdb     redis.UniversalClient
+	prefix  string // of all keys
 	budget  time.Duration
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
+	queue   *queue
+	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
+	stamp func() int64
 }
 
 var (
@@ -65,110 +70,105 @@ var (
 
 // New returns a store on a client made from Options; other settings of the client retry scripts or
 // wait longer than the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget.
-// The caller closes the client.
-func New(rdb redis.UniversalClient, budget time.Duration) *Store {
+// The caller closes the client, once no Take is under way: the store itself has no goroutines that
+// outlive one by more than the budget.
+func New(rdb redis.UniversalClient, budget time.Duration) *Store { return NewPrefixed(rdb, budget, "") }
+
+// NewPrefixed is New for one of several deployments that keep their buckets in one Redis database: each
+// has a prefix of its own, without braces.
+func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string) *Store {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
-	return &Store{
+	s := &Store{
 		rdb:    rdb,
+		prefix: prefix,
 		budget: budget,
+		stamp:  func() int64 { return 0 },
 		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 			Timeout:     probeEvery,
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
-			IsExcluded:  saysNothing,
+			// Callers of the same client that keep all its connections busy are no outage. If they opened
+			// the breaker, a spike would make every process limit on its own just when limits matter.
+			IsExcluded: func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) },
 		}),
 	}
+	s.queue = newQueue(budget, s.send)
+	return s
 }
 
 // Take implements enforce.Buckets. It returns an error within the budget if Redis does not answer,
 // and at once while the breaker is open. A batch of several pipelines that Redis does answer can take
 // as many budgets.
 func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
-	return s.take(ctx, asks, 0)
+	if ctx.Done() == nil { // as from enforce.Limiter
+		return s.take(asks)
+	}
+	// The pipeline carries others' checks too and must not end with this caller, who must not find
+	// its asks written to after it has left.
+	own := make([]enforce.Ask, len(asks))
+	for i := range asks {
+		own[i] = asks[i]
+		own[i].Tiers = slices.Clone(asks[i].Tiers)
+	}
+	answered := make(chan error, 1)
+	go func() { answered <- s.take(own) }()
+	select {
+	case err := <-answered:
+		for i := range asks {
+			copy(asks[i].Tiers, own[i].Tiers)
+			asks[i].Allowed, asks[i].Answered = own[i].Allowed, own[i].Answered
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("ask redis about %d checks: %w", len(asks), ctx.Err())
+	}
 }
 
-// take is Take at a time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a
-// time.
-func (s *Store) take(ctx context.Context, asks []enforce.Ask, stamp int64) error {
-	scripts, err := plan(asks)
-	for err == nil && len(scripts) > 0 {
-		together := scripts[:onePipeline(scripts)]
-		scripts = scripts[len(together):]
-		err = s.takeTogether(ctx, together, stamp)
+// take is Take for a caller that stays.
+func (s *Store) take(asks []enforce.Ask) error {
+	for i := range asks {
+		ask := &asks[i]
+		if len(ask.Tiers) > maxTiers {
+			return fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(ask.Tiers), maxTiers)
+		}
+		// Without tiers there is nothing to ask.
+		ask.Answered = len(ask.Tiers) == 0
+		ask.Allowed = ask.Answered
 	}
-	if err != nil {
+	if err := s.queue.take(asks); err != nil {
 		return fmt.Errorf("ask redis about %d checks: %w", len(asks), err)
 	}
 	return nil
 }
 
-// onePipeline returns how many of the scripts go together.
-func onePipeline(scripts []*script) int {
-	keys := 0
-	for i, script := range scripts {
-		if keys += len(script.keys); keys > maxPipelineKeys && i > 0 {
-			return i
-		}
+// send runs the scripts of a pipeline, and reads the answers of those that have one even if others
+// have not: they took their tokens.
+func (s *Store) send(p *pipeline) {
+	scripts := p.pack(s.prefix)
+	if len(scripts) == 0 {
+		return
 	}
-	return len(scripts)
-}
-
-// takeTogether runs scripts in one pipeline, and reads the answers of those that have one even if
-// others have not: they took their tokens.
-func (s *Store) takeTogether(ctx context.Context, scripts []*script, stamp int64) error {
-	_, err := s.breaker.Execute(func() (struct{}, error) {
-		limited, cancel := context.WithTimeout(ctx, s.budget)
+	_, p.err = s.breaker.Execute(func() (struct{}, error) {
+		ctx, cancel := context.WithDeadline(context.Background(), p.deadline)
 		defer cancel()
-		err := s.run(limited, scripts, stamp)
-		if err != nil && gone(ctx, limited, err) {
-			err = callerGone{err}
-		}
-		return struct{}{}, err
+		return struct{}{}, s.run(ctx, scripts)
 	})
 	for _, script := range scripts {
 		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
-			continue // there is no answer, and err says why
+			continue // there is no answer, and p.err says why
 		}
-		broken, unreadable := script.answer(script.cmd.Val())
-		if unreadable != nil {
-			return errors.Join(err, unreadable)
+		broken, err := script.answer(script.cmd.Val())
+		if err != nil {
+			p.err = errors.Join(p.err, err)
 		}
 		s.broken.Add(int64(broken))
 	}
-	return err
-}
-
-// saysNothing tells the errors that are not Redis's fault: a caller that went away, and more callers
-// at once than connections. If the latter opened the breaker, a spike would make every process limit
-// on its own just when limits matter.
-func saysNothing(err error) bool {
-	_, gone := errors.AsType[callerGone](err)
-	return gone || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// callerGone marks the error of an ask whose caller cancelled it or gave it less time than the
-// budget: it says nothing about Redis.
-type callerGone struct{ error }
-
-// Unwrap returns the error itself.
-func (e callerGone) Unwrap() error { return e.error }
-
-// gone says whether an ask failed because its caller went away. The socket's deadline can strike a
-// moment before the caller's context notices its own.
-func gone(caller, limited context.Context, err error) bool {
-	if caller.Err() != nil {
-		return true
-	}
-	theirs, hurried := caller.Deadline()
-	ours, _ := limited.Deadline()
-	timeout, ok := errors.AsType[net.Error](err)
-	return hurried && !theirs.After(ours) && ok && timeout.Timeout()
 }
 
 // run executes scripts in one round trip, or in two if Redis does not know take.lua.
-func (s *Store) run(ctx context.Context, scripts []*script, stamp int64) error {
-	if err := s.send(ctx, scripts, false, stamp); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+func (s *Store) run(ctx context.Context, scripts []*script) error {
+	if err := s.exchange(ctx, scripts, false); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return err
 	}
 	var unknown []*script
@@ -182,19 +182,19 @@ func (s *Store) run(ctx context.Context, scripts []*script, stamp int64) error {
 			return err
 		}
 	}
-	return s.send(ctx, unknown, true, stamp)
+	return s.exchange(ctx, unknown, true)
 }
 
-// send sends scripts in one round trip and returns the first error. A single one is spared the
+// exchange sends scripts in one round trip and returns the first error. A single one is spared the
 // pipeline's bookkeeping.
-func (s *Store) send(ctx context.Context, scripts []*script, bySource bool, stamp int64) error {
+func (s *Store) exchange(ctx context.Context, scripts []*script, bySource bool) error {
 	if len(scripts) == 1 {
-		scripts[0].cmd = scripts[0].command(ctx, bySource, stamp)
+		scripts[0].cmd = scripts[0].command(ctx, bySource, s.stamp())
 		return s.rdb.Process(ctx, scripts[0].cmd)
 	}
 	pipe := s.rdb.Pipeline()
 	for _, script := range scripts {
-		script.cmd = script.command(ctx, bySource, stamp)
+		script.cmd = script.command(ctx, bySource, s.stamp())
 		if err := pipe.Process(ctx, script.cmd); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,9 +41,7 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { free <- database })
 		s := New(rdb, patience)
 		return buckettest.Store{
-			Take: func(now int64, asks []enforce.Ask) error {
-				return s.take(t.Context(), asks, now)
-			},
+			Take:  func(now int64, asks []enforce.Ask) error { return takeAt(s, now, asks) },
 			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				return s.credit(t.Context(), key, limit, amount, now)
@@ -172,7 +172,7 @@ func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
 		}
 		asks := one(user(name, limit))
 		asks[0].Cost = 0 // even an ask that takes nothing replaces it
-		if err := s.take(t.Context(), asks, now); err != nil {
+		if err := takeAt(s, now, asks); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -213,7 +213,7 @@ func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
 	}
 	for step, want := range []bool{false, true} {
 		asks := one(user("42", enforce.Limit{Rate: 1, Burst: 10, Since: 5}))
-		if err := s.take(t.Context(), asks, now+int64(step)*1_000_000); err != nil || asks[0].Allowed != want {
+		if err := takeAt(s, now+int64(step)*1_000_000, asks); err != nil || asks[0].Allowed != want {
 			t.Errorf("after %d s: allowed %t, want %t; %v", step, asks[0].Allowed, want, err)
 		}
 	}
@@ -247,12 +247,9 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					asks[i].Tiers = append(asks[i].Tiers, user(subject, limit))
 				}
 			}
-			scripts, err := plan(asks)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
 			var got []int
-			for _, script := range scripts {
+			for _, script := range p.pack("") {
 				got = append(got, len(script.asks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
@@ -308,7 +305,7 @@ func checks200(limit enforce.Limit) []enforce.Ask {
 	return asks
 }
 
-func scriptCalls(t *testing.T, s *Store) (calls int64) {
+func scriptCalls(t testing.TB, s *Store) (calls int64) {
 	t.Helper()
 	info, err := s.rdb.Info(t.Context(), "commandstats").Result()
 	if err != nil {
@@ -356,5 +353,21 @@ func TestCheckWarnsOfAPolicyThatEvicts(t *testing.T) {
 	}
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestDeploymentsWithDifferentPrefixesShareNoBucket(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 1}
+	for _, prefix := range []string{"", "s", "blue", "blues1"} {
+		deployment := NewPrefixed(s.rdb, patience, prefix)
+		if !mustTake(t, deployment, one(user("42", limit)))[0].Allowed {
+			t.Errorf("with the prefix %q a fresh bucket denies", prefix)
+		}
+	}
+	want := []string{"{blues1s1}1:42", "{blues1}1:42", "{s1}1:42", "{ss1}1:42"}
+	if got := slices.Sorted(maps.Keys(contents(t, s.rdb))); !slices.Equal(got, want) {
+		t.Errorf("the keys are %q, want %q", got, want)
 	}
 }

@@ -39,72 +39,110 @@ const (
 )
 
 // script is one call of take.lua under construction: checks of one tenant, each distinct bucket
-// once, each bucket with one limit. take.lua says what the arguments are.
+// once, each bucket with one limit. take.lua says what the arguments are. Its memory is used again, so
+// that a check allocates next to nothing here.
 type script struct {
+	prefix string // of the keys
 	asks   []*enforce.Ask
-	keys   []any
-	places map[enforce.Key]int // of keys; nil in a script for one ask, whose keys are distinct
+	alone  bool                // holds one ask, whose keys are distinct
+	places map[enforce.Key]int // of the keys in KEYS, unless it is alone
 	limits []enforce.Limit     // distinct
 	of     []uint16            // for each key, the place of its limit
 	tiers  []uint16            // for each ask, its number of tiers and each tier's wire
-	cmd    *takeCmd
+	found  []int               // the places of an ask's keys while it is added; -1 for a new one
+
+	text  []byte   // all arguments, one behind the other
+	ends  []int    // of each in text
+	parts []string // the same as strings
+	count int      // of keys
+	args  []any
+	cmd   *takeCmd
 }
 
-// plan puts asks into as few scripts as hold them, in order within each tenant. Asks without
-// tiers need no script and are answered here.
-func plan(asks []enforce.Ask) ([]*script, error) {
-	var scripts []*script
-	open := map[int64]*script{}
-	for i := range asks {
-		ask := &asks[i]
-		ask.Answered = false
-		if len(ask.Tiers) == 0 {
-			ask.Allowed, ask.Answered = true, true
-			continue
-		}
-		if len(ask.Tiers) > maxTiers {
-			return nil, fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(ask.Tiers), maxTiers)
-		}
-		tenant := int64(ask.Tiers[0].Key.Tenant)
-		if s := open[tenant]; s != nil && s.add(ask) {
-			continue
-		}
-		s := &script{}
-		if len(asks) > 1 {
-			s.places = make(map[enforce.Key]int, 4*min(len(asks), maxChecks))
-		}
-		s.add(ask)
-		open[tenant] = s
-		scripts = append(scripts, s)
+// reset empties a script.
+func (s *script) reset(prefix string, alone bool) {
+	s.prefix = prefix
+	clear(s.asks)
+	clear(s.places)
+	s.asks, s.limits, s.of, s.tiers = s.asks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
+	s.text, s.ends, s.cmd = s.text[:0], s.ends[:0], nil
+	s.alone = alone
+	if !alone && s.places == nil {
+		s.places = make(map[enforce.Key]int)
 	}
-	return scripts, nil
+}
+
+// pack puts a pipeline's asks into as few scripts as hold them, in order within each tenant. The keys
+// have a prefix.
+func (p *pipeline) pack(prefix string) []*script {
+	asks := 0
+	for _, part := range p.parts {
+		asks += len(part.asks)
+	}
+	for _, part := range p.parts {
+		for i := range part.asks {
+			ask := &part.asks[i]
+			if ask.Answered {
+				continue // it has no tiers
+			}
+			tenant := int64(ask.Tiers[0].Key.Tenant)
+			if s := p.open[tenant]; s != nil && s.add(ask) {
+				continue
+			}
+			s := p.newScript(prefix, asks == 1)
+			s.add(ask)
+			if asks > 1 {
+				p.open[tenant] = s
+			}
+		}
+	}
+	return p.scripts
+}
+
+// newScript returns one more script, in memory that served before if there is any.
+func (p *pipeline) newScript(prefix string, alone bool) *script {
+	n := len(p.scripts)
+	if n < cap(p.scripts) && p.scripts[:n+1][n] != nil {
+		p.scripts = p.scripts[:n+1]
+	} else {
+		p.scripts = append(p.scripts, &script{})
+	}
+	p.scripts[n].reset(prefix, alone)
+	return p.scripts[n]
 }
 
 // add adds an ask, unless that would make the script too long or give one bucket two limits. A
 // batch gathered while rules are reloaded does the latter; in two scripts its asks are answered as
 // they would be one by one.
 func (s *script) add(ask *enforce.Ask) bool {
-	if len(s.asks) > 0 {
-		fresh := 0
-		for i := range ask.Tiers {
-			tier := &ask.Tiers[i]
-			place, ok := s.places[tier.Key]
-			if !ok {
-				fresh++
-			} else if s.limits[s.of[place]] != tier.Limit {
-				return false
+	s.found = s.found[:0]
+	fresh := 0
+	for i := range ask.Tiers {
+		place := -1
+		if !s.alone {
+			if known, ok := s.places[ask.Tiers[i].Key]; ok {
+				place = known
 			}
 		}
-		if len(s.asks) == maxChecks || len(s.keys)+fresh > maxKeys {
+		if place < 0 {
+			fresh++
+		} else if s.limits[s.of[place]] != ask.Tiers[i].Limit {
 			return false
 		}
+		s.found = append(s.found, place)
+	}
+	if len(s.asks) > 0 && (len(s.asks) == maxChecks || len(s.of)+fresh > maxKeys) {
+		return false
 	}
 	s.asks = append(s.asks, ask)
 	s.tiers = append(s.tiers, uint16(len(ask.Tiers)))
 	for i := range ask.Tiers {
-		tier := &ask.Tiers[i]
-		wire := uint16(s.place(tier) * 2)
-		if tier.Shadow {
+		place := s.found[i]
+		if place < 0 {
+			place = s.place(&ask.Tiers[i])
+		}
+		wire := uint16(place * 2)
+		if ask.Tiers[i].Shadow {
 			wire++
 		}
 		s.tiers = append(s.tiers, wire)
@@ -112,17 +150,14 @@ func (s *script) add(ask *enforce.Ask) bool {
 	return true
 }
 
-// place returns the place of a tier's key in KEYS, adding it if need be.
+// place adds a tier's key to KEYS and returns its place.
 func (s *script) place(tier *enforce.Tier) int {
-	place, ok := s.places[tier.Key]
-	if ok {
-		return place
-	}
-	place = len(s.keys)
-	if s.places != nil {
+	place := len(s.of)
+	if !s.alone {
 		s.places[tier.Key] = place
 	}
-	s.keys = append(s.keys, redisKey(tier.Key))
+	s.text = appendKey(s.text, s.prefix, tier.Key)
+	s.endArgument()
 	limit := len(s.limits) - 1
 	for limit >= 0 && s.limits[limit] != tier.Limit {
 		limit--
@@ -135,37 +170,59 @@ func (s *script) place(tier *enforce.Tier) int {
 	return place
 }
 
+// endArgument makes an argument of what was appended to the text since the last.
+func (s *script) endArgument() { s.ends = append(s.ends, len(s.text)) }
+
 // command returns the call by digest, or by source if that is asked for. A stamp of 0 leaves the
 // time to Redis.
 func (s *script) command(ctx context.Context, bySource bool, stamp int64) *takeCmd {
-	wiring := make([]byte, 0, 2*(len(s.of)+len(s.tiers)))
+	s.count = len(s.of)
+	s.text = s.text[:s.ends[s.count-1]] // a second call begins again behind the keys
+	s.ends = s.ends[:s.count]
 	for _, limit := range s.of {
-		wiring = binary.LittleEndian.AppendUint16(wiring, limit)
+		s.text = binary.LittleEndian.AppendUint16(s.text, limit)
 	}
 	for _, word := range s.tiers {
-		wiring = binary.LittleEndian.AppendUint16(wiring, word)
+		s.text = binary.LittleEndian.AppendUint16(s.text, word)
 	}
-	costs := make([]byte, 0, 8*len(s.asks))
+	s.endArgument()
 	for _, ask := range s.asks {
-		costs = appendFloat(costs, float64(ask.Cost))
+		s.text = appendFloat(s.text, float64(ask.Cost))
 	}
-	limits := make([]byte, 0, limitBytes*len(s.limits))
+	s.endArgument()
 	for _, limit := range s.limits {
-		limits = appendLimit(limits, limit)
+		s.text = appendLimit(s.text, limit)
 	}
-	args := make([]any, 0, len(s.keys)+7)
-	if bySource {
-		args = append(args, "eval", takeSource)
-	} else {
-		args = append(args, "evalsha", takeSHA)
-	}
-	args = append(args, len(s.keys))
-	args = append(args, s.keys...)
-	args = append(args, wiring, costs, limits)
+	s.endArgument()
 	if stamp != 0 {
-		args = append(args, strconv.FormatInt(stamp, 10))
+		s.text = strconv.AppendInt(s.text, stamp, 10)
+		s.endArgument()
 	}
-	return &takeCmd{redis.NewStringCmd(ctx, args...)}
+	return &takeCmd{redis.NewStringCmd(ctx, s.arguments(bySource)...)}
+}
+
+// arguments returns the whole command for the driver, which takes pointers where it would otherwise
+// be handed a copy on the heap. Redis Cluster's client finds the slot in the first key, and needs that
+// as a string.
+func (s *script) arguments(bySource bool) []any {
+	text := string(s.text)
+	s.parts = s.parts[:0]
+	start := 0
+	for _, end := range s.ends {
+		s.parts = append(s.parts, text[start:end])
+		start = end
+	}
+	s.args = s.args[:0]
+	if bySource {
+		s.args = append(s.args, "eval", &takeSource)
+	} else {
+		s.args = append(s.args, "evalsha", &takeSHA)
+	}
+	s.args = append(s.args, &s.count, s.parts[0])
+	for i := 1; i < len(s.parts); i++ {
+		s.args = append(s.args, &s.parts[i])
+	}
+	return s.args
 }
 
 // answer reads the reply into the asks, and returns how many stored values were no bucket.

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/redisbucket"
+)
+
+const (
+	connections = 32 // of the closed loops
+	batchSize   = 100
+)
+
+// field is what the HTTP comparisons are run on: a no-op server, and Sluice on Redis and in memory.
+type field struct {
+	*stage
+	database, token      string
+	noop, onRedis, inRAM *process
+	rdb                  redis.UniversalClient
+}
+
+// withField sets up the servers, runs a comparison and ends them.
+func withField(ctx context.Context, do func(*field) ([]line, error)) (lines []line, err error) {
+	s, err := setStage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.clear()
+	f := &field{stage: s}
+	if f.database, err = s.database(ctx, "four_tiers"); err != nil {
+		return nil, err
+	}
+	if f.token, err = createTenant(ctx, f.database); err != nil {
+		return nil, err
+	}
+	if f.onRedis, err = s.startAPI(ctx, f.database, s.redis.URL()); err != nil {
+		return nil, err
+	}
+	if f.inRAM, err = s.startAPI(ctx, f.database, ""); err != nil {
+		return nil, err
+	}
+	if f.noop, err = s.startNoop(ctx, f.onRedis, singleCheck(f.token, 1)); err != nil {
+		return nil, err
+	}
+	options, err := redisbucket.Options(s.redis.URL(), budget)
+	if err != nil {
+		return nil, err
+	}
+	f.rdb = redis.NewUniversalClient(options)
+	defer func() { err = errors.Join(err, f.rdb.Close()) }()
+	return do(f)
+}
+
+// figures are one side's rounds of a comparison, each figure by its name.
+type figures map[string][]float64
+
+func (f figures) add(name string, value float64) { f[name] = append(f[name], value) }
+
+func (f figures) median(name string) float64 {
+	if len(f[name]) == 0 {
+		return 0
+	}
+	return median(f[name])
+}
+
+func (f figures) mean(name string) float64 {
+	sum := 0.0
+	for _, value := range f[name] {
+		sum += value
+	}
+	return sum / float64(len(f[name]))
+}
+
+// over returns the median of the rounds' ratios of a figure of both.
+func (f figures) over(baseline figures, name string) float64 {
+	var ratios []float64
+	for i, value := range f[name] {
+		ratios = append(ratios, value/baseline[name][i])
+	}
+	return median(ratios)
+}
+
+// contender is one side of a comparison over HTTP.
+type contender struct {
+	name     string
+	server   *process
+	requests [][]byte
+	checks   int // in one request
+	figures
+}
+
+// race lets contenders take turns in closed loops, and notes for each round its checks per second and
+// what a check cost the server and Redis.
+func (f *field) race(ctx context.Context, rounds int, round time.Duration, connections int, contenders ...*contender) error {
+	for i := range rounds + 1 {
+		laps := make([]figures, len(contenders))
+		for range lapsPerRound {
+			for j, c := range contenders {
+				measured, err := f.lap(ctx, c, round/lapsPerRound, connections)
+				if err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				if laps[j] == nil {
+					laps[j] = figures{}
+				}
+				for name, value := range measured {
+					laps[j].add(name, value)
+				}
+			}
+		}
+		for j, c := range contenders {
+			if c.figures == nil {
+				c.figures = figures{}
+			}
+			for name := range laps[j] {
+				if i > 0 { // the first round warms up connections, pools and buckets
+					c.add(name, laps[j].mean(name))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lapsPerRound is how often the contenders take turns within a round. What else the machine does changes
+// within seconds.
+const lapsPerRound = 4
+
+// lap is one round of one contender.
+func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64, error) {
+	before, err := f.meter(ctx, c.server)
+	if err != nil {
+		return nil, err
+	}
+	found, err := load{[]string{c.server.addr}, c.requests}.closed(ctx, connections, round)
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.meter(ctx, c.server)
+	if err != nil {
+		return nil, err
+	}
+	if n := after.degraded - before.degraded; n > 0 {
+		return nil, fmt.Errorf("%.0f checks were decided without Redis", n)
+	}
+	checks := float64(found.answers) * float64(c.checks)
+	measured := map[string]float64{
+		"checks/s": found.perSecond * float64(c.checks), "denied": float64(found.denied) / float64(found.answers),
+		"server": (after.server - before.server) * 1e6 / checks, "redis": (after.redis - before.redis) * 1e6 / checks,
+		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
+	}
+	all := after.server - before.server + after.redis - before.redis + after.load - before.load
+	measured["checks/CPU s"] = checks / all
+	if scripts := after.scripts - before.scripts; scripts > 0 {
+		measured["batch"] = checks / scripts
+	}
+	return measured, nil
+}
+
+// meter is what counts up while a server works.
+type meter struct{ server, redis, allocations, bytes, scripts, degraded, load float64 }
+
+func (f *field) meter(ctx context.Context, server *process) (m meter, err error) {
+	busy, err := server.processor()
+	if err != nil {
+		return m, err
+	}
+	m.server = busy.Seconds()
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		return m, fmt.Errorf("read the load's own times: %w", err)
+	}
+	m.load = time.Duration(own.Utime.Nano() + own.Stime.Nano()).Seconds()
+	if m.redis, err = processorSeconds(ctx, f.rdb); err != nil {
+		return m, err
+	}
+	if m.scripts, err = info(ctx, f.rdb, "commandstats", "cmdstat_evalsha:calls=%g,"); err != nil {
+		return m, err
+	}
+	if server.metrics == "" { // it is the no-op server
+		return m, nil
+	}
+	if m.allocations, err = server.metric(ctx, "go_memstats_mallocs_total"); err != nil {
+		return m, err
+	}
+	if m.degraded, err = server.metric(ctx, "sluice_degraded_decisions_total"); err != nil {
+		return m, err
+	}
+	m.bytes, err = server.metric(ctx, "go_memstats_alloc_bytes_total")
+	return m, err
+}
+
+// throughput compares closed loops, and the latencies of open ones.
+func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return withField(ctx, func(f *field) ([]line, error) {
+		single := crowd(f.token)
+		noop := &contender{name: "no-op", server: f.noop, requests: single, checks: 1}
+		onRedis := &contender{name: "on Redis", server: f.onRedis, requests: single, checks: 1}
+		inRAM := &contender{name: "in memory", server: f.inRAM, requests: single, checks: 1}
+		attacked := &contender{name: "attack", server: f.onRedis, requests: attack(f.token), checks: 1}
+		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize), checks: batchSize}
+		if err := f.race(ctx, rounds, round, connections, noop, onRedis, inRAM, attacked, batches); err != nil {
+			return nil, err
+		}
+		lines := []line{
+			versus("four tiers on Redis ÷ no-op, checks/s", noop, onRedis, 0.60),
+			versus("four tiers in memory ÷ no-op", noop, inRAM, 0.85),
+			versus(fmt.Sprintf("attack, %.0f %% denied ÷ no-op", 100*attacked.median("denied")), noop, attacked, 0.85),
+			versus("by batches of 100 ÷ single checks", onRedis, batches, 4),
+		}
+		for _, c := range []*contender{onRedis, inRAM, attacked, batches} {
+			lines = append(lines,
+				lineOf("  "+c.name+": checks per second of all processors' time ÷ no-op", "%.0f",
+					noop.median("checks/CPU s"), c.median("checks/CPU s"), c.over(noop.figures, "checks/CPU s"), 0),
+				note("  "+c.name+": server CPU per check, µs", "%.1f", noop.median("server"), c.median("server")),
+				note("  "+c.name+": allocations per check", "%.1f", 0, c.median("allocations")))
+		}
+		more, err := f.latencies(ctx, rounds, round, onRedis.median("checks/s")/2)
+		return append(lines, more...), err
+	})
+}
+
+// versus makes a row of two contenders' checks per second. The ratio is the median of those of the
+// rounds, whose two sides ran one right after the other.
+func versus(what string, baseline, ours *contender, atLeast float64) line {
+	return lineOf(what, "%.0f", baseline.median("checks/s"), ours.median("checks/s"), ours.over(baseline.figures, "checks/s"), atLeast)
+}
+
+// latencies compares open loops at a rate, and lone requests.
+func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, rate float64) ([]line, error) {
+	single := crowd(f.token)
+	noop, ours, ping := figures{}, figures{}, figures{}
+	for range rounds {
+		for _, side := range []struct {
+			server *process
+			figures
+		}{{f.noop, noop}, {f.onRedis, ours}} {
+			l := load{[]string{side.server.addr}, single}
+			open, err := l.open(ctx, rate, 4*connections, 2*round)
+			if err != nil {
+				return nil, err
+			}
+			side.add("p50", micros(open.percentile(0.5)))
+			side.add("p99", micros(open.percentile(0.99)))
+		}
+		for range lapsPerRound {
+			for _, side := range []struct {
+				figures
+				lone func(context.Context, time.Duration) (time.Duration, error)
+			}{
+				{noop, load{[]string{f.noop.addr}, single}.lone},
+				{ours, load{[]string{f.onRedis.addr}, single}.lone},
+				{ping, load{[]string{f.redis.Addr()}, nil}.ping},
+			} {
+				took, err := side.lone(ctx, round/lapsPerRound)
+				if err != nil {
+					return nil, err
+				}
+				side.add("lone", micros(took))
+			}
+		}
+	}
+	beyond := ours.median("lone") - noop.median("lone")
+	return []line{
+		ratioLine(fmt.Sprintf("p99 at %.0f/s, half of saturation, open loop ÷ no-op, µs", rate), "%.0f",
+			noop.median("p99"), ours.median("p99"), -3),
+		note("  p50, µs", "%.0f", noop.median("p50"), ours.median("p50")),
+		ratioLine("lone check − lone no-op ÷ one PING, µs", "%.0f", ping.median("lone"), beyond, -2),
+		note("  lone request, µs", "%.0f", noop.median("lone"), ours.median("lone")),
+	}, nil
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// redisCost compares what a check costs Redis, whatever it costs its client.
+func redisCost(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	const clients = 64
+	return withField(ctx, func(f *field) ([]line, error) {
+		seed, err := newSeedDesign(ctx, f.rdb)
+		if err != nil {
+			return nil, err
+		}
+		single := &contender{name: "single", server: f.onRedis, requests: crowd(f.token), checks: 1}
+		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize), checks: batchSize}
+		was := figures{}
+		for range rounds {
+			measured, err := measure(ctx, f.rdb, seed, batch{checks: 1, tenants: 1}, clients, round)
+			if err != nil {
+				return nil, err
+			}
+			was.add("redis", 1e6/measured.perCPUSecond)
+			if err := f.race(ctx, 1, round, clients, single, batches); err != nil {
+				return nil, err
+			}
+		}
+		what := "Redis CPU per check, seed design ÷ ours, µs: 64 clients, %.1f checks a script"
+		return []line{
+			inverseLine(fmt.Sprintf(what, single.median("batch")), was.median("redis"), single.median("redis"), 1.8),
+			inverseLine(fmt.Sprintf("  by batches of 100, %.1f checks a script", batches.median("batch")),
+				was.median("redis"), batches.median("redis"), 3),
+		}, nil
+	})
+}
+
+// processes compares one to four of ours on one Redis.
+func processes(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return withField(ctx, func(f *field) (lines []line, err error) {
+		single := crowd(f.token)
+		servers := []*process{f.onRedis}
+		for n := 2; n <= 4; n++ {
+			p, err := f.startAPI(ctx, f.database, f.redis.URL())
+			if err != nil {
+				return nil, err
+			}
+			servers = append(servers, p)
+		}
+		perSecond := make([]figures, len(servers))
+		for range rounds {
+			for n := range servers {
+				var addrs []string
+				for _, server := range servers[:n+1] {
+					addrs = append(addrs, server.addr)
+				}
+				found, err := load{addrs, single}.closed(ctx, connections, round)
+				if err != nil {
+					return nil, err
+				}
+				if perSecond[n] == nil {
+					perSecond[n] = figures{}
+				}
+				perSecond[n].add("checks/s", found.perSecond)
+			}
+		}
+		for n := 1; n < len(servers); n++ {
+			lines = append(lines, note(fmt.Sprintf("%d processes on one Redis ÷ 1, checks/s", n+1), "%.0f",
+				perSecond[0].median("checks/s"), perSecond[n].median("checks/s")))
+		}
+		return lines, nil
+	})
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// load is the requests that callers put to one or more servers, in turn. They are whole HTTP/1.1
+// requests, written down before anything is measured: net/http's client would cost more than the
+// server.
+type load struct {
+	addrs    []string
+	requests [][]byte
+}
+
+// outcome is what a load found.
+type outcome struct {
+	answers   int64
+	denied    int64 // of them
+	perSecond float64
+	// latencies are in ascending order, each from the moment at which its request was due. Closed
+	// loops have none.
+	latencies []time.Duration
+}
+
+// closed asks on some connections, each of which sends its next request when it has its answer.
+func (l load) closed(ctx context.Context, connections int, length time.Duration) (outcome, error) {
+	var answers, denied atomic.Int64
+	err := l.connect(ctx, connections, func(c *connection, first int) error {
+		start := time.Now()
+		for i := first * 7919; time.Since(start) < length && ctx.Err() == nil; i++ {
+			status, err := c.ask(l.requests[i%len(l.requests)])
+			if err != nil {
+				return err
+			}
+			answers.Add(1)
+			if status == 429 {
+				denied.Add(1)
+			}
+		}
+		return nil
+	})
+	return outcome{
+		answers: answers.Load(), denied: denied.Load(),
+		perSecond: float64(answers.Load()) / length.Seconds(),
+	}, errors.Join(err, ctx.Err())
+}
+
+// open sends requests at a constant rate, whether or not earlier ones were answered. A request that
+// finds every connection busy goes when one is free, and its latency counts from when it was due: a
+// server that stalls is charged for all who would have come meanwhile (coordinated omission).
+func (l load) open(ctx context.Context, rate float64, connections int, length time.Duration) (outcome, error) {
+	interval := time.Duration(float64(time.Second) / rate)
+	due := make(chan time.Time, int(rate*length.Seconds())+1)
+	var mu sync.Mutex
+	var latencies []time.Duration
+	go func() {
+		defer close(due)
+		start := time.Now()
+		for at := start; at.Sub(start) < length && ctx.Err() == nil; at = at.Add(interval) {
+			awaitMoment(at)
+			due <- at
+		}
+	}()
+	err := l.connect(ctx, connections, func(c *connection, first int) error {
+		var own []time.Duration
+		defer func() {
+			mu.Lock()
+			latencies = append(latencies, own...)
+			mu.Unlock()
+		}()
+		i := first * 7919
+		for at := range due {
+			if _, err := c.ask(l.requests[i%len(l.requests)]); err != nil {
+				return err
+			}
+			own = append(own, time.Since(at))
+			i++
+		}
+		return nil
+	})
+	slices.Sort(latencies)
+	return outcome{
+		answers: int64(len(latencies)), perSecond: float64(len(latencies)) / length.Seconds(), latencies: latencies,
+	}, errors.Join(err, ctx.Err())
+}
+
+// awaitMoment waits until a moment to within some 50 µs. Go's own timers wake a process that is
+// otherwise idle only at the next full millisecond, which is longer than an answer takes.
+func awaitMoment(at time.Time) {
+	for left := time.Until(at); left > 0; left = time.Until(at) {
+		wait := syscall.NsecToTimespec(left.Nanoseconds())
+		_ = syscall.Nanosleep(&wait, nil) // a signal ends it early; then there is some left
+	}
+}
+
+// percentile returns the latency that a share of the answers kept within.
+func (o outcome) percentile(share float64) time.Duration {
+	if len(o.latencies) == 0 {
+		return 0
+	}
+	return o.latencies[int(share*float64(len(o.latencies)-1))]
+}
+
+// connect runs a function on each of some connections, dealt out to the servers in turn, and returns
+// what went wrong.
+func (l load) connect(ctx context.Context, connections int, do func(c *connection, i int) error) error {
+	var dialer net.Dialer
+	var open []*connection
+	defer func() {
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	for i := range connections {
+		conn, err := dialer.DialContext(ctx, "tcp", l.addrs[i%len(l.addrs)])
+		if err != nil {
+			return fmt.Errorf("connect to a server: %w", err)
+		}
+		open = append(open, &connection{conn, bufio.NewReaderSize(conn, 64<<10)})
+	}
+	failures := make([]error, connections)
+	var wg sync.WaitGroup
+	for i, c := range open {
+		wg.Go(func() { failures[i] = do(c, i) })
+	}
+	wg.Wait()
+	return errors.Join(failures...)
+}
+
+// lone returns the median of what a request takes when there is no other.
+func (l load) lone(ctx context.Context, length time.Duration) (time.Duration, error) {
+	return l.oneByOne(ctx, length, func(c *connection, i int) error {
+		_, err := c.ask(l.requests[i%len(l.requests)])
+		return err
+	})
+}
+
+// ping returns the same of a PING, where the server is a Redis.
+func (l load) ping(ctx context.Context, length time.Duration) (time.Duration, error) {
+	return l.oneByOne(ctx, length, func(c *connection, _ int) error {
+		if _, err := c.Write([]byte("PING\r\n")); err != nil {
+			return fmt.Errorf("ping redis: %w", err)
+		}
+		if _, err := c.answers.ReadSlice('\n'); err != nil {
+			return fmt.Errorf("ping redis: %w", err)
+		}
+		return nil
+	})
+}
+
+// oneByOne returns the median time of what is done on one connection again and again.
+func (l load) oneByOne(ctx context.Context, length time.Duration, do func(c *connection, i int) error) (time.Duration, error) {
+	var took []time.Duration
+	err := l.connect(ctx, 1, func(c *connection, _ int) error {
+		start := time.Now()
+		for i := 0; time.Since(start) < length || i == 0; i++ {
+			began := time.Now()
+			if err := do(c, i); err != nil {
+				return err
+			}
+			took = append(took, time.Since(began))
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// connection is one HTTP/1.1 connection, kept alive.
+type connection struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+// ask sends a request and reads its answer to the end. An answer other than 200 and 429 is an error.
+func (c *connection) ask(request []byte) (status int, err error) {
+	if _, err := c.Write(request); err != nil {
+		return 0, fmt.Errorf("send a request: %w", err)
+	}
+	length := -1
+	for first := true; ; first = false {
+		line, err := c.answers.ReadSlice('\n')
+		if err != nil {
+			return 0, fmt.Errorf("read an answer: %w", err)
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if first {
+			status, _ = strconv.Atoi(string(line[9:12])) // of "HTTP/1.1 200 OK"
+		}
+		if len(line) == 0 {
+			break
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, _ = strconv.Atoi(string(value))
+		}
+	}
+	if length < 0 || (status != 200 && status != 429) {
+		return status, fmt.Errorf("an answer with status %d and a length of %d", status, length)
+	}
+	if _, err := c.answers.Discard(length); err != nil {
+		return 0, fmt.Errorf("read an answer: %w", err)
+	}
+	return status, nil
+}

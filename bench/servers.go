@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/pgstore"
+)
+
+// patience is how long a server has to become ready; one with a million rows takes a while.
+const patience = 2 * time.Minute
+
+// stage is the servers that the HTTP comparisons run on: a Postgres and a Redis of their own, and the
+// binaries that the processes run.
+type stage struct {
+	dir      string
+	postgres *devdb.Postgres
+	redis    *devdb.Redis
+	stops    []func()
+}
+
+// setStage builds the binaries and starts the servers. Whoever is done with them calls clear.
+func setStage(ctx context.Context) (_ *stage, err error) {
+	s := &stage{}
+	defer func() {
+		if err != nil {
+			s.clear()
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "sluice-bench-"); err != nil {
+		return nil, fmt.Errorf("make a directory for the servers: %w", err)
+	}
+	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
+	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {".", "./noop"}} {
+		build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", from.program)
+		build.Dir = from.module
+		if output, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build %s: %w\n%s", from.program, err, output)
+		}
+	}
+	if s.postgres, err = devdb.StartPostgres(ctx, filepath.Join(s.dir, "postgres"), devdb.PostgresOptions{}); err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, s.postgres.Kill)
+	if s.redis, err = devdb.StartRedis(ctx, filepath.Join(s.dir, "redis")); err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, s.redis.Kill)
+	return s, nil
+}
+
+// clear ends all that runs on the stage.
+func (s *stage) clear() {
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		s.stops[i]()
+	}
+}
+
+// database returns the URL of a new database with our schema.
+func (s *stage) database(ctx context.Context, name string) (string, error) {
+	url, err := s.postgres.CreateDatabase(ctx, name, "")
+	if err != nil {
+		return "", err
+	}
+	return url, pgstore.Migrate(ctx, url, slog.New(slog.DiscardHandler))
+}
+
+// process is one server under measurement.
+type process struct {
+	pid           int
+	addr, metrics string // host:port
+	stop          func()
+}
+
+var (
+	apiListens  = regexp.MustCompile(`"check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
+	noopListens = regexp.MustCompile(`listening (\S+)()`)
+)
+
+// startAPI starts a decision plane and waits until it is ready. Without a Redis URL its buckets are
+// in its memory. Options are environment variables.
+func (s *stage) startAPI(ctx context.Context, database, redisURL string, options ...string) (*process, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "api"))
+	cmd.Env = slices.Concat(options, []string{
+		"SLUICE_DATABASE_URL=" + database, "SLUICE_REDIS_URL=" + redisURL,
+		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+		"SLUICE_STORE_BUDGET=" + budget.String(),
+	})
+	p, err := s.start(cmd, apiListens)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.awaitReady(ctx)
+}
+
+// startNoop starts the no-op server with the answer that a process gives to a request.
+func (s *stage) startNoop(ctx context.Context, like *process, request httpRequest) (*process, error) {
+	recorded, err := like.record(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(exec.CommandContext(ctx, filepath.Join(s.dir, "noop"), recorded), noopListens)
+}
+
+// start runs a program until the stage is cleared, and waits until it says where it listens.
+func (s *stage) start(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("read what %s writes: %w", cmd.Path, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	p := &process{pid: cmd.Process.Pid, stop: sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})}
+	s.stops = append(s.stops, p.stop)
+	var wrote strings.Builder
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		wrote.WriteString(lines.Text() + "\n")
+		if at := listens.FindStringSubmatch(lines.Text()); at != nil {
+			p.addr, p.metrics = at[1], at[2]
+			go func() { _, _ = io.Copy(io.Discard, stderr) }() // until the process ends
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%s ended before it listened; it wrote:\n%s", cmd.Path, wrote.String())
+}
+
+func (p *process) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := get(ctx, "http://"+p.addr+"/readyz"); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the process at %s is not ready: %w", p.addr, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// record asks once and returns the answer as the no-op server takes it.
+func (p *process) record(ctx context.Context, request httpRequest) (string, error) {
+	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addr+request.path, strings.NewReader(request.body))
+	if err != nil {
+		return "", fmt.Errorf("write a request to record: %w", err)
+	}
+	asked.Header.Set("Authorization", "Bearer "+request.token)
+	asked.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(asked)
+	if err != nil {
+		return "", fmt.Errorf("record an answer: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("record an answer: status %d: %s: %w", answer.StatusCode, body, err)
+	}
+	answer.Header.Del("Date") // net/http writes it
+	recorded, err := json.Marshal(map[string]any{"Header": answer.Header, "Body": body})
+	return string(recorded), err
+}
+
+// processor returns how long the process has kept processors busy.
+func (p *process) processor() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil {
+		return 0, fmt.Errorf("read a process's times: %w", err)
+	}
+	// The name may hold spaces; utime and stime are the 12th and 13th field after it, in hundredths.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
+}
+
+// resident returns how much memory the process has, in bytes.
+func (p *process) resident() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	if err != nil {
+		return 0, fmt.Errorf("read a process's memory: %w", err)
+	}
+	var kilobytes int64
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); err == nil {
+			return kilobytes << 10, nil
+		}
+	}
+	return 0, errors.New("the kernel does not say how much memory a process has")
+}
+
+// metric returns the sum of the series of a metric.
+func (p *process) metric(ctx context.Context, name string) (sum float64, err error) {
+	text, err := get(ctx, "http://"+p.metrics+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if base, _, _ := strings.Cut(series, "{"); base != name {
+			continue
+		}
+		figure, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", name, err)
+		}
+		sum += figure
+	}
+	return sum, nil
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", fmt.Errorf("get %s: %w", url, err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("get %s: %w", url, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d", answer.StatusCode)
+	}
+	if err != nil {
+		return "", fmt.Errorf("get %s: %w", url, err)
+	}
+	return string(text), nil
+}

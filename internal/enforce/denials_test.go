@@ -1,0 +1,286 @@
+package enforce_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// front is a DenialCache in front of buckets in memory, on one clock that a test moves, with a count of
+// the asks that went through.
+type front struct {
+	*enforce.DenialCache
+	store *membucket.Store
+	now   int64 // microseconds
+	jump  int64 // by how much the store's clock is ahead
+	asked int
+}
+
+func newFront() *front {
+	f := &front{now: start.UnixMicro()}
+	f.store = membucket.New(membucket.Options{Clock: func() int64 { return f.now + f.jump }})
+	f.DenialCache = f.another()
+	return f
+}
+
+// another returns the cache of one more process on the same store.
+func (f *front) another() *enforce.DenialCache {
+	return enforce.NewDenialCache(counted{f.store, &f.asked}, func() time.Duration {
+		return time.Duration(f.now-start.UnixMicro()) * time.Microsecond
+	})
+}
+
+// counted counts the asks that reach a store.
+type counted struct {
+	enforce.Buckets
+	asks *int
+}
+
+func (c counted) Take(ctx context.Context, asks []enforce.Ask) error {
+	*c.asks += len(asks)
+	return c.Buckets.Take(ctx, asks)
+}
+
+// take asks once, for some tokens from a few tiers.
+func (f *front) take(t testing.TB, tokens float64, tiers ...enforce.Tier) enforce.Ask {
+	t.Helper()
+	asks := []enforce.Ask{{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}}
+	if err := f.Take(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	return asks[0]
+}
+
+func (f *front) wait(d time.Duration) { f.now += d.Microseconds() }
+
+func bucketOf(rule rules.RuleID, rate float64, burst int64) enforce.Tier {
+	return enforce.Tier{
+		Key:   enforce.Key{Tenant: tenantID, Rule: rule, Subject: "42"},
+		Limit: enforce.Limit{Rate: rate, Burst: burst, Since: 1},
+	}
+}
+
+func TestADenialIsRememberedWhileItIsCertain(t *testing.T) {
+	t.Parallel()
+	minute := bucketOf(1, 0.5, 10)
+	edited := minute
+	edited.Limit.Since++
+	shadow := minute
+	shadow.Shadow = true
+	other := bucketOf(2, 0.5, 4)
+	tests := map[string]struct {
+		wait     time.Duration
+		tokens   float64
+		tiers    []enforce.Tier
+		recalled bool
+	}{
+		"the same again": {0, 2, []enforce.Tier{minute}, true},
+		"a smaller cost that the bucket lacks too":    {0, 1.6, []enforce.Tier{minute}, true},
+		"a smaller cost that the bucket holds":        {0, 1.5, []enforce.Tier{minute}, false},
+		"a larger cost":                               {0, 9, []enforce.Tier{minute}, true},
+		"just before it has earned enough":            {990 * time.Millisecond, 2, []enforce.Tier{minute}, true},
+		"when it can have earned enough":              {999_100 * time.Microsecond, 2, []enforce.Tier{minute}, false},
+		"a cost that it will lack for long, at once":  {900 * time.Millisecond, 10, []enforce.Tier{minute}, true},
+		"the same after a second":                     {1001 * time.Millisecond, 10, []enforce.Tier{minute}, false},
+		"a look":                                      {0, 0, []enforce.Tier{minute}, false},
+		"a cost above the burst":                      {0, 11, []enforce.Tier{minute}, false},
+		"a cost above another tier's burst":           {0, 5, []enforce.Tier{minute, other}, false},
+		"a cost above a shadow tier's burst":          {0, 5, []enforce.Tier{minute, {Key: other.Key, Limit: other.Limit, Shadow: true}}, true},
+		"an edited limit":                             {0, 2, []enforce.Tier{edited}, false},
+		"a rule that no longer decides":               {0, 2, []enforce.Tier{shadow}, false},
+		"another bucket":                              {0, 2, []enforce.Tier{other}, false},
+		"two tiers of which one is known to lack":     {0, 2, []enforce.Tier{other, minute}, true},
+		"two tiers of which one is a shadow and lack": {0, 2, []enforce.Tier{other, shadow}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront()
+			f.take(t, 8.5, minute)
+			if f.take(t, 2, minute).Allowed {
+				t.Fatal("a bucket of 1.5 tokens gave 2")
+			}
+			f.wait(test.wait)
+			before := f.asked
+			ask := f.take(t, test.tokens, test.tiers...)
+			if ask.Recalled != test.recalled || (f.asked == before) != test.recalled {
+				t.Errorf("recalled: %t, want %t; the store was asked %d times", ask.Recalled, test.recalled, f.asked-before)
+			}
+			if ask.Recalled && ask.Allowed {
+				t.Error("a recalled denial allows")
+			}
+		})
+	}
+}
+
+func TestTheFirstDenialIsTheStoresAndLaterOnesAreRemembered(t *testing.T) {
+	t.Parallel()
+	f := newFront()
+	tier := bucketOf(1, 1, 1)
+	if !f.take(t, 1, tier).Allowed {
+		t.Fatal("a fresh bucket denies")
+	}
+	for i, recalled := range []bool{false, true, true} {
+		if ask := f.take(t, 1, tier); ask.Allowed || ask.Recalled != recalled {
+			t.Errorf("ask %d of an empty bucket: allowed %t, recalled %t", i, ask.Allowed, ask.Recalled)
+		}
+	}
+}
+
+func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
+	t.Parallel()
+	f := newFront()
+	empty, full := bucketOf(1, 1, 1), bucketOf(2, 1, 10)
+	f.take(t, 1, empty)
+	f.take(t, 1, empty)
+	before := f.asked
+	var asks []enforce.Ask
+	for i := range 6 {
+		tier := []enforce.Tier{empty, full}[i%2]
+		asks = append(asks, enforce.Ask{Cost: enforce.Token * enforce.Tokens(i+1), Tiers: []enforce.Tier{tier}})
+	}
+	asks[2].Cost = enforce.Token // above its burst, ask 4 is for the store
+	if err := f.Take(t.Context(), asks); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, ask := range asks {
+		got += fmt.Sprintf("%t/%t ", ask.Allowed, ask.Recalled)
+	}
+	if want := "false/true true/false false/true true/false false/false false/false "; got != want {
+		t.Errorf("allowed/recalled: %s, want %s", got, want)
+	}
+	if f.asked-before != 4 {
+		t.Errorf("the store was asked %d times, want 4", f.asked-before)
+	}
+}
+
+func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rules.Rows{Rules: []rules.Rule{
+		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 5},
+		{ID: 2, Pattern: pattern(t, "ip:{ip}"), RatePerSecond: 0.1, Burst: 5},
+		{ID: 3, Pattern: pattern(t, "global"), RatePerSecond: 100, Burst: 100},
+		{ID: 4, Pattern: pattern(t, "endpoint:{endpoint}"), RatePerSecond: 0.1, Burst: 5, Mode: rules.ModeShadow},
+	}})
+	elapsed := func() time.Duration { return w.now.Sub(start) }
+	w.limiter = enforce.NewLimiter(enforce.NewDenialCache(w.shared, elapsed), w.shared, &w.seen, func() time.Time { return w.now })
+	w.wantAllowed(w.check(5 * enforce.Token))
+	w.wantDenied(w.check(enforce.Token), 2, enforce.LimitExceeded, 10*time.Second)
+	answered := w.seen.answered.Load()
+	w.now = w.now.Add(100 * time.Millisecond)
+	d := w.check(enforce.Token)
+	// The wait is what it was, less the time since, but for what clocks may drift.
+	w.wantDenied(d, 2, enforce.LimitExceeded, 9900*time.Millisecond+102*time.Microsecond)
+	if !d.Recalled || len(d.Tiers) != 2 || d.Tiers[0].Match.Rule.ID != 1 || d.Tiers[1].Match.Rule.ID != 2 {
+		t.Errorf("recalled: %t, with the tiers %+v; want those of rules 1 and 2", d.Recalled, d.Tiers)
+	}
+	if w.seen.decided.Load() != 3 || w.seen.answered.Load() != answered {
+		t.Errorf("%d decisions and %d answers of the store were told, want 3 and %d", w.seen.decided.Load(), w.seen.answered.Load(), answered)
+	}
+}
+
+// TestWhatIsRecalledTheStoreWouldHaveDenied runs random histories of several processes, with edited
+// limits and a store's clock that steps back, and asks the store about every recalled denial.
+func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFront()
+		processes := []*enforce.DenialCache{f.DenialCache, f.another()}
+		limits := make([][]enforce.Limit, len(processes)) // as each process knows them
+		latest := make([]enforce.Limit, 3)
+		for rule := range latest {
+			latest[rule] = enforce.Limit{Rate: rapid.Float64Range(0.01, 1000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 20).Draw(t, "burst"), Since: 1}
+		}
+		for i := range limits {
+			limits[i] = append(limits[i], latest...)
+		}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			switch rapid.IntRange(0, 19).Draw(t, "step") {
+			case 0: // one process learns of an edit, and others later
+				rule := rapid.IntRange(0, 2).Draw(t, "edited")
+				latest[rule] = enforce.Limit{Rate: rapid.Float64Range(0.01, 1000).Draw(t, "new rate"), Burst: rapid.Int64Range(1, 20).Draw(t, "new burst"), Since: f.now + f.jump}
+				limits[rapid.IntRange(0, 1).Draw(t, "who")][rule] = latest[rule]
+				f.wait(time.Second + time.Microsecond) // by then what was remembered is forgotten
+			case 1:
+				for i := range limits {
+					copy(limits[i], latest)
+				}
+			case 2:
+				f.jump -= rapid.Int64Range(0, 5_000_000).Draw(t, "jump")
+			case 3, 4, 5:
+				f.now += rapid.Int64Range(0, 2_000_000).Draw(t, "wait")
+			default:
+				who := rapid.IntRange(0, 1).Draw(t, "asker")
+				askOne(t, f, processes[who], limits[who])
+			}
+		}
+	})
+}
+
+// askOne asks about some of the buckets and, if the answer was recalled, asks the store as well.
+func askOne(t *rapid.T, f *front, process *enforce.DenialCache, limits []enforce.Limit) {
+	ask := enforce.Ask{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
+	for rule, limit := range limits {
+		if rapid.Bool().Draw(t, "matches") {
+			ask.Tiers = append(ask.Tiers, enforce.Tier{
+				Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: limit, Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+			})
+		}
+	}
+	asks := []enforce.Ask{ask}
+	if err := process.Take(context.Background(), asks); err != nil {
+		t.Fatal(err)
+	}
+	if !asks[0].Recalled {
+		return
+	}
+	truth := enforce.Ask{Cost: ask.Cost}
+	for _, tier := range ask.Tiers {
+		truth.Tiers = append(truth.Tiers, enforce.Tier{Key: tier.Key, Limit: tier.Limit, Shadow: tier.Shadow})
+	}
+	if err := f.store.Take(context.Background(), []enforce.Ask{truth}); err != nil {
+		t.Fatal(err)
+	}
+	for i, tier := range asks[0].Tiers {
+		if told := asks[0].Tiers[i].Holds; !told && (tier.Shadow || truth.Tiers[i].Holds) {
+			t.Fatalf("tier %d is said to lack %s; the store has %+v", i, ask.Cost, truth.Tiers[i])
+		}
+	}
+}
+
+func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	store := membucket.New(membucket.Options{})
+	cache := enforce.NewDenialCache(store, nil)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	allowed := 0
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				asks := []enforce.Ask{{Cost: enforce.Token, Tiers: []enforce.Tier{bucketOf(1, rules.MinRate, 500)}}}
+				if err := cache.Take(context.Background(), asks); err != nil {
+					t.Error(err)
+				}
+				if asks[0].Allowed {
+					mu.Lock()
+					allowed++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if allowed != 500 {
+		t.Errorf("%d passed a burst of 500", allowed)
+	}
+}

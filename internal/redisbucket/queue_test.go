@@ -1,0 +1,351 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// line is a queue whose pipelines end when a test says so, or at their deadline.
+type line struct {
+	*queue
+	pipelines chan *sent
+}
+
+// sent is a pipeline under way.
+type sent struct {
+	asks   []int // by their cost
+	result chan error
+}
+
+func newLine(budget time.Duration) *line {
+	l := &line{pipelines: make(chan *sent, 1000)}
+	l.queue = newQueue(budget, func(p *pipeline) {
+		s := &sent{result: make(chan error)}
+		for _, part := range p.parts {
+			for i := range part.asks {
+				s.asks = append(s.asks, int(part.asks[i].Cost))
+			}
+		}
+		if len(s.asks) == 0 {
+			return
+		}
+		l.pipelines <- s
+		select {
+		case p.err = <-s.result:
+		case <-time.After(time.Until(p.deadline)):
+			p.err = context.DeadlineExceeded
+		}
+		if p.err == nil {
+			for _, part := range p.parts {
+				for i := range part.asks {
+					part.asks[i].Answered = true
+				}
+			}
+		}
+	})
+	return l
+}
+
+// ask puts some asks of four tiers, numbered from a cost on, and returns where the error will be.
+func (l *line) ask(first, n int) <-chan error {
+	asks := make([]enforce.Ask, n)
+	for i := range asks {
+		asks[i] = enforce.Ask{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- l.take(asks) }()
+	synctest.Wait()
+	return answer
+}
+
+func numbers(first, n int) []int {
+	var all []int
+	for i := range n {
+		all = append(all, first+i)
+	}
+	return all
+}
+
+func (s *sent) mustCarry(t *testing.T, want []int) {
+	t.Helper()
+	if !slices.Equal(s.asks, want) {
+		t.Fatalf("a pipeline carries %v, want %v", s.asks, want)
+	}
+}
+
+func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		start := time.Now()
+		var answers []<-chan error
+		for i := range 10 {
+			answers = append(answers, l.ask(i, 1))
+		}
+		first, second := <-l.pipelines, <-l.pipelines
+		first.mustCarry(t, []int{0})
+		second.mustCarry(t, []int{1})
+		first.result <- nil
+		third := <-l.pipelines
+		third.mustCarry(t, numbers(2, 8))
+		third.result <- nil
+		second.result <- nil
+		for i, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Errorf("ask %d: %v", i, err)
+			}
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("somebody waited for a timer, %v", waited)
+		}
+	})
+}
+
+func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		bad, good, later := l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)
+		broken := errors.New("connection reset")
+		(<-l.pipelines).result <- broken
+		if err := <-bad; !errors.Is(err, broken) {
+			t.Errorf("the failed ask: %v", err)
+		}
+		(<-l.pipelines).result <- nil
+		(<-l.pipelines).result <- nil
+		for _, answer := range []<-chan error{good, later} {
+			if err := <-answer; err != nil {
+				t.Errorf("another ask: %v", err)
+			}
+		}
+	})
+}
+
+func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		start := time.Now()
+		hanging := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
+		waiting := l.ask(2, 1)
+		<-l.pipelines
+		<-l.pipelines
+		third := <-l.pipelines // nothing ended, and it goes all the same
+		third.mustCarry(t, []int{2})
+		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
+			t.Errorf("it went after %v", waited)
+		}
+		third.result <- nil
+		if err := <-waiting; err != nil {
+			t.Errorf("the ask that waited: %v", err)
+		}
+		for _, answer := range hanging {
+			if err := <-answer; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("an ask that hung: %v", err)
+			}
+		}
+		if waited := time.Since(start); waited != DefaultBudget {
+			t.Errorf("those that hung were told after %v", waited)
+		}
+	})
+}
+
+func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		var wg sync.WaitGroup
+		for i := range 500 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond / 2) //nolint:forbidigo // the bubble's clock
+				start := time.Now()
+				if err := l.take([]enforce.Ask{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("ask %d: %v", i, err)
+				}
+				if waited := time.Since(start); waited > DefaultBudget {
+					t.Errorf("ask %d waited for %v", i, waited)
+				}
+			})
+		}
+		wg.Wait()
+		if l.underWay != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d pipelines are under way and %d calls wait, though all have returned", l.underWay, len(l.waiting))
+		}
+	})
+}
+
+func TestAFewPipelinesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		answers := []<-chan error{l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)}
+		under := []*sent{<-l.pipelines, <-l.pipelines, <-l.pipelines} // the third because the line was slow
+		answers = append(answers, l.ask(3, 1))
+		under[0].result <- nil
+		synctest.Wait()
+		if len(l.pipelines) != 0 {
+			t.Error("a third pipeline took the place of the one that ended")
+		}
+		under[1].result <- nil
+		last := <-l.pipelines
+		last.mustCarry(t, []int{3})
+		under[2].result <- nil
+		last.result <- nil
+		for _, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		answers := []<-chan error{l.ask(-2, 1), l.ask(-1, 1), l.ask(0, 1000), l.ask(5000, 1), l.ask(6000, 1000), l.ask(7000, 1)}
+		under := []*sent{<-l.pipelines, <-l.pipelines}
+		under[0].result <- nil
+		synctest.Wait()
+		under[1].result <- nil
+		half := maxPipelineTiers / 8
+		first := <-l.pipelines
+		// The half of the first batch, the single check, and as much of the second batch as fits.
+		first.mustCarry(t, slices.Concat(numbers(0, half), []int{5000}, numbers(6000, half-1)))
+		second := <-l.pipelines
+		second.mustCarry(t, []int{7000})
+		pending := []*sent{first, second}
+		carried := []int{}
+		for len(pending) > 0 {
+			s := pending[0]
+			pending = pending[1:]
+			s.result <- nil
+			synctest.Wait()
+			for len(l.pipelines) > 0 {
+				next := <-l.pipelines
+				carried = append(carried, next.asks...)
+				pending = append(pending, next)
+			}
+		}
+		for i, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		for _, batch := range []int{0, 6000} { // each in its own order
+			rest := slices.DeleteFunc(slices.Clone(carried), func(n int) bool { return n < batch || n >= batch+1000 })
+			if !slices.IsSorted(rest) || rest[len(rest)-1] != batch+999 {
+				t.Errorf("the rest of batch %d went as %v", batch, rest)
+			}
+		}
+	})
+}
+
+func TestAThousandChecksAtOnceAreAllAnsweredInAFewPipelines(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	s := New(client(t, server.URL(), time.Second), time.Second) // the budget of a busy machine
+	mustTake(t, s, one(user("warm", still)))
+	before := scriptCalls(t, s)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 700}
+	var mu sync.Mutex
+	allowed := 0
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			asks := []enforce.Ask{fourTiers(i, limit)}
+			if err := s.Take(context.Background(), asks); err != nil {
+				t.Errorf("check %d was not answered: %v", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if asks[0].Allowed {
+				allowed++
+			}
+		})
+	}
+	wg.Wait()
+	if allowed != 700 {
+		t.Errorf("%d of 1000 passed a burst of 700", allowed)
+	}
+	calls := scriptCalls(t, s) - before
+	t.Logf("%d scripts for 1000 checks", calls)
+	if calls > 500 {
+		t.Errorf("%d scripts for 1000 checks at once", calls)
+	}
+}
+
+func TestACallerThatLeavesDisturbsNoneOfThoseItWentWith(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	s := New(client(t, server.URL(), patience), patience)
+	mustTake(t, s, one(user("42", still)))
+	if err := server.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	var stay, leave sync.WaitGroup
+	leaving, cancel := context.WithCancel(t.Context())
+	for i := range 20 {
+		stay.Go(func() { mustTake(t, s, one(user(fmt.Sprint(i), still))) })
+		leave.Go(func() {
+			asks := one(user(fmt.Sprint(i), still))
+			if err := s.Take(leaving, asks); !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that left: %v", err)
+			}
+			asks[0] = enforce.Ask{} // it is the caller's again; the race detector looks on
+		})
+	}
+	cancel()
+	leave.Wait()
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	stay.Wait()
+}
+
+func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		const took = DefaultBudget / 12
+		var answers []<-chan error
+		for i := range 40 { // ten pipelines' worth, of which one ends every 4 ms
+			answers = append(answers, l.ask(i*256, 256))
+		}
+		under := []*sent{<-l.pipelines, <-l.pipelines}
+		for len(under) > 0 {
+			time.Sleep(took) //nolint:forbidigo // the bubble's clock
+			if len(l.pipelines) > 0 {
+				t.Fatalf("a third pipeline was started %v after one had ended", took)
+			}
+			under[0].result <- nil
+			under = under[1:]
+			synctest.Wait()
+			for len(l.pipelines) > 0 {
+				under = append(under, <-l.pipelines)
+			}
+		}
+		failed := 0
+		for _, answer := range answers {
+			if err := <-answer; err != nil {
+				failed++
+				if !errors.Is(err, errNoTurn) {
+					t.Errorf("an ask failed in flight: %v", err)
+				}
+			}
+		}
+		if failed == 0 || failed == len(answers) {
+			t.Errorf("%d of %d calls failed, want some", failed, len(answers))
+		}
+	})
+}
