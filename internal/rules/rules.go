@@ -117,7 +117,11 @@ type Tenant struct {
 	DefaultPlan string // the plan of users without an assignment; "" for none
 	Suspended   bool
 	Settings    Settings
+	Version     int64 // 1 for a new tenant, raised by each change to the tenant itself
 	Revision    int64 // raised by every change that a check depends on
+	CreatedAt   time.Time
+	// Removed tenants are found by nobody; a process that reads one forgets it.
+	Removed bool
 }
 
 // Settings are a tenant's own choices.

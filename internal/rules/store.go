@@ -3,6 +3,9 @@ package rules
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -17,6 +20,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrChanged is for an update of a row that somebody else changed since it was read.
 	ErrChanged = errors.New("changed meanwhile")
+	// ErrFinal is for a change that cannot be undone.
+	ErrFinal = errors.New("final")
 )
 
 // Source is where the Watcher reads from.
@@ -41,71 +46,213 @@ type Rows struct {
 	Keys        []Key
 }
 
-// Store is where tenants and what they own are written down, and read back for people and for
-// files; checks read by way of Source.
-//
-// A write is all or nothing and raises its tenant's revision unless it changed nothing. Writers of
-// one tenant wait for each other. A store expects values that were validated, and answers with them
-// as they are stored: ids, versions, times and revisions are the store's. Lists start after the
-// given id, in its order, and hold at most limit rows.
-type Store interface {
-	// CreateTenant also creates the default plan, if the tenant names one.
-	CreateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
-	// UpdateTenant changes all but the slug.
-	UpdateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
+// Actor is who changes something, as the audit log names them.
+type Actor struct {
+	Kind ActorKind
+	ID   string // the account's or the key's id; "" for the others
+	Name string // the account's e-mail address, the key's name, or the command
+	// Act is what the actor asked for, where the changed rows alone do not say it: "promote",
+	// "import", "revert 812"; else "".
+	Act string
+	// RequestID leads to the log of whoever served the request; "" without one.
+	RequestID string
+}
+
+// ActorKind is what sort of actor changes something.
+type ActorKind string
+
+// A person, an API key with the permission manage, somebody at a command line, or a program that
+// acts on its own.
+const (
+	ActorAccount ActorKind = "account"
+	ActorKey     ActorKind = "api_key"
+	ActorCommand ActorKind = "command"
+	ActorSystem  ActorKind = "system"
+)
+
+// Reader reads tenants and what they own back for people and for files; checks read by way of
+// Source. Lists start after the given name or id, in its order, and hold at most limit rows.
+type Reader interface {
 	Tenant(ctx context.Context, id TenantID) (Tenant, error)
 	TenantBySlug(ctx context.Context, slug string) (Tenant, error)
-	Tenants(ctx context.Context) ([]Tenant, error) // by slug
+	// Tenants lists by slug those whose slug or name contains the text, in any case; "" is in all.
+	Tenants(ctx context.Context, text, after string, limit int) ([]Tenant, error)
 
-	Plans(ctx context.Context, tenant TenantID) ([]Plan, error) // by name
-	CreatePlan(ctx context.Context, plan Plan) (Plan, error)
-	// UpdatePlan is ErrChanged unless the plan's Revision is that of the stored one.
-	UpdatePlan(ctx context.Context, plan Plan) (Plan, error)
-	// RemovePlan is ErrInUse while rules or users are on the plan or it is the tenant's default.
-	RemovePlan(ctx context.Context, tenant TenantID, name string) error
+	Plans(ctx context.Context, tenant TenantID, after string, limit int) ([]PlanUse, error) // by name
+	Plan(ctx context.Context, tenant TenantID, name string) (PlanUse, error)
 
-	Rules(ctx context.Context, tenant TenantID, after RuleID, limit int) ([]Rule, error)
+	Rules(ctx context.Context, tenant TenantID, filter RuleFilter, after RuleID, limit int) (RulePage, error)
 	Rule(ctx context.Context, tenant TenantID, id RuleID) (Rule, error)
-	CreateRule(ctx context.Context, rule Rule) (Rule, error)
-	// UpdateRule changes all but what identifies the rule. It is ErrChanged unless the rule's
-	// Version is that of the stored one.
-	UpdateRule(ctx context.Context, rule Rule) (Rule, error)
-	// RemoveRule removes the rule's overrides as well.
-	RemoveRule(ctx context.Context, tenant TenantID, id RuleID) error
+	// Matrix lists the rules of the next limit rows of the plan matrix, a row being what has one
+	// pattern and name, by pattern and name. It starts after the given row, of which Plan means
+	// nothing. A row always comes whole.
+	Matrix(ctx context.Context, tenant TenantID, after RuleIdentity, limit int) ([]Rule, error)
 
-	// Overrides lists expired ones, too.
+	// Overrides lists a rule's overrides by user, expired ones too.
 	Overrides(ctx context.Context, tenant TenantID, rule RuleID, after string, limit int) ([]Override, error)
-	// PutOverride creates the user's override for the rule or takes the place of the one there is.
-	PutOverride(ctx context.Context, override Override) (Override, error)
-	RemoveOverride(ctx context.Context, tenant TenantID, rule RuleID, userID string) error
+	// OverridesOfUser lists a user's overrides by rule, expired ones too.
+	OverridesOfUser(ctx context.Context, tenant TenantID, userID string, after RuleID, limit int) ([]Override, error)
+	Override(ctx context.Context, tenant TenantID, rule RuleID, userID string) (Override, error)
 
-	// Assignments lists the users on a plan, or on any if it is "".
-	Assignments(ctx context.Context, tenant TenantID, plan, after string, limit int) ([]Assignment, error)
+	// Assignments lists by user id who is on a plan, or on any if it is "", of those whose id
+	// begins with prefix.
+	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
-	// AssignPlan puts users on a plan, and UnassignPlan back on the default. They return how many
-	// that changed.
-	AssignPlan(ctx context.Context, tenant TenantID, plan string, userIDs []string) (changed int64, err error)
-	UnassignPlan(ctx context.Context, tenant TenantID, userIDs []string) (changed int64, err error)
 
 	// Config returns the tenant's plans, rules and unexpired overrides, in the order of their names.
 	Config(ctx context.Context, tenant TenantID) (Config, error)
+
+	// Keys lists the latest first, those created before the one with the id before; "" is no bound.
+	Keys(ctx context.Context, tenant TenantID, before string, limit int) ([]NamedKey, error)
+	Key(ctx context.Context, tenant TenantID, keyID string) (NamedKey, error)
+}
+
+// Store is where tenants and what they own are written down, in the name of one Actor.
+//
+// A write is all or nothing, is written to the audit log in the same transaction, and raises its
+// tenant's revision unless it changed nothing. Writers of one tenant wait for each other. A store
+// expects values that were validated, and answers with them as they are stored: ids, versions,
+// times and revisions are the store's.
+//
+// Where a method takes an Expected, or a row that has a version, it is ErrChanged unless that fits what
+// is stored.
+type Store interface {
+	Reader
+
+	// CreateTenant also creates the default plan, if the tenant names one.
+	CreateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
+	// UpdateTenant changes all but the slug, at the tenant's Version.
+	UpdateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
+	// RemoveTenant removes a suspended tenant for good: it is ErrInUse unless suspended, and
+	// afterwards nothing of it is found any more. Its slug is not free again.
+	RemoveTenant(ctx context.Context, id TenantID, expected Expected) error
+
+	CreatePlan(ctx context.Context, plan Plan) (Plan, error)
+	// UpdatePlan changes a plan at its Revision.
+	UpdatePlan(ctx context.Context, plan Plan) (Plan, error)
+	// RemovePlan is ErrInUse while rules or users are on the plan or it is the tenant's default.
+	RemovePlan(ctx context.Context, tenant TenantID, name string, expected Expected) error
+
+	// CreateRule is FieldErrors on key_pattern if there are MaxRulesPerPattern of its pattern and plan.
+	CreateRule(ctx context.Context, rule Rule) (Rule, error)
+	// UpdateRule changes all but what identifies the rule, at its Version.
+	UpdateRule(ctx context.Context, rule Rule) (Rule, error)
+	// RemoveRule removes the rule's overrides as well.
+	RemoveRule(ctx context.Context, tenant TenantID, id RuleID, expected Expected) error
+	// PromoteRule gives the limit, action and failure mode of a shadow rule, the candidate, to the
+	// live rule beside it, which keeps its id, its buckets and its overrides, and removes the
+	// candidate. Both have one pattern and plan. With a live of 0 the candidate itself is enforced
+	// from now on. It returns the rule that is in force.
+	PromoteRule(ctx context.Context, tenant TenantID, candidate RuleID, expected Expected, live RuleID, liveExpected Expected) (Rule, error)
+	// ChangeRules makes all of the changes or none; an error that concerns single ones is a
+	// RuleChangeErrors. It returns what each has changed.
+	ChangeRules(ctx context.Context, tenant TenantID, changes []RuleChange) ([]Change[Rule], error)
+
+	// PutOverride creates the user's override for the rule (NoneStored) or takes the place of the one
+	// there is (its Revision).
+	PutOverride(ctx context.Context, override Override, expected Expected) (Override, error)
+	RemoveOverride(ctx context.Context, tenant TenantID, rule RuleID, userID string, expected Expected) error
+
+	// Assign puts one user on a plan, or back on the tenant's default if the plan is "".
+	Assign(ctx context.Context, assignment Assignment, expected Expected) (Assignment, error)
+	// AssignAll does so for many, each named once, whatever was stored, and returns how many that
+	// changed.
+	AssignAll(ctx context.Context, tenant TenantID, assignments []Assignment) (changed int64, err error)
+
 	// ChangeConfig makes the changes that the function derives from the present configuration, while
 	// nobody else writes. It returns them with the rows as stored; an error, also from the function,
 	// leaves everything as it was.
 	ChangeConfig(ctx context.Context, tenant TenantID, change func(current Config) (Changes, error)) (Changes, error)
 
-	Keys(ctx context.Context, tenant TenantID) ([]NamedKey, error) // by creation
 	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
-	// RevokeKey cannot be undone.
-	RevokeKey(ctx context.Context, tenant TenantID, keyID string) error
+	// RotateKey creates a key with the old one's name and permissions, and lets the old one expire after
+	// the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
+	// expired cannot be rotated: ErrInUse is not it, but FieldErrors on key_id.
+	RotateKey(ctx context.Context, tenant TenantID, keyID string, expected Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
+	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
+	RevokeKey(ctx context.Context, tenant TenantID, keyID string, expected Expected) error
+
+	// RecordChange runs a change to something that is not in this store, such as a bucket, and
+	// writes it to the audit log: the entry is written first and stays only if the change was made.
+	RecordChange(ctx context.Context, tenant TenantID, object AuditObject, action AuditAction, change func(context.Context) (before, after any, err error)) error
+	// Revert undoes one change, as a change of its own, if what it changed is still as it left it; else
+	// it is ErrChanged. What cannot be undone (a revoked key, a bucket, a created tenant) is ErrFinal. It
+	// returns the id of the new entry.
+	Revert(ctx context.Context, tenant TenantID, audit AuditID) (AuditID, error)
+}
+
+// Stores hands out a Store for each actor.
+type Stores interface {
+	Reader
+	AuditLog
+	As(by Actor) Store
+}
+
+// Expected is the condition on which a write replaces what is stored: the version of a rule or tenant, or the
+// revision of another row.
+type Expected int64
+
+// The other conditions. NoneStored is for a row that must not exist yet.
+const (
+	AnyVersion Expected = -1
+	NoneStored Expected = 0
+)
+
+// PlanUse is a plan and how many need it.
+type PlanUse struct {
+	Plan
+	Rules     int64 // that name it
+	Users     int64 // who are assigned to it; those on it by default are not known
+	IsDefault bool  // of the tenant
+}
+
+// RuleFilter selects rules; what is left empty selects all.
+type RuleFilter struct {
+	Scope Scope
+	// Plan selects the rules of one plan, or those for all plans if it points to "".
+	Plan   *string
+	Mode   Mode
+	Action Action
+	Active *bool
+	// Pattern selects the rules with one key pattern, in its canonical form.
+	Pattern string
+	// Text is contained in the pattern, name or description, in any case of ASCII letters.
+	Text string
+}
+
+// RulePage is one page of rules by id.
+type RulePage struct {
+	Rules []Rule
+	// Next is after what to go on, 0 at the end. A filter that few rules pass looks at a bounded
+	// number of them, so a page can hold few rules or none and not be the last.
+	Next RuleID
+}
+
+// RuleChange is one of several changes made at once.
+type RuleChange struct {
+	// Remove removes the rule with Rule.ID; else the rule is created, if its ID is 0, or updated.
+	Remove bool
+	Rule   Rule
+	// Expected is for updates and removals.
+	Expected Expected
+}
+
+// RuleChangeErrors tells what is wrong with single changes, by their index.
+type RuleChangeErrors map[int]error
+
+// Error names the first.
+func (e RuleChangeErrors) Error() string {
+	first := slices.Min(slices.Collect(maps.Keys(e)))
+	return fmt.Sprintf("change %d: %v (%d of them cannot be made)", first, e[first], len(e))
 }
 
 // NamedKey is an API key as people manage it.
 type NamedKey struct {
 	Key
-	Name      string
-	CreatedAt time.Time
-	RevokedAt time.Time // zero: it is not
+	Name       string
+	CreatedAt  time.Time
+	RevokedAt  time.Time // zero: it is not
+	LastUsedAt time.Time // zero: never; to the minute
 }
 
 // MaxKeyNameLength is in characters.

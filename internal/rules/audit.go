@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// AuditID numbers the entries of the audit log, in no particular order between tenants.
+type AuditID int64
+
+// AuditAction is what happened to an object.
+type AuditAction string
+
+// What can happen to a row, and to a bucket.
+const (
+	AuditCreate AuditAction = "create"
+	AuditUpdate AuditAction = "update"
+	AuditRemove AuditAction = "remove"
+	AuditReset  AuditAction = "reset"
+	AuditCredit AuditAction = "credit"
+)
+
+// AuditObject is what was changed.
+type AuditObject struct {
+	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket.
+	Kind string
+	// ID is what the API calls it: a rule's number, a plan's name, a user's id; an override's is its rule
+	// and user, as in 12:42.
+	ID string
+}
+
+// AuditEntry is one change to one object.
+type AuditEntry struct {
+	ID     AuditID
+	At     time.Time
+	Actor  Actor
+	Action AuditAction
+	Object AuditObject
+	// Change is the same for all that one write changed.
+	Change int64
+	// Before and After are the object as it is stored, without what must stay secret; nil where there
+	// was or is none.
+	Before, After json.RawMessage
+}
+
+// AuditFilter selects entries; what is left empty selects all.
+type AuditFilter struct {
+	From, Until time.Time // From <= At < Until
+	ActorID     string
+	Action      AuditAction // looks at a bounded number of entries a page, unlike the others
+	ObjectKind  string
+	ObjectID    string // with ObjectKind
+	Change      int64
+}
+
+// AuditCursor is a place in the log; the zero value is its latest end.
+type AuditCursor struct {
+	At time.Time
+	ID AuditID
+}
+
+// AuditLog reads what a Store wrote, the latest first.
+type AuditLog interface {
+	// Audit returns the entries before the cursor, at most limit, and where to go on; the zero cursor
+	// at the end.
+	Audit(ctx context.Context, tenant TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)
+	AuditEntry(ctx context.Context, tenant TenantID, id AuditID) (AuditEntry, error)
+}
