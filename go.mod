@@ -2,6 +2,9 @@ module github.com/sluicegate/sluice
 
 go 1.26.0
 
+// Some npm packages bring Go files along.
+ignore ./web/node_modules
+
 require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/gorilla/mux v1.8.1

@@ -1,7 +1,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef, useState } from 'react';
-import { IconChevronDown } from './icons';
 import styles from './DataTable.module.css';
+import { IconChevronDown } from './icons';
 
 export interface Column<Row> {
   key: string;
@@ -61,9 +61,10 @@ export function DataTable<Row>(props: Props<Row>) {
     const next = Math.max(0, Math.min(index, rows.length - 1));
     setCurrent(next);
     if (virtual) virtualizer.scrollToIndex(next);
-    requestAnimationFrame(() => {
-      scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus();
-    });
+    const row = () => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`);
+    // A row that was out of sight is in the document after the next frame.
+    if (row()) row()?.focus();
+    else requestAnimationFrame(() => row()?.focus());
   }
 
   function walk(event: React.KeyboardEvent, index: number) {
@@ -79,12 +80,23 @@ export function DataTable<Row>(props: Props<Row>) {
   }
 
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <div ref={scroller} className={styles.scroller} data-virtual={virtual || undefined} tabIndex={virtual ? 0 : undefined} role={virtual ? 'group' : undefined} aria-label={virtual ? `${label}, scrollable` : undefined}>
+    // biome-ignore lint/a11y/useAriaPropsSupportedByRole: it has the role whenever it has the label
+    <div
+      ref={scroller}
+      className={styles.scroller}
+      data-virtual={virtual || undefined}
+      tabIndex={virtual ? 0 : undefined}
+      role={virtual ? 'group' : undefined}
+      aria-label={virtual ? `${label}, scrollable` : undefined}
+    >
       <table className={styles.table} aria-label={label} aria-rowcount={rows.length + 1}>
         <colgroup>
           {columns.map((column) => (
-            <col key={column.key} style={{ width: column.width }} className={column.wide ? styles.wide : undefined} />
+            <col
+              key={column.key}
+              style={{ width: column.width }}
+              className={column.wide ? styles.wide : undefined}
+            />
           ))}
         </colgroup>
         <Head {...props} />
@@ -125,7 +137,8 @@ function Head<Row>({ columns, sort, onSort }: Props<Row>) {
     <thead>
       <tr>
         {columns.map((column) => {
-          const direction = sort === column.key ? 'ascending' : sort === `-${column.key}` ? 'descending' : undefined;
+          const direction =
+            sort === column.key ? 'ascending' : sort === `-${column.key}` ? 'descending' : undefined;
           return (
             <th key={column.key} scope="col" className={className(column)} aria-sort={direction}>
               {column.sortable && onSort ? (
@@ -179,6 +192,11 @@ export function sorted<Row>(
   const sign = sort?.startsWith('-') ? -1 : 1;
   return rows.toSorted((a, b) => {
     const [x, y] = [value(a), value(b)];
-    return sign * (typeof x === 'string' && typeof y === 'string' ? x.localeCompare(y, 'en', { numeric: true }) : Number(x) - Number(y));
+    return (
+      sign *
+      (typeof x === 'string' && typeof y === 'string'
+        ? x.localeCompare(y, 'en', { numeric: true })
+        : Number(x) - Number(y))
+    );
   });
 }

@@ -19,7 +19,9 @@ export function RateInput({ label, value, onChange, error, disabled }: Props) {
   const shown = perUnit(value);
   const [typed, setTyped] = useState<string | null>(null);
   const means = typed === null ? null : parseRate(typed, value.rate_unit);
-  const keeps = typed !== null && (means === null ? Number.isNaN(value.rate_per_second) : means.rate_per_second === value.rate_per_second);
+  const keeps =
+    typed !== null &&
+    (means === null ? Number.isNaN(value.rate_per_second) : means.rate_per_second === value.rate_per_second);
   const text = keeps ? typed : Number.isNaN(shown.number) ? '' : String(shown.number);
 
   function type(next: string) {

@@ -65,7 +65,13 @@ function title(error: unknown): string {
 }
 
 /** A screen that the reader's role does not show. */
-export function NoPermission({ need, children }: { need?: keyof typeof leastRole; children?: React.ReactNode }) {
+export function NoPermission({
+  need,
+  children,
+}: {
+  need?: keyof typeof leastRole;
+  children?: React.ReactNode;
+}) {
   return (
     <div className={styles.state}>
       <div className={styles.icon}>

@@ -53,7 +53,9 @@ export function duration(ms: number): string {
     const whole = Math.floor(rounded / size);
     const rest = Math.round((rounded - whole * size) / next);
     const nextName = { d: 'h', h: 'min', min: 's' }[name];
-    return rest > 0 && whole < 10 ? `${whole}${thin}${name} ${rest}${thin}${nextName}` : `${whole}${thin}${name}`;
+    return rest > 0 && whole < 10
+      ? `${whole}${thin}${name} ${rest}${thin}${nextName}`
+      : `${whole}${thin}${name}`;
   }
   return `1${thin}min`;
 }
@@ -62,13 +64,13 @@ export function duration(ms: number): string {
 export function relative(at: number, now: number): string {
   const distance = at - now;
   if (Math.abs(distance) < 5_000) return 'just now';
-  const text = duration(Math.abs(roundToLargest(distance)));
+  const text = duration(roundToLargest(Math.abs(distance)));
   return distance < 0 ? `${text} ago` : `in ${text}`;
 }
 
 function roundToLargest(ms: number): number {
   for (const size of [day, 3_600_000, 60_000, 1000]) {
-    if (Math.abs(ms) >= size) return Math.round(ms / size) * size;
+    if (ms >= size) return Math.round(ms / size) * size;
   }
   return ms;
 }

@@ -69,14 +69,27 @@ export const theme = createTheme({
   respectReducedMotion: true,
   cursorType: 'pointer',
   components: {
-    Button: Button.extend({ defaultProps: { size: 'sm' }, styles: { root: { '--button-height': '32px', '--button-padding-x': '12px', fontWeight: 500 } } }),
+    Button: Button.extend({
+      defaultProps: { size: 'sm' },
+      styles: { root: { '--button-height': '32px', '--button-padding-x': '12px', fontWeight: 500 } },
+    }),
     ActionIcon: ActionIcon.extend({ defaultProps: { variant: 'subtle', color: 'gray', size: 28 } }),
     TextInput: TextInput.extend({ defaultProps: { size: 'sm' } }),
-    Select: Select.extend({ defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } } }),
+    Select: Select.extend({
+      defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } },
+    }),
     Menu: Menu.extend({ defaultProps: { shadow: 'md', position: 'bottom-start' } }),
-    Tooltip: Tooltip.extend({ defaultProps: { openDelay: 300, fz: 12, events: { hover: true, focus: true, touch: true } } }),
+    Tooltip: Tooltip.extend({
+      defaultProps: { openDelay: 300, fz: 12, events: { hover: true, focus: true, touch: true } },
+    }),
     Badge: Badge.extend({ defaultProps: { tt: 'none', fw: 500, radius: 'sm' } }),
-    Modal: Modal.extend({ defaultProps: { centered: true, overlayProps: { backgroundOpacity: 0.4 }, transitionProps: { duration: 120 } } }),
+    Modal: Modal.extend({
+      defaultProps: {
+        centered: true,
+        overlayProps: { backgroundOpacity: 0.4 },
+        transitionProps: { duration: 120 },
+      },
+    }),
   },
 });
 

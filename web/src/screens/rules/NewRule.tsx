@@ -1,0 +1,5 @@
+import { Page } from '~/components/Page';
+
+export default function NewRule() {
+  return <Page title="New rule">{null}</Page>;
+}
