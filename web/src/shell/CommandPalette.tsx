@@ -9,6 +9,7 @@ import { rulesQuery, tenantKey } from '~/api/queries';
 import { IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
 import { limitSentence } from '~/domain/rate';
 import { useSession } from '~/session';
+import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
 
 const [store, spotlight] = createSpotlight();
@@ -43,6 +44,8 @@ export default function CommandPalette({ opened, onClose }: Props) {
       scrollable
       maxHeight={420}
       radius="lg"
+      classNames={styles}
+      overlayProps={{ backgroundOpacity: 0.35, blur: 0 }}
       transitionProps={{ duration: 100 }}
     >
       <Spotlight.Search
@@ -57,7 +60,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
               <Spotlight.Action
                 key={entry.id}
                 label={entry.label}
-                description={entry.description}
+                rightSection={<span className={styles.description}>{entry.description}</span>}
                 leftSection={entry.icon}
                 onClick={entry.go}
               />

@@ -3,6 +3,7 @@ import {
   Badge,
   Button,
   createTheme,
+  Input,
   type MantineColorsTuple,
   Menu,
   Modal,
@@ -74,6 +75,10 @@ export const theme = createTheme({
       styles: { root: { '--button-height': '32px', '--button-padding-x': '12px', fontWeight: 500 } },
     }),
     ActionIcon: ActionIcon.extend({ defaultProps: { variant: 'subtle', color: 'gray', size: 28 } }),
+    Input: Input.extend({ classNames: { input: 'field' } }),
+    InputWrapper: Input.Wrapper.extend({
+      classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
+    }),
     TextInput: TextInput.extend({ defaultProps: { size: 'sm' } }),
     Select: Select.extend({
       defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } },
@@ -84,7 +89,9 @@ export const theme = createTheme({
     }),
     Badge: Badge.extend({ defaultProps: { tt: 'none', fw: 500, radius: 'sm' } }),
     Modal: Modal.extend({
+      styles: { title: { fontSize: 14, fontWeight: 600 } },
       defaultProps: {
+        closeButtonProps: { 'aria-label': 'Close' },
         centered: true,
         overlayProps: { backgroundOpacity: 0.4 },
         transitionProps: { duration: 120 },
