@@ -1382,7 +1382,7 @@ export interface components {
              * @description At most 6 decimals; 0 looks without taking
              * @default 1
              */
-            cost: number;
+            cost?: number;
             attributes?: {
                 [key: string]: string;
             };
@@ -1728,7 +1728,7 @@ export interface components {
             /** @description 1 to 64 letters, digits, '_', '.' and '-'; never changes */
             name: string;
             /** @default  */
-            description: string;
+            description?: string;
         };
         /**
          * @example {
@@ -1806,7 +1806,7 @@ export interface components {
              * @description Tells apart the limits of one pattern and plan
              * @default
              */
-            name: string;
+            name?: string;
             /** @description Left out or null: all plans */
             plan?: string | null;
             /**
@@ -1815,27 +1815,27 @@ export interface components {
              */
             rate_per_second?: number;
             /** @default second */
-            rate_unit: components["schemas"]["RateUnit"];
+            rate_unit?: components["schemas"]["RateUnit"];
             /**
              * Format: int64
              * @description 1 to 1000000000; left out unless it limits
              */
             burst_capacity?: number;
             /** @default token_bucket */
-            algorithm: components["schemas"]["Algorithm"];
+            algorithm?: components["schemas"]["Algorithm"];
             /** @default enforce */
-            mode: components["schemas"]["Mode"];
+            mode?: components["schemas"]["Mode"];
             /** @default limit */
-            action: components["schemas"]["Action"];
+            action?: components["schemas"]["Action"];
             /**
              * @description null: the tenant's
              * @enum {string|null}
              */
             failure_mode?: "local" | "open" | "closed" | null;
             /** @default true */
-            is_active: boolean;
+            is_active?: boolean;
             /** @default  */
-            description: string;
+            description?: string;
         };
         RulePatch: {
             /** Format: double */
@@ -1879,7 +1879,7 @@ export interface components {
              * @description Say what would change and change nothing
              * @default false
              */
-            dry_run: boolean;
+            dry_run?: boolean;
             cells: components["schemas"]["MatrixCell"][];
         };
         /**
@@ -1892,7 +1892,7 @@ export interface components {
             /** Format: int64 */
             version?: number | null;
             /** @default false */
-            remove: boolean;
+            remove?: boolean;
             key_pattern?: string;
             name?: string;
             plan?: string | null;
@@ -1944,17 +1944,17 @@ export interface components {
              * @description How many come at once
              * @default 1
              */
-            burst_size: number;
+            burst_size?: number;
             /** Format: double */
             duration_seconds: number;
             /** @default 1 */
-            cost: number;
+            cost?: number;
         };
         Arrival: {
             /** @description After the start */
             at_ms: number;
             /** @default 1 */
-            cost: number;
+            cost?: number;
         };
         Timeline: {
             checks: number;
@@ -1993,7 +1993,7 @@ export interface components {
             /** Format: double */
             rate_per_second: number;
             /** @default second */
-            rate_unit: components["schemas"]["RateUnit"];
+            rate_unit?: components["schemas"]["RateUnit"];
             /** Format: int64 */
             burst_capacity: number;
             /** @description Why the user has an own limit, 1 to 500 characters */
