@@ -311,7 +311,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -339,7 +339,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -365,7 +365,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -388,7 +388,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -412,12 +412,12 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -445,7 +445,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -469,7 +469,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -499,7 +499,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -529,7 +529,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -562,7 +562,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -589,7 +589,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -615,7 +615,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -640,7 +640,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -675,7 +675,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -701,7 +701,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -729,7 +729,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -755,7 +755,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -787,7 +787,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -818,7 +818,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -851,7 +851,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -879,7 +879,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -910,7 +910,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -937,7 +937,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -962,7 +962,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -990,7 +990,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -1018,7 +1018,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1041,7 +1041,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -1071,7 +1071,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1099,7 +1099,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
                 invitation_id: number;
             };
@@ -1124,7 +1124,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1147,7 +1147,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1170,7 +1170,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -1195,7 +1195,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -1224,7 +1224,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1250,7 +1250,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1360,6 +1360,11 @@ export interface components {
          * @enum {string}
          */
         FailureMode: "local" | "open" | "closed";
+        /**
+         * @description null: the tenant's
+         * @enum {string|null}
+         */
+        RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "store_unavailable";
         /** @enum {string} */
@@ -1379,6 +1384,7 @@ export interface components {
             method?: string;
             ip?: string;
             /**
+             * Format: double
              * @description At most 6 decimals; 0 looks without taking
              * @default 1
              */
@@ -1461,6 +1467,7 @@ export interface components {
             allowed: boolean;
             /** Format: int64 */
             limit: number | null;
+            /** Format: double */
             remaining: number | null;
             /** Format: int64 */
             retry_after_ms: number | null;
@@ -1486,8 +1493,7 @@ export interface components {
             mode: components["schemas"]["Mode"];
             plan: string | null;
             action: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode: "local" | "open" | "closed" | null;
+            failure_mode: components["schemas"]["RuleFailureMode"];
             /** Format: double */
             rate_per_second: number | null;
             /** Format: int64 */
@@ -1775,11 +1781,7 @@ export interface components {
             algorithm: components["schemas"]["Algorithm"];
             mode: components["schemas"]["Mode"];
             action: components["schemas"]["Action"];
-            /**
-             * @description null: the tenant's
-             * @enum {string|null}
-             */
-            failure_mode: "local" | "open" | "closed" | null;
+            failure_mode: components["schemas"]["RuleFailureMode"];
             is_active: boolean;
             description: string;
             /** Format: int64 */
@@ -1827,11 +1829,7 @@ export interface components {
             mode?: components["schemas"]["Mode"];
             /** @default limit */
             action?: components["schemas"]["Action"];
-            /**
-             * @description null: the tenant's
-             * @enum {string|null}
-             */
-            failure_mode?: "local" | "open" | "closed" | null;
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             /** @default true */
             is_active?: boolean;
             /** @default  */
@@ -1846,8 +1844,7 @@ export interface components {
             algorithm?: components["schemas"]["Algorithm"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode?: "local" | "open" | "closed" | null;
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             is_active?: boolean;
             description?: string;
         };
@@ -1904,8 +1901,7 @@ export interface components {
             algorithm?: components["schemas"]["Algorithm"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode?: "local" | "open" | "closed" | null;
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             is_active?: boolean;
             description?: string;
         };
@@ -1929,7 +1925,10 @@ export interface components {
         /** @description Either pattern or arrivals */
         Simulation: {
             rules: components["schemas"]["NewRule"][];
-            /** @description What each bucket holds at the start; left out: it is full */
+            /**
+             * Format: double
+             * @description What each bucket holds at the start; left out: it is full
+             */
             start_tokens?: number;
             pattern?: components["schemas"]["ArrivalPattern"];
             arrivals?: components["schemas"]["Arrival"][];
@@ -1947,20 +1946,31 @@ export interface components {
             burst_size?: number;
             /** Format: double */
             duration_seconds: number;
-            /** @default 1 */
+            /**
+             * Format: double
+             * @default 1
+             */
             cost?: number;
         };
         Arrival: {
-            /** @description After the start */
+            /**
+             * Format: double
+             * @description After the start
+             */
             at_ms: number;
-            /** @default 1 */
+            /**
+             * Format: double
+             * @default 1
+             */
             cost?: number;
         };
         Timeline: {
             checks: number;
             allowed: number;
             denied: number;
+            /** Format: double */
             first_denial_ms: number | null;
+            /** Format: double */
             longest_wait_ms: number;
             /** @description At most 2000: where there were more, the rest is left out evenly */
             decisions: components["schemas"]["TimelineDecision"][];
@@ -1968,25 +1978,31 @@ export interface components {
             tiers: components["schemas"]["TimelineTier"][];
         };
         TimelineDecision: {
+            /** Format: double */
             at_ms: number;
+            /** Format: double */
             cost: number;
             allowed: boolean;
             /** @description The index in rules of the one that denied */
             deciding_rule: number | null;
             /** @enum {string|null} */
             reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | null;
-            /** @description 0 if allowed, null if no wait ends it */
+            /**
+             * Format: double
+             * @description 0 if allowed, null if no wait ends it
+             */
             retry_after_ms: number | null;
         };
         TimelineTier: {
-            /** @description How many it would have let pass by itself */
-            allowed: number;
-            denied: number;
+            /** @description How many would have been recorded: denials it decided, or would have in shadow mode */
+            violations: number;
             /** @description What the bucket holds; draw straight lines between the points. Empty unless the rule limits. */
             levels: components["schemas"]["Level"][];
         };
         Level: {
+            /** Format: double */
             at_ms: number;
+            /** Format: double */
             tokens: number;
         };
         OverrideLimit: {
@@ -2106,7 +2122,10 @@ export interface components {
             scope: components["schemas"]["Scope"];
             mode: components["schemas"]["Mode"];
             plan: string | null;
-            /** @description What it holds now */
+            /**
+             * Format: double
+             * @description What it holds now
+             */
             tokens: number;
             /**
              * Format: int64
@@ -2137,12 +2156,17 @@ export interface components {
         };
         BucketCredit: {
             bucket_key: string;
-            /** @description At most 6 decimals; negative takes away */
+            /**
+             * Format: double
+             * @description At most 6 decimals; negative takes away
+             */
             tokens: number;
         };
         BucketChange: {
             bucket_key: string;
+            /** Format: double */
             tokens_before: number;
+            /** Format: double */
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
@@ -2452,7 +2476,7 @@ export interface components {
             };
         };
         /** @description Ready */
-        Readiness: {
+        TheReadiness: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2470,7 +2494,7 @@ export interface components {
             };
         };
         /** @description What would be decided, and why */
-        Explanation: {
+        TheExplanation: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2479,7 +2503,7 @@ export interface components {
             };
         };
         /** @description The account and its tenants; the ETag is the account's */
-        Session: {
+        TheSession: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2501,7 +2525,7 @@ export interface components {
             };
         };
         /** @description The account */
-        Account: {
+        TheAccount: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2511,7 +2535,7 @@ export interface components {
             };
         };
         /** @description The tenant */
-        Tenant: {
+        TheTenant: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2532,7 +2556,7 @@ export interface components {
             };
         };
         /** @description The plan */
-        Plan: {
+        ThePlan: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2553,7 +2577,7 @@ export interface components {
             };
         };
         /** @description The rule */
-        Rule: {
+        TheRule: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2574,7 +2598,7 @@ export interface components {
             };
         };
         /** @description The override */
-        Override: {
+        TheOverride: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2594,7 +2618,7 @@ export interface components {
             };
         };
         /** @description The user; the ETag is the plan assignment's */
-        User: {
+        TheUser: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2604,7 +2628,7 @@ export interface components {
             };
         };
         /** @description The bucket before and after */
-        BucketChange: {
+        TheBucketChange: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2613,7 +2637,7 @@ export interface components {
             };
         };
         /** @description The API key */
-        Key: {
+        TheKey: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2634,7 +2658,7 @@ export interface components {
             };
         };
         /** @description The member */
-        Member: {
+        TheMember: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2658,12 +2682,12 @@ export interface components {
          * @description A tenant's slug
          * @example acme
          */
-        Tenant: string;
+        TenantSlug: string;
         /**
          * @description A plan's name
          * @example pro
          */
-        Plan: string;
+        PlanName: string;
         /** @example 12 */
         RuleID: number;
         /**
@@ -2688,13 +2712,13 @@ export interface components {
         /** @description The time before which all are */
         Until: string;
         /** @description The id of an account or API key */
-        AuditActor: string;
-        AuditAction: components["schemas"]["AuditAction"];
-        AuditObjectKind: components["schemas"]["AuditObjectKind"];
+        ByActor: string;
+        ByAction: components["schemas"]["AuditAction"];
+        ByObjectKind: components["schemas"]["AuditObjectKind"];
         /** @description With object_kind */
-        AuditObjectID: string;
+        ByObjectID: string;
         /** @description All entries of one change */
-        AuditChange: number;
+        ByChange: number;
         /**
          * @description The ETag that is to be changed, or `*`; 428 without
          * @example "3"
@@ -2884,7 +2908,7 @@ export interface operations {
         };
         requestBody: components["requestBodies"]["Check"];
         responses: {
-            200: components["responses"]["Explanation"];
+            200: components["responses"]["TheExplanation"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2924,7 +2948,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Readiness"];
+            200: components["responses"]["TheReadiness"];
             500: components["responses"]["Internal"];
             503: components["responses"]["NotReady"];
         };
@@ -2938,7 +2962,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Session"];
+            200: components["responses"]["TheSession"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
@@ -3100,7 +3124,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3259,7 +3283,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3298,7 +3322,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3384,13 +3408,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3414,7 +3438,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3453,7 +3477,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3471,7 +3495,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3499,13 +3523,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3531,13 +3555,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3562,7 +3586,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3594,7 +3618,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3631,18 +3655,18 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Plan"];
+            200: components["responses"]["ThePlan"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3666,12 +3690,12 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -3710,12 +3734,12 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -3732,7 +3756,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Plan"];
+            200: components["responses"]["ThePlan"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3769,7 +3793,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3801,7 +3825,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3841,7 +3865,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3849,7 +3873,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3873,7 +3897,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3913,7 +3937,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3931,7 +3955,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3959,7 +3983,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3977,7 +4001,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4005,7 +4029,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4037,7 +4061,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4101,7 +4125,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4156,13 +4180,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody: components["requestBodies"]["Check"];
         responses: {
-            200: components["responses"]["Explanation"];
+            200: components["responses"]["TheExplanation"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4187,7 +4211,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -4221,7 +4245,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4234,7 +4258,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Override"];
+            200: components["responses"]["TheOverride"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4260,7 +4284,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4286,7 +4310,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Override"];
+            200: components["responses"]["TheOverride"];
             201: components["responses"]["OverrideCreated"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -4315,7 +4339,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4362,7 +4386,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4397,7 +4421,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4444,7 +4468,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4481,7 +4505,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4492,7 +4516,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["User"];
+            200: components["responses"]["TheUser"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4516,7 +4540,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4538,7 +4562,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["User"];
+            200: components["responses"]["TheUser"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4560,7 +4584,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4598,7 +4622,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4618,7 +4642,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["BucketChange"];
+            200: components["responses"]["TheBucketChange"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4639,7 +4663,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4660,7 +4684,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["BucketChange"];
+            200: components["responses"]["TheBucketChange"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4686,7 +4710,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4718,7 +4742,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4756,7 +4780,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4764,7 +4788,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Key"];
+            200: components["responses"]["TheKey"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4788,7 +4812,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4836,7 +4860,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4844,7 +4868,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Key"];
+            200: components["responses"]["TheKey"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4869,7 +4893,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4901,7 +4925,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4909,7 +4933,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Member"];
+            200: components["responses"]["TheMember"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4933,7 +4957,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4974,7 +4998,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4993,7 +5017,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Member"];
+            200: components["responses"]["TheMember"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5021,7 +5045,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5053,7 +5077,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5090,7 +5114,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
                 invitation_id: number;
             };
@@ -5121,13 +5145,13 @@ export interface operations {
                 /** @description The time before which all are */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
-                actor_id?: components["parameters"]["AuditActor"];
-                action?: components["parameters"]["AuditAction"];
-                object_kind?: components["parameters"]["AuditObjectKind"];
+                actor_id?: components["parameters"]["ByActor"];
+                action?: components["parameters"]["ByAction"];
+                object_kind?: components["parameters"]["ByObjectKind"];
                 /** @description With object_kind */
-                object_id?: components["parameters"]["AuditObjectID"];
+                object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
-                change_id?: components["parameters"]["AuditChange"];
+                change_id?: components["parameters"]["ByChange"];
                 /** @description How many items to answer at most */
                 limit?: components["parameters"]["Limit"];
                 /** @description The `next_cursor` of the page before */
@@ -5139,7 +5163,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5171,13 +5195,13 @@ export interface operations {
                 /** @description The time before which all are */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
-                actor_id?: components["parameters"]["AuditActor"];
-                action?: components["parameters"]["AuditAction"];
-                object_kind?: components["parameters"]["AuditObjectKind"];
+                actor_id?: components["parameters"]["ByActor"];
+                action?: components["parameters"]["ByAction"];
+                object_kind?: components["parameters"]["ByObjectKind"];
                 /** @description With object_kind */
-                object_id?: components["parameters"]["AuditObjectID"];
+                object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
-                change_id?: components["parameters"]["AuditChange"];
+                change_id?: components["parameters"]["ByChange"];
             };
             header?: never;
             path: {
@@ -5185,7 +5209,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5219,7 +5243,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -5253,7 +5277,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -5288,7 +5312,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5330,7 +5354,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
