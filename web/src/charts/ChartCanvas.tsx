@@ -75,7 +75,7 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 16, 0, 0],
     tzDate: (seconds) => new Date(seconds * 1000),
     cursor: {
       sync: sync ? { key: sync } : undefined,
@@ -96,7 +96,7 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
         ...axis,
         grid: { show: false },
         size: 28,
-        values: elapsed ? (_, ticks) => ticks.map((t) => duration(t * 1000)) : undefined,
+        values: elapsed ? (_, ticks) => ticks.map((t) => (t === 0 ? '0' : duration(t * 1000))) : undefined,
       },
       { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) },
     ],

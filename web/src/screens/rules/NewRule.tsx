@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
+import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -59,58 +59,60 @@ export default function NewRule() {
           Rules
         </Link>
       }
+      actions={
+        <>
+          <Button
+            variant="default"
+            renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
+          >
+            Cancel
+          </Button>
+          <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
+            Make rule
+          </Button>
+        </>
+      }
     >
+      {create.isError && (
+        <p role="alert" className={styles.error}>
+          {sentence(create.error)}
+        </p>
+      )}
       <div className={styles.columns}>
-        <Card title="Which requests">
-          <div className={styles.form}>
-            <PatternBuilder
-              value={draft.key_pattern}
-              error={problem('/key_pattern')}
-              onChange={(key_pattern) => change({ key_pattern })}
-            />
-            <div className={styles.pair}>
-              <NativeSelect
-                label="Plan"
-                value={draft.plan ?? ''}
-                error={problem('/plan')}
-                data={[
-                  { value: '', label: 'all plans' },
-                  ...plans.map(({ name }) => ({ value: name, label: name })),
-                ]}
-                onChange={(event) => change({ plan: event.currentTarget.value || null })}
-              />
-              <TextInput
-                label="Name"
-                placeholder="may be empty"
-                value={draft.name}
-                error={problem('/name')}
-                onChange={(event) => change({ name: event.currentTarget.value })}
-              />
-            </div>
-          </div>
-        </Card>
         <div className={styles.column}>
+          <Card title="Which requests">
+            <div className={styles.form}>
+              <PatternBuilder
+                value={draft.key_pattern}
+                error={problem('/key_pattern')}
+                onChange={(key_pattern) => change({ key_pattern })}
+              />
+              <div className={styles.pair}>
+                <NativeSelect
+                  label="Plan"
+                  value={draft.plan ?? ''}
+                  error={problem('/plan')}
+                  data={[
+                    { value: '', label: 'all plans' },
+                    ...plans.map(({ name }) => ({ value: name, label: name })),
+                  ]}
+                  onChange={(event) => change({ plan: event.currentTarget.value || null })}
+                />
+                <TextInput
+                  label="Name"
+                  placeholder="may be empty"
+                  value={draft.name}
+                  error={problem('/name')}
+                  onChange={(event) => change({ name: event.currentTarget.value })}
+                />
+              </div>
+            </div>
+          </Card>
           <Card title="What becomes of them">
             <RuleFields draft={draft} onChange={change} problem={problem} />
           </Card>
-          {draft.action === 'limit' && <BucketPicture limit={draft} />}
-          {create.isError && (
-            <p role="alert" className={styles.error}>
-              {sentence(create.error)}
-            </p>
-          )}
-          <Group justify="flex-end" gap={8}>
-            <Button
-              variant="default"
-              renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
-            >
-              Cancel
-            </Button>
-            <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
-              Make rule
-            </Button>
-          </Group>
         </div>
+        <div className={styles.column}>{draft.action === 'limit' && <BucketPicture limit={draft} />}</div>
       </div>
       <Leaving when={dirty} what="The rule" />
     </Page>
