@@ -1268,6 +1268,355 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/violations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List violations
+         * @description One rule, user, address or endpoint alone is found by an index. Other filters look at a bounded number of
+         *     violations for each page, and the page says how far back that was.
+         */
+        get: operations["listViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export violations
+         * @description As many as there are, while they are read. A connection that breaks off before the end means that the file is
+         *     not whole. In CSV, cells that a spreadsheet would take for a formula begin with an apostrophe.
+         */
+        get: operations["exportViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Watch violations arrive
+         * @description Server-sent events until the caller hangs up: an event `violation` for each, as it arrives, its `data` being a
+         *     Violation and its `id` the violation's. Those of the last ten seconds come first. A comment every 15 s shows
+         *     that the stream lives. When many arrive at once, the latest 500 of a second are shown, and an event `skipped`
+         *     says so. An event `ended` with `data` such as {"reason": "signed_out"} is the last: the session ended, or the
+         *     role in the tenant did (`forbidden`), or the process stops (`shutdown`); only after that is there any point in
+         *     connecting again. 429 for the fifth stream of one account at a time; 503 if the process has too many.
+         */
+        get: operations["tailViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/{violation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 1795175491123456-17 */
+                violation_id: string;
+            };
+            cookie?: never;
+        };
+        /** Get a violation, with what else happened then */
+        get: operations["getViolation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See how checks were decided over time
+         * @description From exact counts. Without `rule_id`, all checks; with it, that rule's own verdicts on the checks that it matched.
+         *     Checks with cost 0 are not counted. The time is widened to whole steps.
+         */
+        get: operations["getSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/top": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See which rules, users, addresses or endpoints were denied most
+         * @description Of rules the counts are exact, and of whole hours if the time is longer than three. Of users, addresses and endpoints they are drawn from the latest 100,000 violations,
+         *     back to `looked_back_to`.
+         */
+        get: operations["getTop"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See the sum of some time, and of the time before
+         * @description From exact counts. The time before has the same length and ends where this one begins. Both are widened to whole
+         *     minutes or, if they are longer than a week, whole hours.
+         */
+        get: operations["getSummary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /** List alerts */
+        get: operations["listAlerts"];
+        put?: never;
+        /**
+         * Create an alert
+         * @description The answer shows the secret that webhooks are signed with, once. Each is a POST of JSON with the header
+         *     `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of `t`, a
+         *     dot and the body. `Sluice-Delivery` is the same in each attempt.
+         */
+        post: operations["createAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        /** Get an alert, without its secret */
+        get: operations["getAlert"];
+        put?: never;
+        post?: never;
+        /** Remove an alert and its deliveries */
+        delete: operations["deleteAlert"];
+        options?: never;
+        head?: never;
+        /** Change an alert */
+        patch: operations["updateAlert"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret that an alert's webhooks are signed with
+         * @description The answer shows the new secret, once. The old one is not used any more.
+         */
+        post: operations["rotateAlertSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send an alert's webhook once, marked as a test
+         * @description It is sent within seconds, even if the alert is not active; look at the deliveries for what came of it.
+         */
+        post: operations["testAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        /** List an alert's webhooks and what became of them */
+        get: operations["listAlertDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * See how the database, Redis and every process are
+         * @description Processes that answer checks report every five seconds; those that did within the last minute are shown. The
+         *     numbers are of the time since the report before.
+         */
+        get: operations["getStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.yaml": {
         parameters: {
             query?: never;
@@ -2078,6 +2427,8 @@ export interface components {
             plan_source: "user" | "tenant" | null;
             /** @description The first 500 by rule, expired ones too */
             overrides: components["schemas"]["Override"][];
+            /** @description The latest 20; listViolations has all */
+            recent_violations: components["schemas"]["Violation"][];
             /**
              * Format: int64
              * @description Of the assignment; 0 without one
@@ -2335,6 +2686,629 @@ export interface components {
             /** @description What the API calls it; an override's is its rule and user, as in 12:42 */
             id: string;
         };
+        /**
+         * @description A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
+         *     checks that differed in nothing but time, tokens and wait.
+         * @example {
+         *       "violation_id": "1795175491123456-17",
+         *       "requested_at": "2026-11-20T12:31:31.123456Z",
+         *       "last_at": "2026-11-20T12:31:31.920114Z",
+         *       "count": 11,
+         *       "rule_id": 12,
+         *       "rule_version": 3,
+         *       "bucket_key": "12:42",
+         *       "scope": "user",
+         *       "mode": "enforce",
+         *       "reason": "limit_exceeded",
+         *       "key_pattern": "user:{user_id}",
+         *       "rate_per_second": 10,
+         *       "burst_capacity": 50,
+         *       "user_id": "42",
+         *       "ip_address": "203.0.113.9",
+         *       "endpoint": "/api/search",
+         *       "method": "GET",
+         *       "plan": "free",
+         *       "cost": 1,
+         *       "tokens_at_time": 0.65,
+         *       "retry_after_ms": 35
+         *     }
+         */
+        Violation: {
+            /** @description Opaque */
+            violation_id: string;
+            /**
+             * Format: date-time
+             * @description Of the first check
+             */
+            requested_at: string;
+            /**
+             * Format: date-time
+             * @description Of the last check
+             */
+            last_at: string;
+            /** Format: int64 */
+            count: number;
+            /**
+             * Format: int64
+             * @description The rule may have been removed since
+             */
+            rule_id: number;
+            /**
+             * Format: int64
+             * @description A rule that was edited since has a higher one
+             */
+            rule_version: number;
+            /** @description The rule's id, a colon and the subject */
+            bucket_key: string;
+            scope: components["schemas"]["Scope"];
+            mode: components["schemas"]["Mode"];
+            reason: components["schemas"]["Reason"];
+            key_pattern: string;
+            /**
+             * Format: double
+             * @description Of the limit then in force, which can be an override; 0 unless the rule limits
+             */
+            rate_per_second: number;
+            /**
+             * Format: int64
+             * @description The same
+             */
+            burst_capacity: number;
+            /** @description null, like the next four: the check had none */
+            user_id: string | null;
+            ip_address: string | null;
+            endpoint: string | null;
+            method: string | null;
+            /** @description That the check was judged on */
+            plan: string | null;
+            /** Format: double */
+            cost: number;
+            /**
+             * Format: double
+             * @description What the bucket held; null: it was not read
+             */
+            tokens_at_time: number | null;
+            /**
+             * Format: int64
+             * @description null: no wait would have ended it
+             */
+            retry_after_ms: number | null;
+        };
+        /**
+         * @example {
+         *       "items": [
+         *         {
+         *           "violation_id": "1795175491123456-17",
+         *           "requested_at": "2026-11-20T12:31:31.123456Z",
+         *           "last_at": "2026-11-20T12:31:31.920114Z",
+         *           "count": 11,
+         *           "rule_id": 12,
+         *           "rule_version": 3,
+         *           "bucket_key": "12:42",
+         *           "scope": "user",
+         *           "mode": "enforce",
+         *           "reason": "limit_exceeded",
+         *           "key_pattern": "user:{user_id}",
+         *           "rate_per_second": 10,
+         *           "burst_capacity": 50,
+         *           "user_id": "42",
+         *           "ip_address": "203.0.113.9",
+         *           "endpoint": "/api/search",
+         *           "method": "GET",
+         *           "plan": "free",
+         *           "cost": 1,
+         *           "tokens_at_time": 0.65,
+         *           "retry_after_ms": 35
+         *         }
+         *       ],
+         *       "next_cursor": null,
+         *       "scanned_until": null
+         *     }
+         */
+        ViolationList: {
+            items: components["schemas"]["Violation"][];
+            next_cursor: components["schemas"]["NextCursor"];
+            /**
+             * Format: date-time
+             * @description How far back the list is known so far; null at the end, when all is
+             */
+            scanned_until: string | null;
+        };
+        /**
+         * @example {
+         *       "violation": {
+         *         "violation_id": "1795175491123456-17",
+         *         "requested_at": "2026-11-20T12:31:31.123456Z",
+         *         "last_at": "2026-11-20T12:31:31.920114Z",
+         *         "count": 11,
+         *         "rule_id": 12,
+         *         "rule_version": 3,
+         *         "bucket_key": "12:42",
+         *         "scope": "user",
+         *         "mode": "enforce",
+         *         "reason": "limit_exceeded",
+         *         "key_pattern": "user:{user_id}",
+         *         "rate_per_second": 10,
+         *         "burst_capacity": 50,
+         *         "user_id": "42",
+         *         "ip_address": "203.0.113.9",
+         *         "endpoint": "/api/search",
+         *         "method": "GET",
+         *         "plan": "free",
+         *         "cost": 1,
+         *         "tokens_at_time": 0.65,
+         *         "retry_after_ms": 35
+         *       },
+         *       "rule": null,
+         *       "denied_in_minute": 11,
+         *       "beside": []
+         *     }
+         */
+        ViolationDetail: {
+            violation: components["schemas"]["Violation"];
+            /** @description As it is now; null: it was removed */
+            rule: components["schemas"]["Rule"] | null;
+            /**
+             * Format: int64
+             * @description How often the rule denied this bucket's subject in that minute, exactly
+             */
+            denied_in_minute: number;
+            /** @description The latest 100 other violations in the same minute of the same user or, if the check named none, of the same address */
+            beside: components["schemas"]["Violation"][];
+        };
+        /** @description How checks were decided; each is in one of the first three */
+        Verdicts: {
+            /** Format: int64 */
+            allowed: number;
+            /**
+             * Format: int64
+             * @description Of a shadow rule, what it would have denied
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description A bypass rule let them pass
+             */
+            bypassed: number;
+            /**
+             * Format: int64
+             * @description How many of these were decided without Redis
+             */
+            degraded: number;
+            /**
+             * Format: double
+             * @description Tokens that were taken
+             */
+            cost: number;
+        };
+        /**
+         * @example {
+         *       "from": "2026-11-20T12:30:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "step_seconds": 60,
+         *       "points": [
+         *         {
+         *           "at": "2026-11-20T12:30:00Z",
+         *           "allowed": 1200,
+         *           "denied": 0,
+         *           "bypassed": 0,
+         *           "degraded": 0,
+         *           "cost": 1200
+         *         },
+         *         {
+         *           "at": "2026-11-20T12:31:00Z",
+         *           "allowed": 1300,
+         *           "denied": 11,
+         *           "bypassed": 0,
+         *           "degraded": 0,
+         *           "cost": 1300
+         *         }
+         *       ],
+         *       "total": {
+         *         "allowed": 2500,
+         *         "denied": 11,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 2500
+         *       }
+         *     }
+         */
+        Series: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            step_seconds: number;
+            points: components["schemas"]["Point"][];
+            total: components["schemas"]["Verdicts"];
+        };
+        Point: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+        } & components["schemas"]["Verdicts"];
+        /** @enum {string} */
+        TopBy: "rule" | "user" | "ip" | "endpoint";
+        /**
+         * @example {
+         *       "by": "user",
+         *       "from": "2026-11-19T12:32:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "items": [
+         *         {
+         *           "value": "42",
+         *           "denied": 5120,
+         *           "checks": null,
+         *           "last_at": "2026-11-20T12:31:31.920114Z",
+         *           "rule": null
+         *         }
+         *       ],
+         *       "looked_back_to": null
+         *     }
+         */
+        Top: {
+            by: components["schemas"]["TopBy"];
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            items: components["schemas"]["TopItem"][];
+            /**
+             * Format: date-time
+             * @description Violations before this were too many to look at; null: the whole time was looked at
+             */
+            looked_back_to: string | null;
+        };
+        TopItem: {
+            /** @description The user id, address or endpoint; of a rule, its id */
+            value: string;
+            /**
+             * Format: int64
+             * @description Checks that the rule denied or would have, or violations that share the value
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description Checks that the rule matched; null but for rules
+             */
+            checks: number | null;
+            /**
+             * Format: date-time
+             * @description null for rules
+             */
+            last_at: string | null;
+            /** @description As it is now; null: it was removed, or this is none */
+            rule: components["schemas"]["RuleName"] | null;
+        };
+        /** @description What people call a rule */
+        RuleName: {
+            /** Format: int64 */
+            rule_id: number;
+            key_pattern: string;
+            name: string;
+            /** @description null: all plans */
+            plan: string | null;
+            scope: components["schemas"]["Scope"];
+            mode: components["schemas"]["Mode"];
+        };
+        /**
+         * @example {
+         *       "from": "2026-11-19T12:32:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "total": {
+         *         "allowed": 98000,
+         *         "denied": 2000,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 98000
+         *       },
+         *       "share_denied": 0.02,
+         *       "before": {
+         *         "allowed": 99000,
+         *         "denied": 1000,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 99000
+         *       },
+         *       "share_denied_before": 0.01,
+         *       "shadow_rules": [
+         *         {
+         *           "rule": {
+         *             "rule_id": 31,
+         *             "key_pattern": "user:{user_id}",
+         *             "name": "candidate",
+         *             "plan": "free",
+         *             "scope": "user",
+         *             "mode": "shadow"
+         *           },
+         *           "checks": 40000,
+         *           "denied": 800
+         *         }
+         *       ]
+         *     }
+         */
+        Summary: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            total: components["schemas"]["Verdicts"];
+            /**
+             * Format: double
+             * @description 0 to 1; null: there were no checks
+             */
+            share_denied: number | null;
+            before: components["schemas"]["Verdicts"];
+            /** Format: double */
+            share_denied_before: number | null;
+            /** @description Those that are active, up to 50, what would have denied most first */
+            shadow_rules: components["schemas"]["ShadowRule"][];
+        };
+        ShadowRule: {
+            rule: components["schemas"]["RuleName"];
+            /**
+             * Format: int64
+             * @description That it matched
+             */
+            checks: number;
+            /**
+             * Format: int64
+             * @description That it would have denied
+             */
+            denied: number;
+        };
+        /**
+         * @description rule: all that the rule denies is counted together; subject: each subject alone
+         * @enum {string}
+         */
+        AlertPer: "rule" | "subject";
+        /**
+         * @description Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+         * @example {
+         *       "alert_id": 4,
+         *       "name": "Somebody hammers search",
+         *       "rule_id": 12,
+         *       "per": "subject",
+         *       "threshold": 1000,
+         *       "window_minutes": 5,
+         *       "url": "https://hooks.example.com/sluice",
+         *       "is_active": true,
+         *       "version": 1
+         *     }
+         */
+        Alert: {
+            /** Format: int64 */
+            alert_id: number;
+            name: string;
+            /**
+             * Format: int64
+             * @description A shadow rule's are those that it would have denied
+             */
+            rule_id: number;
+            per: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold: number;
+            window_minutes: number;
+            url: string;
+            is_active: boolean;
+            /** Format: int64 */
+            version: number;
+        };
+        AlertList: {
+            items: components["schemas"]["Alert"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        NewAlert: {
+            /** @description 1 to 100 characters */
+            name: string;
+            /** Format: int64 */
+            rule_id: number;
+            per: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold: number;
+            window_minutes: number;
+            /** @description Without a password; webhooks are sent to public addresses only, unless the installation allows others */
+            url: string;
+            /** @default true */
+            is_active?: boolean;
+        };
+        AlertPatch: {
+            name?: string;
+            /** Format: int64 */
+            rule_id?: number;
+            per?: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold?: number;
+            window_minutes?: number;
+            url?: string;
+            is_active?: boolean;
+        };
+        /**
+         * @example {
+         *       "alert": {
+         *         "alert_id": 4,
+         *         "name": "Somebody hammers search",
+         *         "rule_id": 12,
+         *         "per": "subject",
+         *         "threshold": 1000,
+         *         "window_minutes": 5,
+         *         "url": "https://hooks.example.com/sluice",
+         *         "is_active": true,
+         *         "version": 1
+         *       },
+         *       "secret": "slw_0123456789abcdef0123456789abcdef"
+         *     }
+         */
+        AlertWithSecret: {
+            alert: components["schemas"]["Alert"];
+            /** @description What the webhook's signature is made with */
+            secret: string;
+        };
+        /**
+         * @example {
+         *       "delivery_id": 90,
+         *       "is_test": false,
+         *       "subject": "42",
+         *       "denied": 1043,
+         *       "since": "2026-11-20T12:26:00Z",
+         *       "raised_at": "2026-11-20T12:31:00Z",
+         *       "state": "delivered",
+         *       "attempts": 1,
+         *       "last_status": 200,
+         *       "last_error": "",
+         *       "attempted_at": "2026-11-20T12:31:01Z",
+         *       "next_attempt_at": null
+         *     }
+         */
+        AlertDelivery: {
+            /** Format: int64 */
+            delivery_id: number;
+            is_test: boolean;
+            /** @description Who was denied; null unless the alert is per subject */
+            subject: string | null;
+            /**
+             * Format: int64
+             * @description How many checks when it was raised
+             */
+            denied: number;
+            /**
+             * Format: date-time
+             * @description When the window began
+             */
+            since: string;
+            /** Format: date-time */
+            raised_at: string;
+            /**
+             * @description pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+             * @enum {string}
+             */
+            state: "pending" | "delivered" | "failed";
+            attempts: number;
+            /** @description The HTTP status of the last answer; null: there was none */
+            last_status: number | null;
+            /** @description What went wrong the last time */
+            last_error: string;
+            /**
+             * Format: date-time
+             * @description The last time
+             */
+            attempted_at: string | null;
+            /**
+             * Format: date-time
+             * @description While it is pending
+             */
+            next_attempt_at: string | null;
+        };
+        AlertDeliveryList: {
+            items: components["schemas"]["AlertDelivery"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @example {
+         *       "at": "2026-11-20T12:32:00Z",
+         *       "database": {
+         *         "state": "up",
+         *         "latency_ms": 0.4
+         *       },
+         *       "admin": {
+         *         "version": "1.4.0",
+         *         "started_at": "2026-11-20T08:00:00Z",
+         *         "rules_loaded": true,
+         *         "rules_age_ms": 410,
+         *         "redis": "up"
+         *       },
+         *       "processes": [
+         *         {
+         *           "process_id": "3f2a91c07b5de604",
+         *           "name": "api-7c9f-x2v8",
+         *           "version": "1.4.0",
+         *           "started_at": "2026-11-20T08:00:00Z",
+         *           "reported_at": "2026-11-20T12:31:57Z",
+         *           "rules_loaded": true,
+         *           "rules": 240,
+         *           "rules_age_ms": 410,
+         *           "database": "up",
+         *           "redis": "up",
+         *           "checks_per_second": 812.4,
+         *           "degraded_share": 0
+         *         }
+         *       ]
+         *     }
+         */
+        Status: {
+            /**
+             * Format: date-time
+             * @description The database's time, by which ages are reckoned
+             */
+            at: string;
+            database: components["schemas"]["DatabaseStatus"];
+            admin: components["schemas"]["AdminStatus"];
+            /** @description By name; none means that nothing answers checks */
+            processes: components["schemas"]["ProcessStatus"][];
+        };
+        /** @description A database that is down makes this request fail, like all others */
+        DatabaseStatus: {
+            /** @enum {string} */
+            state: "up";
+            /**
+             * Format: double
+             * @description Of one small query
+             */
+            latency_ms: number;
+        };
+        /**
+         * @description up; down: failure modes act; memory: none is configured
+         * @enum {string}
+         */
+        RedisState: "up" | "down" | "memory" | "unknown";
+        /** @description The process that answers this */
+        AdminStatus: {
+            version: string;
+            /** Format: date-time */
+            started_at: string;
+            rules_loaded: boolean;
+            /** Format: int64 */
+            rules_age_ms: number | null;
+            redis: components["schemas"]["RedisState"];
+        };
+        /** @description A process that answers checks */
+        ProcessStatus: {
+            /** @description Of one run */
+            process_id: string;
+            /** @description The name of its host */
+            name: string;
+            version: string;
+            /** Format: date-time */
+            started_at: string;
+            /** Format: date-time */
+            reported_at: string;
+            rules_loaded: boolean;
+            /**
+             * Format: int64
+             * @description How many it has in memory, of all tenants
+             */
+            rules: number;
+            /**
+             * Format: int64
+             * @description How old they were then
+             */
+            rules_age_ms: number | null;
+            /**
+             * @description Whether it could read rules
+             * @enum {string}
+             */
+            database: "up" | "down" | "unknown";
+            redis: components["schemas"]["RedisState"];
+            /** Format: double */
+            checks_per_second: number;
+            /**
+             * Format: double
+             * @description The part of the checks that was decided without Redis, 0 to 1
+             */
+            degraded_share: number;
+        };
         ConfigDiff: {
             dry_run: boolean;
             plans: components["schemas"]["ConfigChange"][];
@@ -2446,7 +3420,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too many attempts have failed */
+        /** @description Too many attempts have failed, or too many streams are open */
         TooManyRequests: {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2667,6 +3641,37 @@ export interface components {
                 "application/json": components["schemas"]["Member"];
             };
         };
+        /** @description The alert */
+        TheAlert: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Alert"];
+            };
+        };
+        /** @description Created; the only answer that shows the secret */
+        AlertCreated: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                Location: components["headers"]["Location"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AlertWithSecret"];
+            };
+        };
+        /** @description The alert and its new secret; the only answer that shows it */
+        AlertSecret: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AlertWithSecret"];
+            };
+        };
         /** @description Created; the only answer that shows the token */
         InvitationCreated: {
             headers: {
@@ -2701,6 +3706,8 @@ export interface components {
         AccountID: number;
         /** @example 812 */
         AuditID: number;
+        /** @example 4 */
+        AlertID: number;
         /** @description How many items to answer at most */
         Limit: number;
         /** @description The `next_cursor` of the page before */
@@ -2711,6 +3718,29 @@ export interface components {
         From: string;
         /** @description The time before which all are */
         Until: string;
+        /** @description Left out: 24 hours before until */
+        StatsFrom: string;
+        /** @description Left out: now. At most 400 days after from. */
+        StatsUntil: string;
+        /** @description A rule's id, also of one that was removed */
+        ByRule: number;
+        ByScope: components["schemas"]["Scope"];
+        /** @description The plan that checks were judged on */
+        ByPlan: string;
+        /** @example 42 */
+        ByUser: string;
+        /**
+         * @description An address, or a network in CIDR notation
+         * @example 203.0.113.0/24
+         */
+        ByIP: string;
+        /**
+         * @description An endpoint or, with * as its last character, the beginning of endpoints
+         * @example /api/*
+         */
+        ByEndpoint: string;
+        /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+        ByMode: components["schemas"]["Mode"];
         /** @description The id of an account or API key */
         ByActor: string;
         ByAction: components["schemas"]["AuditAction"];
@@ -5385,6 +6415,662 @@ export interface operations {
             404: components["responses"]["NotFound"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listViolations: {
+        parameters: {
+            query?: {
+                /** @description The earliest time */
+                from?: components["parameters"]["From"];
+                /** @description The time before which all are */
+                until?: components["parameters"]["Until"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViolationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportViolations: {
+        parameters: {
+            query?: {
+                format?: "csv" | "jsonl";
+                /** @description The earliest time */
+                from?: components["parameters"]["From"];
+                /** @description The time before which all are */
+                until?: components["parameters"]["Until"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first; CSV with the fields of a Violation as its header, or a Violation as JSON on each line */
+            200: {
+                headers: {
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/jsonl": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    tailViolations: {
+        parameters: {
+            query?: {
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The stream */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id: 1795175491123456-17
+                     *     event: violation
+                     *     data: {"violation_id":"1795175491123456-17","rule_id":12}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getViolation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 1795175491123456-17 */
+                violation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The violation */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViolationDetail"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSeries: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description Left out: the shortest that makes at most 200 points. At most 2000 points. */
+                step_seconds?: 60 | 300 | 900 | 3600 | 21600 | 86400 | 604800;
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A point for each step, zero where nothing happened */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTop: {
+        parameters: {
+            query: {
+                /** @example user */
+                by: components["schemas"]["TopBy"];
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+                /** @description How many items to answer at most */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The most denied first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Top"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSummary: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The sums */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Summary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAlerts: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Somebody hammers search",
+                 *       "rule_id": 12,
+                 *       "per": "subject",
+                 *       "threshold": 1000,
+                 *       "window_minutes": 5,
+                 *       "url": "https://hooks.example.com/sluice"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewAlert"];
+            };
+        };
+        responses: {
+            201: components["responses"]["AlertCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAlert: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateAlert: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "threshold": 5000,
+                 *       "is_active": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["AlertPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateAlertSecret: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AlertSecret"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery that is to be */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDelivery"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAlertDeliveries: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDeliveryList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As far as this process knows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };
