@@ -57,3 +57,8 @@ export async function tagged<T>(call: Promise<Answer<T>>): Promise<Tagged<T>> {
 export function ifMatch(etag: string): { 'If-Match': string } {
   return { 'If-Match': etag };
 }
+
+/** The tag of an item of a list, which carries its version instead. */
+export function etagOf({ version }: { version: number }): string {
+  return `"${version}"`;
+}
