@@ -37,3 +37,10 @@ export { default as IconUpload } from '@tabler/icons-react/dist/esm/icons/IconUp
 export { default as IconUser } from '@tabler/icons-react/dist/esm/icons/IconUser.mjs';
 export { default as IconUsers } from '@tabler/icons-react/dist/esm/icons/IconUsers.mjs';
 export { default as IconX } from '@tabler/icons-react/dist/esm/icons/IconX.mjs';
+export { default as IconArrowUp } from '@tabler/icons-react/dist/esm/icons/IconArrowUp.mjs';
+export { default as IconArrowDown } from '@tabler/icons-react/dist/esm/icons/IconArrowDown.mjs';
+export { default as IconBolt } from '@tabler/icons-react/dist/esm/icons/IconBolt.mjs';
+export { default as IconPlay } from '@tabler/icons-react/dist/esm/icons/IconPlayerPlay.mjs';
+export { default as IconPause } from '@tabler/icons-react/dist/esm/icons/IconPlayerPause.mjs';
+export { default as IconHealth } from '@tabler/icons-react/dist/esm/icons/IconHeartbeat.mjs';
+export { default as IconFilter } from '@tabler/icons-react/dist/esm/icons/IconFilter.mjs';
