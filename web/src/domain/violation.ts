@@ -62,7 +62,8 @@ function short(violation: Violation): string {
   const limit = limitThen(violation);
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
-  const lacked = held === null ? 'was empty' : `held ${tokens(held)} where a request takes ${exactNumber(cost)}`;
+  const lacked =
+    held === null ? 'was empty' : `held ${tokens(held)} where a request takes ${exactNumber(cost)}`;
   return `${begin} ${lacked}${wait === null ? '.' : `; ${duration(wait)} later it could have passed.`}`;
 }
 
