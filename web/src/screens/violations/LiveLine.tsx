@@ -9,7 +9,11 @@ export function LiveLine({ tail: { state, rows, skipped, error } }: { tail: Tail
     <p className={styles.live} data-state={state} role="status">
       <span className={styles.dot} aria-hidden />
       {state === 'stopped' ? (
-        <>{isStatus(error, 429) ? 'You watch in four places already; close one of them.' : sentence(error)}</>
+        isStatus(error, 429) ? (
+          'You watch in four places already; close one of them.'
+        ) : (
+          sentence(error)
+        )
       ) : state === 'live' ? (
         <>Live. {plural(rows.length, 'violation')} arrived since.</>
       ) : (

@@ -76,7 +76,7 @@ function Bars({ x, counts, shadow, total, onBrush, children }: BarsProps) {
     [counts, shadow],
   );
   return (
-    <>
+    <div className={styles.over}>
       <Chart
         label={`${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied over this time`}
         x={x}
@@ -86,7 +86,7 @@ function Bars({ x, counts, shadow, total, onBrush, children }: BarsProps) {
         onBrush={onBrush}
       />
       <p className={styles.hint}>{children} Drag over the chart to look closer.</p>
-    </>
+    </div>
   );
 }
 

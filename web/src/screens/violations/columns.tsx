@@ -1,20 +1,23 @@
+import { Tooltip } from '@mantine/core';
 import type { Violation } from '~/api/types';
 import type { Column } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Duration, RelativeTime } from '~/components/Time';
+import { exactNumber } from '~/domain/format';
+import { rateShort, unitOf } from '~/domain/rate';
 import { endpointOf, limitThen } from '~/domain/violation';
 import styles from './Violations.module.css';
 
 const all: Column<Violation>[] = [
-  { key: 'at', header: 'When', width: 104, render: ({ last_at }) => <RelativeTime at={last_at} /> },
+  { key: 'at', header: 'When', width: 96, render: ({ last_at }) => <RelativeTime at={last_at} /> },
   {
     key: 'outcome',
     header: 'Outcome',
-    width: 116,
+    width: 112,
     render: (violation) => <OutcomeOf violation={violation} />,
   },
-  { key: 'who', header: 'Who', width: '18%', render: (violation) => <Who violation={violation} /> },
+  { key: 'who', header: 'Who', width: 168, render: (violation) => <Who violation={violation} /> },
   {
     key: 'endpoint',
     header: 'Endpoint',
@@ -25,9 +28,9 @@ const all: Column<Violation>[] = [
   {
     key: 'limit',
     header: 'Limit then',
-    width: 204,
+    width: 148,
     wide: true,
-    render: (violation) => limitThen(violation) ?? <span className="soft">blocks</span>,
+    render: (violation) => <LimitThen violation={violation} />,
   },
   { key: 'count', header: 'Checks', width: 72, numeric: true, render: ({ count }) => <Num value={count} /> },
   {
@@ -37,7 +40,7 @@ const all: Column<Violation>[] = [
     numeric: true,
     wide: true,
     render: ({ retry_after_ms }) =>
-      retry_after_ms === null ? <span className="soft">none helps</span> : <Duration ms={retry_after_ms} />,
+      retry_after_ms === null ? <span className="soft">none</span> : <Duration ms={retry_after_ms} />,
   },
 ];
 
@@ -52,6 +55,20 @@ export function OutcomeOf({ violation: { mode, reason } }: { violation: Violatio
   if (reason === 'store_unavailable') return <Outcome tone="degraded">No Redis</Outcome>;
   const word = { blocked: 'Blocked', cost_exceeds_limit: 'Too costly', limit_exceeded: 'Denied' }[reason];
   return <Outcome tone="denied">{word}</Outcome>;
+}
+
+function LimitThen({ violation }: { violation: Violation }) {
+  const { rate_per_second, burst_capacity } = violation;
+  const sentence = limitThen(violation);
+  if (sentence === null) return <span className="soft">blocks</span>;
+  const rate = rateShort({ rate_per_second, rate_unit: unitOf(rate_per_second) });
+  return (
+    <Tooltip label={sentence}>
+      <span>
+        {rate}, bursts to {exactNumber(burst_capacity)}
+      </span>
+    </Tooltip>
+  );
 }
 
 function Who({ violation: { user_id, ip_address } }: { violation: Violation }) {
