@@ -37,7 +37,7 @@ export default function Users() {
   return (
     <Page
       title="Users"
-      lead="Who is limited: the ids that your services send. Those without a plan of their own are on the default one."
+      lead="The ids that your services send. Those without a plan of their own are on the default one."
       actions={
         <>
           <Button
@@ -163,7 +163,13 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
     <EmptyState
       icon={icon}
       title="Everybody is on the default plan"
-      action={edit && <Button onClick={onImport}>Import plans</Button>}
+      action={
+        edit && (
+          <Button variant="default" onClick={onImport}>
+            Import plans
+          </Button>
+        )
+      }
     >
       Users need not be made: any id that a service sends is one. Put those who pay for more on a plan, one by
       one on their page or many at once from a CSV file.
