@@ -75,7 +75,7 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     tzDate: (seconds) => new Date(seconds * 1000),
     cursor: {
       sync: sync ? { key: sync } : undefined,

@@ -33,7 +33,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
   const lines = useMemo(
     () => [
       { label: 'Allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
-      { label: 'Denied', tone: 'denied' as const, values: rates.denied, fill: true },
+      { label: 'Denied', tone: 'denied' as const, values: rates.denied },
     ],
     [rates],
   );
