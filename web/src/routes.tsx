@@ -15,6 +15,7 @@ import {
   parseSearch,
   rulesSearch,
   stringifySearch,
+  userSearch,
   usersSearch,
   violationsSearch,
 } from '~/search';
@@ -141,6 +142,7 @@ const users = createRoute({
 const user = createRoute({
   getParentRoute: () => tenant,
   path: '/users/$user',
+  validateSearch: userSearch,
   component: lazyRouteComponent(() => import('~/screens/users/UserPage')),
 });
 

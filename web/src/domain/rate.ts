@@ -43,6 +43,15 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   return { number: rate.rate_per_second, unit: 'second' };
 }
 
+/** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
+export function unitOf(rate_per_second: number): RateUnit {
+  const whole = (unit: RateUnit) => {
+    const { number, unit: found } = perUnit({ rate_per_second, rate_unit: unit });
+    return found === unit && Number.isInteger(number);
+  };
+  return units.find(whole) ?? 'second';
+}
+
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 /** "1,000 per day" */
