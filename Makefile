@@ -25,6 +25,7 @@ help: ## List what there is to make
 .PHONY: run
 run: ## Install what is missing and start everything, with demo data (ARGS="--check-addr …" is passed on)
 	@scripts/install.sh run
+	@if scripts/install.sh ui; then $(MAKE) --no-print-directory web/dist/index.html; fi
 	@echo "building" >&2
 	@go build -o .bin/sluice ./cmd/sluice
 	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
@@ -33,13 +34,37 @@ run: ## Install what is missing and start everything, with demo data (ARGS="--ch
 .PHONY: test
 test: ## Install what is missing and run every test
 	@scripts/install.sh test
+	@$(MAKE) --no-print-directory web/dist/index.html
 	$(call each_module,go vet ./...)
 	$(call each_module,go test -race ./...)
+	cd web && npm run --silent check && npm run --silent test
+	go build -o .bin/sluice ./cmd/sluice
+	cd web && npm run --silent e2e
+
+.PHONY: screenshots
+screenshots: ## Write a picture of every screen, light and dark, wide and narrow, to web/screenshots
+	@scripts/install.sh test
+	@$(MAKE) --no-print-directory web/dist/index.html
+	go build -o .bin/sluice ./cmd/sluice
+	cd web && npm run --silent screenshots
+
+# The UI is built when something it is made of is newer. Vite writes index.html last.
+web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/vite.config.ts \
+		$(shell find web/src web/public -type f)
+	@echo "building the UI" >&2
+	@cd web && npm run --silent build -- --logLevel warn
+	@touch $@
+
+web/node_modules/.package-lock.json: web/package.json web/package-lock.json
+	@echo "installing what the UI is built with" >&2
+	@cd web && npm ci --silent
+	@touch $@
 
 .PHONY: generate
-generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Write generated code and tables, and format Go code
+generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt web/node_modules/.package-lock.json ## Write generated code and tables, and format code
 	.bin/sqlc generate
 	.bin/oapi-codegen -config internal/adminapi/oapi-codegen.yaml api/openapi.yaml
+	cd web && npm run --silent generate && npm run --silent format
 	go test ./internal/config -run '^TestDocumentation' -update
 	.bin/gofumpt -w .
 

@@ -2,6 +2,9 @@ module github.com/sluicegate/sluice
 
 go 1.26.0
 
+// Some npm packages bring Go files along.
+ignore ./web/node_modules
+
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/anishathalye/porcupine v1.3.1

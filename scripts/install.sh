@@ -3,7 +3,9 @@
 #
 #   scripts/install.sh run    for `make run`: Postgres, and Redis if it can be had; without Redis,
 #                             `sluice dev` keeps buckets in memory and says so
-#   scripts/install.sh test   for `make test`: Postgres, Redis, and a C compiler for the race detector
+#   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, and a
+#                             browser
+#   scripts/install.sh ui     says whether the UI can be built here, and if not, why
 #
 # If nothing is missing it changes nothing and uses no network. It only ever installs programs: no
 # service is started, now or at the next boot, because Sluice runs servers of its own.
@@ -48,6 +50,16 @@ has_redis() {
 }
 
 has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
+
+# The tests look for the same names.
+has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+
+# Node is not installed from here either. Vite needs this one.
+readonly oldest_node=20.19
+has_node() {
+  command -v npm >/dev/null || return 1
+  node -e "const [a, b] = process.versions.node.split('.'), [c, d] = '$oldest_node'.split('.'); process.exit(+a > +c || (a === c && +b >= +d) ? 0 : 1)"
+}
 
 # Go is not installed from here: distributions are versions behind, and people have their own ways.
 require_go() {
@@ -134,12 +146,14 @@ debian_redis() {
     return 1
   fi
 }
+debian_chromium() { apt_install chromium; }
 debian_compiler() { apt_install gcc libc6-dev; }
 
 # --- macOS -----------------------------------------------------------------------------------
 
 brew_postgres() { brew install --quiet postgresql@17 >&2; }
 brew_redis() { brew install --quiet redis >&2; }
+brew_chromium() { brew install --quiet --cask chromium >&2; }
 brew_compiler() {
   say "a C compiler is missing; run: xcode-select --install"
   return 1
@@ -147,7 +161,7 @@ brew_compiler() {
 
 # --- anywhere --------------------------------------------------------------------------------
 
-# install <postgres|redis|compiler> <what to tell a person>
+# install <postgres|redis|compiler|chromium> <what to tell a person>
 install() {
   if command -v apt-get >/dev/null; then
     without_starting_services "debian_$1"
@@ -160,6 +174,11 @@ install() {
 }
 
 main() {
+  if [ "${1:-}" = ui ]; then
+    has_node && exit 0
+    say "Node $oldest_node or later and npm are missing: going on without the UI; see https://nodejs.org"
+    exit 1
+  fi
   require_go || exit 1
   has_postgres || install postgres "PostgreSQL $oldest_postgres or later" || exit 1
   case "${1:-}" in
@@ -170,9 +189,14 @@ main() {
     test)
       has_redis || install redis "Redis $oldest_redis or later" || exit 1
       has_compiler || install compiler "a C compiler, which the race detector needs," || exit 1
+      has_chromium || install chromium "Chromium" || exit 1
+      if ! has_node; then
+        say "the UI's tests need Node $oldest_node or later and npm; see https://nodejs.org"
+        exit 1
+      fi
       ;;
     *)
-      say "usage: scripts/install.sh run|test"
+      say "usage: scripts/install.sh run|test|ui"
       exit 2
       ;;
   esac

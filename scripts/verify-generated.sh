@@ -15,9 +15,10 @@ git ls-files --cached --others --exclude-standard -z |
   done |
   tar --null -T - -cf - | tee >(tar -xf - -C "$copy/before") | tar -xf - -C "$copy/after"
 ln -s "$PWD/.bin" "$copy/after/.bin"
+ln -s "$PWD/web/node_modules" "$copy/after/web/node_modules"
 
 make --no-print-directory -C "$copy/after" generate >/dev/null
-rm "$copy/after/.bin"
+rm "$copy/after/.bin" "$copy/after/web/node_modules"
 
 if ! diff --recursive --new-file --unified "$copy/before" "$copy/after"; then
   echo "verify: the lines above are what make generate would change" >&2

@@ -1,0 +1,23 @@
+import { demo } from './sluice';
+
+/** Every screen with an address that shows something on the demo data. */
+export const screens = [
+  { name: 'overview', path: `/t/${demo.tenant}/overview` },
+  { name: 'plans', path: `/t/${demo.tenant}/plans` },
+  { name: 'rules', path: `/t/${demo.tenant}/rules` },
+  { name: 'rule', path: `/t/${demo.tenant}/rules/1` },
+  { name: 'new-rule', path: `/t/${demo.tenant}/rules/new` },
+  { name: 'violations', path: `/t/${demo.tenant}/violations` },
+  { name: 'users', path: `/t/${demo.tenant}/users` },
+  { name: 'user', path: `/t/${demo.tenant}/users/42` },
+  { name: 'try', path: `/t/${demo.tenant}/try` },
+  { name: 'settings-keys', path: `/t/${demo.tenant}/settings/keys` },
+  { name: 'settings-members', path: `/t/${demo.tenant}/settings/members` },
+  { name: 'settings-alerts', path: `/t/${demo.tenant}/settings/alerts` },
+  { name: 'settings-tenant', path: `/t/${demo.tenant}/settings/tenant` },
+  { name: 'settings-import-export', path: `/t/${demo.tenant}/settings/import-export` },
+  { name: 'settings-audit', path: `/t/${demo.tenant}/settings/audit` },
+  { name: 'platform-tenants', path: '/platform/tenants' },
+  { name: 'platform-accounts', path: '/platform/accounts' },
+  { name: 'profile', path: '/profile' },
+];

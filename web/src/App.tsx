@@ -1,0 +1,27 @@
+import { localStorageColorSchemeManager, MantineProvider } from '@mantine/core';
+import { Notifications } from '@mantine/notifications';
+import { type QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { AwayBanner } from '~/shell/AwayBanner';
+import type { newRouter } from './routes';
+import { colorSchemeKey, theme } from './theme/theme';
+
+const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
+
+interface Props {
+  queries: QueryClient;
+  router: ReturnType<typeof newRouter>;
+}
+
+/** The whole product: look, data, screens. */
+export function App({ queries, router }: Props) {
+  return (
+    <MantineProvider theme={theme} colorSchemeManager={colorScheme} defaultColorScheme="auto">
+      <QueryClientProvider client={queries}>
+        <AwayBanner />
+        <RouterProvider router={router} />
+        <Notifications position="bottom-right" containerWidth={380} />
+      </QueryClientProvider>
+    </MantineProvider>
+  );
+}

@@ -1,0 +1,79 @@
+/** A problem document (RFC 9457), as the API answers every error. */
+export interface ProblemDocument {
+  type: string;
+  title: string;
+  status: number;
+  detail?: string;
+  request_id?: string;
+  errors?: { pointer: string; detail: string }[];
+}
+
+const prefix = 'urn:sluice:problem:';
+
+/** An answer that is an error. Screens decide by its kind, people read its detail. */
+export class ProblemError extends Error {
+  constructor(
+    readonly document: ProblemDocument,
+    /** Of a 412: what the resource is now. */
+    readonly etag: string | null = null,
+    /** Of a 429 or 503: seconds until it is worth asking again. */
+    readonly retryAfter: number | null = null,
+  ) {
+    super(document.detail || document.title);
+    this.name = 'ProblemError';
+  }
+
+  /** The type without its prefix: "not-found", "precondition-failed" … */
+  get kind(): string {
+    return this.document.type.replace(prefix, '');
+  }
+
+  get status(): number {
+    return this.document.status;
+  }
+
+  /** What is wrong with the field at a JSON pointer, if something is. */
+  field(pointer: string): string | undefined {
+    return this.document.errors?.find((error) => error.pointer === pointer)?.detail;
+  }
+}
+
+/** No answer, or one from a proxy that has no server behind it. */
+export class AwayError extends Error {
+  constructor(cause?: unknown) {
+    super('The server does not answer.', { cause });
+    this.name = 'AwayError';
+  }
+}
+
+export function isKind(error: unknown, kind: string): error is ProblemError {
+  return error instanceof ProblemError && error.kind === kind;
+}
+
+export function isStatus(error: unknown, status: number): error is ProblemError {
+  return error instanceof ProblemError && error.status === status;
+}
+
+/** One sentence for a toast or a field. */
+export function sentence(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Reads an error answer; anything that is no problem document becomes one. */
+export async function problemOf(response: Response): Promise<ProblemError | AwayError> {
+  const type = response.headers.get('Content-Type') ?? '';
+  if (!type.startsWith('application/problem+json')) {
+    if ([502, 503, 504].includes(response.status)) return new AwayError();
+    return new ProblemError({
+      type: `${prefix}unreadable`,
+      title: 'The server answered in a way this page does not know',
+      status: response.status,
+    });
+  }
+  const retry = Number(response.headers.get('Retry-After'));
+  return new ProblemError(
+    (await response.json()) as ProblemDocument,
+    response.headers.get('ETag'),
+    Number.isFinite(retry) && retry > 0 ? retry : null,
+  );
+}

@@ -1,0 +1,130 @@
+import { MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
+import { api, body, tagged } from './client';
+import { all } from './pages';
+import { AwayError, isStatus } from './problem';
+
+/**
+ * What several screens read. A key begins with the tenant, so that a change can drop all it may have
+ * touched (`queryClient.invalidateQueries({ queryKey: tenantKey(slug) })`) and no tenant ever sees
+ * another's cache. Screens declare what only they read beside themselves, in the same way.
+ */
+export const sessionKey = ['session'] as const;
+export const tenantKey = (tenant: string, ...rest: unknown[]) => ['tenant', tenant, ...rest];
+
+export function newQueryClient(): QueryClient {
+  // A session that ended meanwhile, in whatever answer it shows, ends here too; the shell does the rest.
+  const onError = (error: unknown) => {
+    if (isStatus(error, 401)) client.setQueryData(sessionKey, (now) => now && null);
+  };
+  const client = new QueryClient({
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: {
+      queries: {
+        staleTime: 10_000,
+        // An answer that is an error stays one; only silence is worth asking again, and the banner does.
+        retry: (failures, error) => error instanceof AwayError && failures < 2,
+        retryDelay: 500,
+        networkMode: 'always',
+      },
+      mutations: { networkMode: 'always' },
+    },
+  });
+  return client;
+}
+
+/** Who is signed in; null for nobody. */
+export const sessionQuery = queryOptions({
+  queryKey: sessionKey,
+  queryFn: async ({ signal }) => {
+    try {
+      return await body(api.GET('/api/v1/session', { signal }));
+    } catch (error) {
+      if (isStatus(error, 401)) return null;
+      throw error;
+    }
+  },
+  staleTime: 60_000,
+});
+
+const most = 500;
+
+export const tenantsQuery = queryOptions({
+  queryKey: ['tenants'],
+  queryFn: ({ signal }) =>
+    all((cursor) => body(api.GET('/api/v1/tenants', { params: { query: { limit: most, cursor } }, signal }))),
+  staleTime: 60_000,
+});
+
+export const tenantQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'itself'),
+    queryFn: ({ signal }) =>
+      tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
+  });
+
+export const plansQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'plans'),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/plans', {
+            params: { path: { tenant }, query: { limit: most, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+export const rulesQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'rules'),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/rules', {
+            params: { path: { tenant }, query: { limit: most, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+export const ruleQuery = (tenant: string, id: number) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'rules', id),
+    queryFn: ({ signal }) =>
+      tagged(
+        api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', {
+          params: { path: { tenant, rule_id: id } },
+          signal,
+        }),
+      ),
+  });
+
+export interface Verdicts {
+  denied: number;
+  checks: number;
+}
+
+const hour = 3_600_000;
+
+/** What each rule said in the last hour, or would have said in shadow, by rule id: those that denied most. */
+export const lastHourQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'last-hour'),
+    queryFn: async ({ signal }) => {
+      const from = new Date(Date.now() - hour).toISOString();
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/stats/top', {
+          params: { path: { tenant }, query: { by: 'rule', from, limit: 100 } },
+          signal,
+        }),
+      );
+      return new Map<number, Verdicts>(
+        items.map(({ value, denied, checks }) => [Number(value), { denied, checks: checks ?? denied }]),
+      );
+    },
+    refetchInterval: 15_000,
+  });

@@ -1,0 +1,37 @@
+import type { Tone } from '~/components/Outcome';
+
+/** One line of a chart. Its hue is that of the word in the legend. */
+export interface Series {
+  label: string;
+  tone: Tone | 'accent';
+  /** One for each x; null is a gap. */
+  values: (number | null)[];
+  /** Fills below the line. */
+  fill?: boolean;
+  /** Values that hold until the next one, such as a limit. */
+  stepped?: boolean;
+  dashed?: boolean;
+  /** Bars: counts per interval. */
+  bars?: boolean;
+  /** Points alone, no line: events. A shape each, since a hue alone tells too little. */
+  points?: 'dot' | 'cross';
+}
+
+export interface ChartProps {
+  /** What the chart says, in a sentence, for those who cannot see it. */
+  label: string;
+  /** Seconds since the epoch, or since the beginning if elapsed is set; ascending. */
+  x: number[];
+  series: Series[];
+  height?: number;
+  /** x is time that passed ("3 s"), not a moment ("06:33"). */
+  elapsed?: boolean;
+  /** Writes a value with its unit, for the legend. */
+  format?: (value: number) => string;
+  /** Charts of one page with the same name share their crosshair. */
+  sync?: string;
+  /** Dragging over the chart selects a time range, in x's seconds. */
+  onBrush?: (from: number, to: number) => void;
+  /** Where the y axis ends at least; it always begins at zero. */
+  yMin?: number;
+}

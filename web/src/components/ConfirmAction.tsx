@@ -1,0 +1,59 @@
+import { Button, Group, Modal } from '@mantine/core';
+import { useState } from 'react';
+import { sentence } from '~/api/problem';
+
+interface Props {
+  opened: boolean;
+  onClose: () => void;
+  /** A question: "Delete this rule?" */
+  title: string;
+  /** What will happen, in numbers where there are some. */
+  effect: React.ReactNode;
+  /** The verb on the button: "Delete rule". */
+  verb: string;
+  destructive?: boolean;
+  action: () => Promise<unknown>;
+}
+
+/** Asks before an act that limits or destroys, and says its effect. It stays open if the act fails. */
+export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, action }: Props) {
+  const [pending, setPending] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+
+  function close() {
+    setError(null);
+    onClose();
+  }
+
+  async function act() {
+    setPending(true);
+    setError(null);
+    try {
+      await action();
+      close();
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setPending(false);
+    }
+  }
+
+  return (
+    <Modal opened={opened} onClose={close} title={title} closeButtonProps={{ 'aria-label': 'Close' }}>
+      <div className="soft">{effect}</div>
+      {error !== null && (
+        <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
+          {sentence(error)}
+        </p>
+      )}
+      <Group justify="flex-end" mt="lg">
+        <Button variant="default" onClick={close}>
+          Cancel
+        </Button>
+        <Button color={destructive ? 'red.8' : undefined} loading={pending} onClick={act} data-autofocus>
+          {verb}
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

@@ -1,0 +1,64 @@
+import { Button, Group, Modal } from '@mantine/core';
+import styles from './ConflictDialog.module.css';
+
+/** One value in which the two versions may differ, as people read it. */
+export interface Versions {
+  label: string;
+  mine: string;
+  theirs: string;
+}
+
+interface Props {
+  opened: boolean;
+  /** What was edited: "this rule". */
+  what: string;
+  versions: Versions[];
+  /** Save mine over theirs. */
+  onKeepMine: () => void;
+  /** Drop mine. */
+  onTakeTheirs: () => void;
+  /** Back to the form, nothing lost. */
+  onClose: () => void;
+}
+
+/** A lost race: somebody saved first. Both versions side by side; the reader chooses. */
+export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
+  const title = `Somebody changed ${what} while you were editing`;
+  return (
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      size={560}
+      title={title}
+      closeButtonProps={{ 'aria-label': 'Back to editing' }}
+    >
+      <p className="soft">Nothing of yours is saved yet, and nothing of it is lost. Which one holds?</p>
+      <table className={styles.versions}>
+        <thead>
+          <tr>
+            <td />
+            <th scope="col">Saved now</th>
+            <th scope="col">Yours</th>
+          </tr>
+        </thead>
+        <tbody>
+          {versions.map(({ label, mine, theirs }) => (
+            <tr key={label} data-differs={mine !== theirs || undefined}>
+              <th scope="row">{label}</th>
+              <td>{theirs}</td>
+              <td>{mine}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <Group justify="flex-end" mt="lg">
+        <Button variant="default" onClick={onTakeTheirs}>
+          Take the saved one
+        </Button>
+        <Button onClick={onKeepMine} data-autofocus>
+          Save mine over it
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

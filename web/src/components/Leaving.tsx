@@ -1,0 +1,24 @@
+import { Button, Group, Modal } from '@mantine/core';
+import { useBlocker } from '@tanstack/react-router';
+
+/** Asks before a page with unsaved changes is left, by a link, by back, or by closing the tab. */
+export function Leaving({ when, what }: { when: boolean; what: string }) {
+  const { status, proceed, reset } = useBlocker({
+    shouldBlockFn: ({ current, next }) => when && current.pathname !== next.pathname,
+    enableBeforeUnload: when,
+    withResolver: true,
+  });
+  return (
+    <Modal opened={status === 'blocked'} onClose={() => reset?.()} title="Leave without saving?">
+      <p className="soft">{what} would be lost.</p>
+      <Group justify="flex-end" mt="lg">
+        <Button variant="default" onClick={() => proceed?.()}>
+          Leave
+        </Button>
+        <Button onClick={() => reset?.()} data-autofocus>
+          Stay
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

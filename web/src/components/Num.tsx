@@ -1,0 +1,11 @@
+import { Tooltip } from '@mantine/core';
+import { exactNumber, shortNumber } from '~/domain/format';
+
+/** A number as 12.4 k, the exact one on hover. */
+export function Num({ value, unit }: { value: number; unit?: string }) {
+  const short = shortNumber(value);
+  const exact = exactNumber(value);
+  const text = <span className="numeric">{unit ? `${short} ${unit}` : short}</span>;
+  if (short === exact) return text;
+  return <Tooltip label={unit ? `${exact} ${unit}` : exact}>{text}</Tooltip>;
+}

@@ -1,0 +1,18 @@
+import { IconAlert, IconBan, IconCheck, IconGhost } from './icons';
+import styles from './Outcome.module.css';
+
+/** The four outcomes; each has one hue and one shape, and is never told by its hue alone. */
+export type Tone = 'allowed' | 'denied' | 'shadow' | 'degraded' | 'neutral';
+
+const shapes = { allowed: IconCheck, denied: IconBan, shadow: IconGhost, degraded: IconAlert, neutral: null };
+
+/** A word in the hue of an outcome, with its shape. */
+export function Outcome({ tone, children }: { tone: Tone; children: React.ReactNode }) {
+  const Shape = shapes[tone];
+  return (
+    <span className={styles.chip} data-tone={tone}>
+      {Shape && <Shape size={13} stroke={2} aria-hidden />}
+      {children}
+    </span>
+  );
+}

@@ -1,0 +1,65 @@
+import { useEffect } from 'react';
+import styles from './Page.module.css';
+
+interface Props {
+  title: string;
+  /** Beside the title: a chip, a plan. */
+  beside?: React.ReactNode;
+  /** One sentence below the title. */
+  lead?: React.ReactNode;
+  /** Above the title: where this page belongs. */
+  above?: React.ReactNode;
+  /** Right of the title: the time range, then the one primary action. */
+  actions?: React.ReactNode;
+  children: React.ReactNode;
+}
+
+/** A screen: its title, its one primary action top right, its content. */
+export function Page({ title, beside, lead, above, actions, children }: Props) {
+  useEffect(() => {
+    document.title = `${title} · Sluice`;
+  }, [title]);
+  return (
+    <div className={styles.page}>
+      {above && <div className={styles.above}>{above}</div>}
+      <header className={styles.header}>
+        <div className={styles.heading}>
+          <div className={styles.title}>
+            <h1>{title}</h1>
+            {beside}
+          </div>
+          {lead && <p className={styles.lead}>{lead}</p>}
+        </div>
+        {actions && <div className={styles.actions}>{actions}</div>}
+      </header>
+      {children}
+    </div>
+  );
+}
+
+interface CardProps {
+  title?: React.ReactNode;
+  lead?: React.ReactNode;
+  actions?: React.ReactNode;
+  /** Without padding, for tables. */
+  flush?: boolean;
+  children: React.ReactNode;
+}
+
+/** A part of a page with a border of its own. */
+export function Card({ title, lead, actions, flush, children }: CardProps) {
+  return (
+    <section className={styles.card}>
+      {title && (
+        <header className={styles.cardHeader}>
+          <div>
+            <h2>{title}</h2>
+            {lead && <p className={styles.cardLead}>{lead}</p>}
+          </div>
+          {actions && <div className={styles.actions}>{actions}</div>}
+        </header>
+      )}
+      <div className={flush ? undefined : styles.cardBody}>{children}</div>
+    </section>
+  );
+}

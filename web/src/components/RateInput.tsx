@@ -1,0 +1,59 @@
+import { NativeSelect, TextInput } from '@mantine/core';
+import { useState } from 'react';
+import { parseRate, perSecond, perUnit, type Rate, type RateUnit, units } from '~/domain/rate';
+import styles from './RateInput.module.css';
+
+interface Props {
+  label: string;
+  value: Rate;
+  onChange: (rate: Rate) => void;
+  error?: string;
+  disabled?: boolean;
+}
+
+/**
+ * A rate as people say it: a number, and per second, minute, hour or day. Typing "1000/day" sets both.
+ * What was typed stays as it was typed while it means the value; NaN is a number that is none yet.
+ */
+export function RateInput({ label, value, onChange, error, disabled }: Props) {
+  const shown = perUnit(value);
+  const [typed, setTyped] = useState<string | null>(null);
+  const means = typed === null ? null : parseRate(typed, value.rate_unit);
+  const keeps =
+    typed !== null &&
+    (means === null ? Number.isNaN(value.rate_per_second) : means.rate_per_second === value.rate_per_second);
+  const text = keeps ? typed : Number.isNaN(shown.number) ? '' : String(shown.number);
+
+  function type(next: string) {
+    setTyped(next);
+    onChange(parseRate(next, value.rate_unit) ?? { rate_per_second: Number.NaN, rate_unit: value.rate_unit });
+  }
+
+  function choose(unit: RateUnit) {
+    const number = Number.isNaN(value.rate_per_second) ? Number.NaN : shown.number;
+    setTyped(null);
+    onChange({ rate_per_second: perSecond(number, unit), rate_unit: unit });
+  }
+
+  return (
+    <div className={styles.rate}>
+      <TextInput
+        label={label}
+        value={text}
+        inputMode="decimal"
+        disabled={disabled}
+        error={error}
+        onChange={(event) => type(event.currentTarget.value)}
+        onBlur={() => means && setTyped(null)}
+        classNames={{ input: 'numeric' }}
+      />
+      <NativeSelect
+        aria-label={`${label}: unit`}
+        value={shown.unit}
+        disabled={disabled}
+        data={units.map((unit) => ({ value: unit, label: `per ${unit}` }))}
+        onChange={(event) => choose(event.currentTarget.value as RateUnit)}
+      />
+    </div>
+  );
+}

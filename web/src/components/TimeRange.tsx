@@ -1,0 +1,57 @@
+import { Menu } from '@mantine/core';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { exactTime } from '~/domain/format';
+import { brushed, parseRange, ranges } from '~/domain/range';
+import { IconCheck, IconChevronDown, IconClock } from './icons';
+import styles from './TimeRange.module.css';
+
+/** The time range of the page; it lives in the URL, so that back works and a link shows the same. */
+export function useTimeRange(fallback = '1h') {
+  const search = useSearch({ strict: false });
+  const navigate = useNavigate();
+  const text = 'range' in search && search.range ? search.range : fallback;
+  const set = (range: string) => navigate({ to: '.', search: (old: object) => ({ ...old, range }) });
+  return {
+    /** As it stands in the URL; part of query keys. */
+    text,
+    /** In milliseconds, as of now. */
+    at: (now: number) =>
+      parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
+    set,
+    /** A range chosen on a chart, in seconds. */
+    brush: (from: number, until: number) => set(brushed(from * 1000, until * 1000)),
+  };
+}
+
+/** Chooses the page's time range. */
+export function TimeRange({ fallback }: { fallback?: string }) {
+  const range = useTimeRange(fallback);
+  const named = ranges.find(({ value }) => value === range.text);
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <button type="button" className={styles.range}>
+          <IconClock size={14} aria-hidden />
+          <span className="aside">Time range: </span>
+          {named?.label ?? custom(range.at(Date.now()))}
+          <IconChevronDown size={14} aria-hidden />
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {ranges.map(({ value, label }) => (
+          <Menu.Item
+            key={value}
+            rightSection={value === range.text ? <IconCheck size={14} aria-label="chosen" /> : undefined}
+            onClick={() => range.set(value)}
+          >
+            {label}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function custom({ from, until }: { from: number; until: number }): string {
+  return `${exactTime(from)} to ${exactTime(until)}`;
+}

@@ -1,0 +1,99 @@
+import { Button, Code, Skeleton } from '@mantine/core';
+import { AwayError, isStatus, ProblemError, sentence } from '~/api/problem';
+import { leastRole } from '~/domain/roles';
+import { IconAlert, IconLock } from './icons';
+import styles from './states.module.css';
+
+interface EmptyProps {
+  icon?: React.ReactNode;
+  title: string;
+  /** What this is, and why one wants it. */
+  children: React.ReactNode;
+  /** The button that makes the first one. */
+  action?: React.ReactNode;
+}
+
+/** An empty screen teaches. */
+export function EmptyState({ icon, title, children, action }: EmptyProps) {
+  return (
+    <div className={styles.state}>
+      {icon && <div className={styles.icon}>{icon}</div>}
+      <h2>{title}</h2>
+      <p className={styles.text}>{children}</p>
+      {action && <div className={styles.action}>{action}</div>}
+    </div>
+  );
+}
+
+interface ErrorProps {
+  error: unknown;
+  onRetry?: () => void;
+}
+
+/** What went wrong, in the server's words, with the request id that operators ask for. */
+export function ErrorState({ error, onRetry }: ErrorProps) {
+  if (isStatus(error, 403)) return <NoPermission>{sentence(error)}</NoPermission>;
+  const id = error instanceof ProblemError ? error.document.request_id : undefined;
+  return (
+    <div className={styles.state} role="alert">
+      <div className={styles.icon}>
+        <IconAlert size={20} aria-hidden />
+      </div>
+      <h2>{title(error)}</h2>
+      <p className={styles.text}>{sentence(error)}</p>
+      {id && (
+        <p className={styles.text}>
+          Request <Code>{id}</Code>
+        </p>
+      )}
+      {onRetry && (
+        <div className={styles.action}>
+          <Button variant="default" onClick={onRetry}>
+            Try again
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function title(error: unknown): string {
+  if (error instanceof AwayError) return 'The server is away';
+  if (isStatus(error, 404)) return 'There is nothing here';
+  if (error instanceof ProblemError) return error.document.title;
+  return 'Something went wrong in this page';
+}
+
+/** A screen that the reader's role does not show. */
+export function NoPermission({
+  need,
+  children,
+}: {
+  need?: keyof typeof leastRole;
+  children?: React.ReactNode;
+}) {
+  return (
+    <div className={styles.state}>
+      <div className={styles.icon}>
+        <IconLock size={20} aria-hidden />
+      </div>
+      <h2>Your role does not include this</h2>
+      <p className={styles.text}>
+        {children ?? `It takes ${leastRole[need ?? 'own']}. Whoever invited you can change your role.`}
+      </p>
+    </div>
+  );
+}
+
+/** Lines where a table or a text will be. */
+export function LoadingLines({ lines = 6 }: { lines?: number }) {
+  const widths = ['92%', '76%', '84%', '68%', '88%', '72%'];
+  return (
+    <div className={styles.lines} role="status" aria-label="Loading">
+      {Array.from({ length: lines }, (_, line) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike and never move
+        <Skeleton key={line} height={12} width={widths[line % widths.length]} radius="sm" />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,19 @@
+import { notifications } from '@mantine/notifications';
+import { ProblemError, sentence } from '~/api/problem';
+
+/** Says that something was done, for a moment. */
+export function done(message: string): void {
+  notifications.show({ message, withBorder: true, autoClose: 4000 });
+}
+
+/** Says that something failed, until it is closed. */
+export function failed(what: string, error: unknown): void {
+  const id = error instanceof ProblemError ? error.document.request_id : undefined;
+  notifications.show({
+    title: what,
+    message: id ? `${sentence(error)} (request ${id})` : sentence(error),
+    color: 'red.8',
+    withBorder: true,
+    autoClose: false,
+  });
+}

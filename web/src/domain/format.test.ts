@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { duration, percent, relative, shortNumber } from './format';
+
+const spaced = (text: string) => text.replaceAll('\u202f', ' ');
+
+test.each([
+  [0, '0'],
+  [999, '999'],
+  [9999, '9,999'],
+  [12_408, '12.4 k'],
+  [123_456, '123 k'],
+  [999_960, '1.0 M'],
+  [2_500_000, '2.5 M'],
+  [-12_408, '-12.4 k'],
+  [0.655, '0.66'],
+])('the number %d', (value, text) => {
+  expect(spaced(shortNumber(value))).toBe(text);
+});
+
+test.each([
+  [0, '0 ms'],
+  [350, '350 ms'],
+  [1500, '1.5 s'],
+  [59_960, '1 min'],
+  [120_000, '2 min'],
+  [90_000, '1 min 30 s'],
+  [5_400_000, '1 h 30 min'],
+  [3_599_999, '1 h'],
+  [86_400_000 * 12.4, '12 d'],
+  [Number.POSITIVE_INFINITY, 'for ever'],
+])('%d ms', (ms, text) => {
+  expect(spaced(duration(ms))).toBe(text);
+});
+
+test('times are relative', () => {
+  const now = Date.parse('2026-11-21T06:00:00Z');
+  expect(spaced(relative(now - 3 * 60_000, now))).toBe('3 min ago');
+  expect(spaced(relative(now - 90_000, now))).toBe('2 min ago');
+  expect(spaced(relative(now + 2 * 86_400_000, now))).toBe('in 2 d');
+  expect(relative(now + 1000, now)).toBe('just now');
+});
+
+test('a share that is small is not called none', () => {
+  expect(spaced(percent(0.0003))).toBe('under 0.1 %');
+  expect(spaced(percent(0))).toBe('0 %');
+  expect(spaced(percent(0.0342))).toBe('3.4 %');
+});

@@ -1,0 +1,91 @@
+/** How numbers, durations and times are written everywhere: short, with units, the exact one beside. */
+
+const thin = '\u202f'; // narrow and unbroken
+const plain = new Intl.NumberFormat('en', { maximumFractionDigits: 2 });
+const steps = [
+  { value: 1e9, suffix: 'G' },
+  { value: 1e6, suffix: 'M' },
+  { value: 1e3, suffix: 'k' },
+];
+
+/** 12.4 k; below 10,000 the number itself. */
+export function shortNumber(value: number): string {
+  if (Math.abs(value) < 10_000) return plain.format(value);
+  for (const { value: step, suffix } of steps) {
+    // 999,950 would round to 1000.0 k.
+    if (Math.abs(value) >= step * 0.99995) {
+      const scaled = value / step;
+      return `${scaled.toFixed(Math.abs(scaled) < 99.95 ? 1 : 0)}${thin}${suffix}`;
+    }
+  }
+  return plain.format(value);
+}
+
+/** 12,408 */
+export function exactNumber(value: number): string {
+  return new Intl.NumberFormat('en', { maximumFractionDigits: 6 }).format(value);
+}
+
+/** 3.4 %; "under 0.1 %" rather than a zero that is none. */
+export function percent(share: number): string {
+  const value = share * 100;
+  if (value > 0 && value < 0.1) return `under 0.1${thin}%`;
+  return `${value.toFixed(value >= 10 || value === 0 ? 0 : 1)}${thin}%`;
+}
+
+const day = 86_400_000;
+
+/** "350 ms", "2 min", "1 h 30 min": at most two units, the second only if it says something. */
+export function duration(ms: number): string {
+  if (!Number.isFinite(ms)) return 'for ever';
+  if (ms < 0) return `−${duration(-ms)}`;
+  if (ms < 1000) return `${Math.round(ms)}${thin}ms`;
+  if (ms < 59_950) return `${plain.format(Math.round(ms / 100) / 10)}${thin}s`;
+  const parts: [number, string, number][] = [
+    [day, 'd', 3_600_000],
+    [3_600_000, 'h', 60_000],
+    [60_000, 'min', 1000],
+  ];
+  for (const [size, name, next] of parts) {
+    // Rounded to the smaller unit first, so that 59.99 min is 1 h.
+    const rounded = Math.round(ms / next) * next;
+    if (rounded < size) continue;
+    const whole = Math.floor(rounded / size);
+    const rest = Math.round((rounded - whole * size) / next);
+    const nextName = { d: 'h', h: 'min', min: 's' }[name];
+    return rest > 0 && whole < 10
+      ? `${whole}${thin}${name} ${rest}${thin}${nextName}`
+      : `${whole}${thin}${name}`;
+  }
+  return `1${thin}min`;
+}
+
+/** "just now", "3 min ago", "in 2 d". */
+export function relative(at: number, now: number): string {
+  const distance = at - now;
+  if (Math.abs(distance) < 5_000) return 'just now';
+  const text = duration(roundToLargest(Math.abs(distance)));
+  return distance < 0 ? `${text} ago` : `in ${text}`;
+}
+
+function roundToLargest(ms: number): number {
+  for (const size of [day, 3_600_000, 60_000, 1000]) {
+    if (ms >= size) return Math.round(ms / size) * size;
+  }
+  return ms;
+}
+
+const moment = new Intl.DateTimeFormat('en-GB', {
+  dateStyle: 'medium',
+  timeStyle: 'medium',
+});
+
+/** "21 Nov 2026, 06:33:56", where the reader is. */
+export function exactTime(at: number): string {
+  return moment.format(at);
+}
+
+/** 1 user, 2 users */
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${exactNumber(count)} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,50 @@
+/** Time ranges as the URL has them: "1h", or two moments with a tilde between. */
+export const ranges = [
+  { value: '15m', label: 'Last 15 minutes', ms: 15 * 60_000 },
+  { value: '1h', label: 'Last hour', ms: 3_600_000 },
+  { value: '6h', label: 'Last 6 hours', ms: 6 * 3_600_000 },
+  { value: '24h', label: 'Last 24 hours', ms: 86_400_000 },
+  { value: '7d', label: 'Last 7 days', ms: 7 * 86_400_000 },
+  { value: '30d', label: 'Last 30 days', ms: 30 * 86_400_000 },
+];
+
+export interface Moments {
+  from: number;
+  until: number;
+}
+
+/** A range as the URL has it, and its moments as of a time. */
+export interface Span {
+  text: string;
+  at: (now: number) => Moments;
+}
+
+/** Whether a range ends now, and so goes on. */
+export function isNamedRange(text: string): boolean {
+  return ranges.some(({ value }) => value === text);
+}
+
+/** The same length of time, so many milliseconds earlier. */
+export function earlier({ text, at }: Span, ms: number): Span {
+  return {
+    text: `${text} − ${ms}`,
+    at: (now) => {
+      const { from, until } = at(now);
+      return { from: from - ms, until: until - ms };
+    },
+  };
+}
+
+/** The moments of a range, in milliseconds; null if the text is no range. */
+export function parseRange(text: string, now: number): Moments | null {
+  const named = ranges.find(({ value }) => value === text);
+  if (named) return { from: now - named.ms, until: now };
+  const [from = Number.NaN, until = Number.NaN] = text.split('~').map((moment) => Date.parse(moment));
+  return from < until ? { from, until } : null;
+}
+
+/** The range between two moments, to the second. */
+export function brushed(from: number, until: number): string {
+  const text = (ms: number) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000Z', 'Z');
+  return `${text(from)}~${text(Math.max(until, from + 1000))}`;
+}

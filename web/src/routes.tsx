@@ -1,0 +1,193 @@
+import type { QueryClient } from '@tanstack/react-query';
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router';
+import { AwayError } from '~/api/problem';
+import { sessionQuery } from '~/api/queries';
+import { ErrorState, LoadingLines } from '~/components/states';
+import {
+  overviewSearch,
+  parseSearch,
+  rulesSearch,
+  stringifySearch,
+  userSearch,
+  usersSearch,
+  violationsSearch,
+} from '~/search';
+import { firstTenant, rememberTenant } from '~/session';
+import { Shell } from '~/shell/Shell';
+import { Start } from '~/shell/Start';
+
+/* Every screen of the product and its address, on one page. Screens are loaded when they are visited. */
+
+const root = createRootRouteWithContext<{ queries: QueryClient }>()({
+  component: Outlet,
+  notFoundComponent: () => <ErrorState error={new Error('No screen has this address.')} />,
+});
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: '/sign-in',
+  validateSearch: (search: { next?: unknown }): { next?: string } =>
+    // Only a path of ours: the address bar must not be able to send people elsewhere.
+    typeof search.next === 'string' && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
+  component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
+});
+
+/** The token is in the fragment, which browsers send to no server. */
+const invitation = createRoute({
+  getParentRoute: () => root,
+  path: '/invitation',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/Invitation')),
+});
+
+const shell = createRoute({
+  getParentRoute: () => root,
+  id: 'shell',
+  beforeLoad: async ({ context, location }) => {
+    const session = await context.queries.ensureQueryData(sessionQuery);
+    if (!session) throw redirect({ to: '/sign-in', search: { next: location.href } });
+    return { session };
+  },
+  component: Shell,
+});
+
+const start = createRoute({
+  getParentRoute: () => shell,
+  path: '/',
+  beforeLoad: ({ context: { session } }) => {
+    const tenant = firstTenant(session.memberships);
+    if (tenant) throw redirect({ to: '/t/$tenant/overview', params: { tenant } });
+    if (session.account.platform_admin) throw redirect({ to: '/platform/tenants' });
+  },
+  component: Start,
+});
+
+const profile = createRoute({
+  getParentRoute: () => shell,
+  path: '/profile',
+  component: lazyRouteComponent(() => import('~/screens/profile/Profile')),
+});
+
+const platformTenants = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/tenants',
+  component: lazyRouteComponent(() => import('~/screens/platform/Tenants')),
+});
+
+const platformAccounts = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/accounts',
+  component: lazyRouteComponent(() => import('~/screens/platform/Accounts')),
+});
+
+const tenant = createRoute({
+  getParentRoute: () => shell,
+  path: '/t/$tenant',
+  onEnter: ({ params }) => rememberTenant(params.tenant),
+  component: Outlet,
+});
+
+const overview = createRoute({
+  getParentRoute: () => tenant,
+  path: '/overview',
+  validateSearch: overviewSearch,
+  component: lazyRouteComponent(() => import('~/screens/overview/Overview')),
+});
+
+const plans = createRoute({
+  getParentRoute: () => tenant,
+  path: '/plans',
+  component: lazyRouteComponent(() => import('~/screens/plans/Plans')),
+});
+
+const rules = createRoute({
+  getParentRoute: () => tenant,
+  path: '/rules',
+  validateSearch: rulesSearch,
+  component: lazyRouteComponent(() => import('~/screens/rules/Rules')),
+});
+
+const newRule = createRoute({
+  getParentRoute: () => tenant,
+  path: '/rules/new',
+  component: lazyRouteComponent(() => import('~/screens/rules/NewRule')),
+});
+
+const rule = createRoute({
+  getParentRoute: () => tenant,
+  path: '/rules/$rule',
+  component: lazyRouteComponent(() => import('~/screens/rules/RulePage')),
+});
+
+const violations = createRoute({
+  getParentRoute: () => tenant,
+  path: '/violations',
+  validateSearch: violationsSearch,
+  component: lazyRouteComponent(() => import('~/screens/violations/Violations')),
+});
+
+const users = createRoute({
+  getParentRoute: () => tenant,
+  path: '/users',
+  validateSearch: usersSearch,
+  component: lazyRouteComponent(() => import('~/screens/users/Users')),
+});
+
+const user = createRoute({
+  getParentRoute: () => tenant,
+  path: '/users/$user',
+  validateSearch: userSearch,
+  component: lazyRouteComponent(() => import('~/screens/users/UserPage')),
+});
+
+const tryIt = createRoute({
+  getParentRoute: () => tenant,
+  path: '/try',
+  component: lazyRouteComponent(() => import('~/screens/try/TryIt')),
+});
+
+const settings = createRoute({
+  getParentRoute: () => tenant,
+  path: '/settings/$section',
+  component: lazyRouteComponent(() => import('~/screens/settings/Settings')),
+});
+
+const routeTree = root.addChildren([
+  signIn,
+  invitation,
+  shell.addChildren([
+    start,
+    profile,
+    platformTenants,
+    platformAccounts,
+    tenant.addChildren([overview, plans, rules, newRule, rule, violations, users, user, tryIt, settings]),
+  ]),
+]);
+
+export function newRouter(queries: QueryClient) {
+  return createRouter({
+    routeTree,
+    context: { queries },
+    parseSearch,
+    stringifySearch,
+    search: { strict: true }, // only what a screen's own function lets through
+    defaultPreload: 'intent',
+    scrollRestoration: true,
+    defaultPendingComponent: LoadingLines,
+    defaultErrorComponent: ({ error, reset }) => (
+      <ErrorState error={error} onRetry={error instanceof AwayError ? () => location.reload() : reset} />
+    ),
+  });
+}
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof newRouter>;
+  }
+}

@@ -1,0 +1,30 @@
+import { ConflictDialog } from '~/components/ConflictDialog';
+import { patternInWords } from '~/domain/pattern';
+import { limitSentence } from '~/domain/rate';
+import type { Clash } from './draft';
+
+interface Props {
+  lost: Clash[];
+  onKeepMine: () => void;
+  onTakeTheirs: () => void;
+  onClose: () => void;
+}
+
+/** Somebody else saved some of the cells first: theirs and mine, cell by cell. */
+export function Lost({ lost, onKeepMine, onTakeTheirs, onClose }: Props) {
+  const versions = lost.map(({ edit: { place, limit }, now }) => ({
+    label: `${patternInWords(place.key_pattern)}${place.name && ` (${place.name})`}, ${place.plan ?? 'all plans'}`,
+    mine: limit ? limitSentence(limit) : 'no limit',
+    theirs: now ? limitSentence(now) : 'no limit',
+  }));
+  return (
+    <ConflictDialog
+      opened={lost.length > 0}
+      what={lost.length === 1 ? 'this limit' : 'these limits'}
+      versions={versions}
+      onKeepMine={onKeepMine}
+      onTakeTheirs={onTakeTheirs}
+      onClose={onClose}
+    />
+  );
+}

@@ -1,0 +1,64 @@
+import { Button, Group, Modal, TextInput } from '@mantine/core';
+import { useState } from 'react';
+import type { MatrixRow } from '~/api/types';
+import { PatternBuilder } from '~/components/PatternBuilder';
+import { parsePattern, printPattern, scopeOf } from '~/domain/pattern';
+import { rowId } from './draft';
+
+interface Props {
+  /** The rows there are; a row is made once. */
+  taken: string[];
+  onClose: () => void;
+  onAdd: (row: MatrixRow) => void;
+}
+
+/** A new row of the matrix: what is limited. The rates are typed into its cells. */
+export function NewLimit({ taken, onClose, onAdd }: Props) {
+  const [text, setText] = useState(() => first(taken));
+  const [name, setName] = useState('');
+  const parsed = parsePattern(text);
+  const row = parsed.segments && {
+    key_pattern: printPattern(parsed.segments),
+    name: name.trim(),
+    scope: scopeOf(parsed.segments),
+    rules: [],
+  };
+  const exists = row !== undefined && taken.includes(rowId(row));
+
+  return (
+    <Modal opened onClose={onClose} size={560} title="New limit">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!row || exists) return;
+          onAdd(row);
+          onClose();
+        }}
+      >
+        <PatternBuilder value={text} onChange={setText} />
+        <TextInput
+          mt="md"
+          label="Name"
+          description="Tells several limits of the same requests apart: daily, per second. May be empty."
+          value={name}
+          error={exists && 'There is a row of this pattern and name already; choose another name.'}
+          onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <Group justify="flex-end" mt="lg">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button type="submit" disabled={!row || exists}>
+            Add row
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}
+
+/** The most usual limit that there is not yet. */
+function first(taken: string[]): string {
+  const usual = ['user:{user_id}', 'ip:{ip}', 'endpoint:{endpoint}', 'global'];
+  return usual.find((key_pattern) => !taken.includes(rowId({ key_pattern, name: '' }))) ?? '';
+}

@@ -1,0 +1,111 @@
+import { Button, Group, Modal, Textarea, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch, tagged } from '~/api/client';
+import { isStatus, ProblemError, sentence } from '~/api/problem';
+import { tenantKey } from '~/api/queries';
+import type { Plan } from '~/api/types';
+import { ConflictDialog } from '~/components/ConflictDialog';
+import { done } from '~/components/toast';
+
+interface Props {
+  tenant: string;
+  /** null: a new one. */
+  plan: Plan | null;
+  onClose: () => void;
+}
+
+/** Makes a plan, or changes what is said about one. */
+export function PlanForm({ tenant, plan, onClose }: Props) {
+  const queries = useQueryClient();
+  const [name, setName] = useState(plan?.name ?? '');
+  const [description, setDescription] = useState(plan?.description ?? '');
+  const [theirs, setTheirs] = useState<{ value: Plan; etag: string } | null>(null);
+  const path = { tenant, plan: plan?.name ?? '' };
+
+  const save = useMutation({
+    mutationFn: (etag: string) =>
+      plan
+        ? body(
+            api.PATCH('/api/v1/tenants/{tenant}/plans/{plan}', {
+              params: { path, header: ifMatch(etag) },
+              body: { description },
+            }),
+          )
+        : body(api.POST('/api/v1/tenants/{tenant}/plans', { params: { path }, body: { name, description } })),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      done(plan ? `Plan ${name} saved` : `Plan ${name} made`);
+      onClose();
+    },
+    onError: async (error) => {
+      if (isStatus(error, 412))
+        setTheirs(await tagged(api.GET('/api/v1/tenants/{tenant}/plans/{plan}', { params: { path } })));
+    },
+  });
+
+  const field = (pointer: string) =>
+    save.error instanceof ProblemError ? save.error.field(pointer) : undefined;
+  const other = save.isError && !isStatus(save.error, 412) && !field('/name') && !field('/description');
+
+  return (
+    <Modal opened onClose={onClose} title={plan ? `Plan ${plan.name}` : 'New plan'}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          save.mutate(plan ? etagOf(plan) : '');
+        }}
+      >
+        {!plan && (
+          <TextInput
+            label="Name"
+            description="Short, as services write it: free, pro, enterprise"
+            required
+            withAsterisk={false}
+            data-autofocus
+            value={name}
+            error={field('/name')}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
+        )}
+        <Textarea
+          mt="md"
+          label="Description"
+          autosize
+          minRows={2}
+          value={description}
+          error={field('/description')}
+          onChange={(event) => setDescription(event.currentTarget.value)}
+        />
+        {other && (
+          <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
+            {sentence(save.error)}
+          </p>
+        )}
+        <Group justify="flex-end" mt="lg">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button type="submit" loading={save.isPending}>
+            {plan ? 'Save' : 'Make plan'}
+          </Button>
+        </Group>
+      </form>
+      <ConflictDialog
+        opened={theirs !== null}
+        what="this plan"
+        versions={[{ label: 'Description', mine: description, theirs: theirs?.value.description ?? '' }]}
+        onKeepMine={() => {
+          if (theirs) save.mutate(theirs.etag);
+          setTheirs(null);
+        }}
+        onTakeTheirs={() => {
+          setDescription(theirs?.value.description ?? '');
+          queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+          setTheirs(null);
+        }}
+        onClose={() => setTheirs(null)}
+      />
+    </Modal>
+  );
+}

@@ -1,0 +1,76 @@
+import { ActionIcon, Menu, Tooltip } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, etagOf } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Plan } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { IconDots, IconPencil, IconTrash } from '~/components/icons';
+import { Num } from '~/components/Num';
+import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
+import styles from './Matrix.module.css';
+import { PlanForm } from './PlanForm';
+
+/** A plan's name, how many users are on it, and what can be done with it. */
+export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: Plan; editable: boolean }) {
+  const queries = useQueryClient();
+  const [open, setOpen] = useState<'edit' | 'delete' | null>(null);
+  const close = () => setOpen(null);
+
+  async function remove() {
+    await api.DELETE('/api/v1/tenants/{tenant}/plans/{plan}', {
+      params: { path: { tenant, plan: plan.name }, header: { 'If-Match': etagOf(plan) } },
+    });
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    done(`Plan ${plan.name} deleted`);
+  }
+
+  return (
+    <div className={styles.plan}>
+      <Tooltip label={plan.description} disabled={plan.description === ''}>
+        <span>{plan.name}</span>
+      </Tooltip>
+      <span className={styles.users}>
+        {plan.is_default ? 'default' : <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />}
+      </span>
+      {editable && (
+        <Menu position="bottom-end">
+          <Menu.Target>
+            <ActionIcon size={24} aria-label={`Plan ${plan.name}`}>
+              <IconDots size={15} />
+            </ActionIcon>
+          </Menu.Target>
+          <Menu.Dropdown>
+            <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>
+              Describe
+            </Menu.Item>
+            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('delete')}>
+              Delete
+            </Menu.Item>
+          </Menu.Dropdown>
+        </Menu>
+      )}
+      {open === 'edit' && <PlanForm tenant={tenant} plan={plan} onClose={close} />}
+      <ConfirmAction
+        opened={open === 'delete'}
+        onClose={close}
+        title={`Delete the plan ${plan.name}?`}
+        effect={deletion(plan)}
+        verb="Delete plan"
+        destructive
+        action={remove}
+      />
+    </div>
+  );
+}
+
+function deletion(plan: Plan): string {
+  const holds = [
+    plan.users > 0 && `${plural(plan.users, 'user')} ${plan.users === 1 ? 'is' : 'are'} on it`,
+    plan.rules > 0 && `${plural(plan.rules, 'rule')} ${plan.rules === 1 ? 'is' : 'are'} for it`,
+    plan.is_default && 'users without a plan of their own are on it',
+  ].filter(Boolean);
+  if (holds.length === 0) return 'Nobody is on it and no rule is for it: no limit changes.';
+  return `It cannot be deleted while it is in use: ${holds.join(', ')}. Move them first.`;
+}

@@ -1,0 +1,197 @@
+import { Button, Group } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
+import type { MatrixRow, Plan } from '~/api/types';
+import { IconPlans, IconPlus } from '~/components/icons';
+import { Leaving } from '~/components/Leaving';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState, LoadingLines } from '~/components/states';
+import { plural } from '~/domain/format';
+import { useRole, useTenant } from '~/session';
+import { type Clash, clashes, type Draft, edited, inTiers, rebased, rowId, yielded } from './draft';
+import { Lost } from './Lost';
+import styles from './Matrix.module.css';
+import { MatrixGrid } from './MatrixGrid';
+import { NewLimit } from './NewLimit';
+import { PlanForm } from './PlanForm';
+import { matrixQuery } from './queries';
+import { Review } from './Review';
+
+const nothing = new Map<number, Verdicts>();
+
+/** Plan tiers: what each plan allows, and what is to change, saved as one. */
+export default function Plans() {
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const plans = useQuery(plansQuery(tenant));
+  const matrix = useQuery(matrixQuery(tenant));
+  const { data: lately = nothing } = useQuery(lastHourQuery(tenant));
+  const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
+  const [added, setAdded] = useState<MatrixRow[]>([]);
+  const [draft, setDraft] = useState<Draft>(new Map());
+  const [errors, setErrors] = useState(new Map<string, string>());
+  const [lost, setLost] = useState<Clash[]>([]);
+  const close = () => setOpen(null);
+
+  function discard() {
+    setDraft(new Map());
+    setErrors(new Map());
+    setAdded([]);
+  }
+
+  async function raceLost() {
+    const { data } = await matrix.refetch();
+    setLost(clashes(draft, data ?? []));
+    close();
+  }
+
+  const actions = edit && (
+    <Group gap={8}>
+      <Button variant="default" onClick={() => setOpen('plan')}>
+        New plan
+      </Button>
+      <Button leftSection={<IconPlus size={15} />} onClick={() => setOpen('limit')}>
+        New limit
+      </Button>
+    </Group>
+  );
+
+  return (
+    <Page
+      title="Plan tiers"
+      lead="What each plan allows. Changes collect, and are saved as one."
+      actions={actions}
+    >
+      <Query query={plans} loading={<Loading />}>
+        {(allPlans) => (
+          <Query query={matrix} loading={<Loading />}>
+            {(saved) => {
+              const rows = withAdded(saved, added);
+              if (rows.length === 0)
+                return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
+              return (
+                <Card flush>
+                  <MatrixGrid
+                    tenant={tenant}
+                    plans={inTiers(allPlans, saved)}
+                    rows={rows}
+                    draft={draft}
+                    errors={errors}
+                    lately={lately}
+                    editable={edit}
+                    onEdit={(change) => {
+                      setDraft((before) => edited(before, change));
+                      setErrors(new Map());
+                    }}
+                  />
+                </Card>
+              );
+            }}
+          </Query>
+        )}
+      </Query>
+      {edit && draft.size === 0 && <Keys />}
+      {draft.size > 0 && (
+        <section className={styles.bar} aria-label="Unsaved changes">
+          <strong>{plural(draft.size, 'change')} not saved</strong>
+          <div>
+            <Button variant="default" onClick={discard}>
+              Discard
+            </Button>
+            <Button onClick={() => setOpen('review')}>Review and save</Button>
+          </div>
+        </section>
+      )}
+      {errors.has('') && <p role="alert">{errors.get('')}</p>}
+      {open === 'plan' && <PlanForm tenant={tenant} plan={null} onClose={close} />}
+      {open === 'limit' && (
+        <NewLimit
+          taken={(matrix.data ?? []).concat(added).map(rowId)}
+          onClose={close}
+          onAdd={(row) => setAdded((rows) => [row, ...rows])}
+        />
+      )}
+      {open === 'review' && (
+        <Review
+          tenant={tenant}
+          draft={draft}
+          lately={lately}
+          onClose={close}
+          onSaved={() => {
+            discard();
+            close();
+          }}
+          onErrors={(found) => {
+            setErrors(found);
+            close();
+          }}
+          onRaceLost={raceLost}
+        />
+      )}
+      <Lost
+        lost={lost}
+        onKeepMine={() => {
+          setDraft(rebased(draft, lost));
+          setLost([]);
+          setOpen('review');
+        }}
+        onTakeTheirs={() => {
+          setDraft(yielded(draft, lost));
+          setLost([]);
+        }}
+        onClose={() => setLost([])}
+      />
+      <Leaving when={draft.size > 0} what={plural(draft.size, 'change')} />
+    </Page>
+  );
+}
+
+/** The rows that exist, and above them those that were begun here and have no cell yet. */
+function withAdded(saved: MatrixRow[], added: MatrixRow[]): MatrixRow[] {
+  const known = new Set(saved.map(rowId));
+  return [...added.filter((row) => !known.has(rowId(row))), ...saved];
+}
+
+function Loading() {
+  return (
+    <Card flush>
+      <LoadingLines lines={8} />
+    </Card>
+  );
+}
+
+function Teach({ plans, edit, onNew }: { plans: Plan[]; edit: boolean; onNew: () => void }) {
+  return (
+    <EmptyState
+      icon={<IconPlans size={20} aria-hidden />}
+      title="No limits yet"
+      action={edit && <Button onClick={onNew}>Make the first limit</Button>}
+    >
+      Here each row is a limit and each column a plan: 10 per second on free, 100 per second on pro.{' '}
+      {plans.length === 0
+        ? 'There are no plans yet; a limit for all plans needs none.'
+        : `There ${plans.length === 1 ? 'is' : 'are'} ${plural(plans.length, 'plan')} to fill.`}
+    </EmptyState>
+  );
+}
+
+function Keys() {
+  return (
+    <p className={styles.kbd}>
+      <span>
+        <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> walk
+      </span>
+      <span>
+        <kbd>Enter</kbd> or a digit edits
+      </span>
+      <span>
+        <kbd>Delete</kbd> removes
+      </span>
+      <span>
+        Write rates as <code>10/s</code>, <code>600/min</code>, <code>1000/day</code>
+      </span>
+    </p>
+  );
+}

@@ -1,0 +1,84 @@
+import { expect, test } from 'vitest';
+import type { MatrixRow } from '~/api/types';
+import { rule } from '../../../test/fake';
+import {
+  cellId,
+  cellsOf,
+  clashes,
+  type Draft,
+  type Edit,
+  edited,
+  errorsByCell,
+  rebased,
+  yielded,
+} from './draft';
+
+const base = rule();
+const limit = { rate_per_second: 20, rate_unit: 'second' as const, burst_capacity: 100 };
+const change: Edit = { place: base, base, limit };
+const creation: Edit = { place: { key_pattern: 'global', name: '', plan: null }, base: null, limit };
+const none: Draft = new Map();
+
+const row = (...rules: MatrixRow['rules']): MatrixRow => ({
+  key_pattern: 'user:{user_id}',
+  name: '',
+  scope: 'user',
+  rules,
+});
+
+test('an edit back to what is saved is no edit', () => {
+  const draft = edited(none, change);
+  expect(draft.size).toBe(1);
+  expect(edited(draft, { ...change, limit: { ...base } }).size).toBe(0);
+  expect(edited(none, { ...creation, limit: null }).size).toBe(0);
+});
+
+test('a change, a creation and a removal are sent as the API wants them', () => {
+  const draft = edited(edited(none, change), creation);
+  expect(cellsOf(draft)).toEqual([
+    { rule_id: 12, version: 3, ...limit },
+    { key_pattern: 'global', name: '', plan: null, ...limit },
+  ]);
+  expect(cellsOf(edited(none, { ...change, limit: null }))).toEqual([
+    { rule_id: 12, version: 3, remove: true },
+  ]);
+});
+
+test('an error finds its cell', () => {
+  const draft = edited(edited(none, change), creation);
+  const errors = errorsByCell(draft, {
+    type: '',
+    title: '',
+    status: 400,
+    errors: [
+      { pointer: '/cells/1/burst_capacity', detail: 'must be at most 7' },
+      { pointer: '/dry_run', detail: 'must be a boolean' },
+    ],
+  });
+  expect(errors.get(cellId(creation.place))).toBe('The burst must be at most 7');
+  expect(errors.get('')).toBe('must be a boolean');
+});
+
+test('a cell that somebody changed, removed or filled meanwhile is a clash; the others are not', () => {
+  const draft = edited(edited(none, change), creation);
+  expect(clashes(draft, [row(base)])).toEqual([]);
+  const newer = { ...base, version: 4, burst_capacity: 60 };
+  expect(clashes(draft, [row(newer)]).map(({ now }) => now)).toEqual([newer]);
+  expect(clashes(draft, []).map(({ now }) => now)).toEqual([null]);
+  const filled = { ...row(rule({ key_pattern: 'global', plan: null })), key_pattern: 'global' };
+  expect(clashes(edited(none, creation), [filled])).toHaveLength(1);
+});
+
+test('mine over theirs saves on their version; theirs drops mine', () => {
+  const draft = edited(edited(none, change), creation);
+  const lost = clashes(draft, [row({ ...base, version: 4 })]);
+  expect(cellsOf(rebased(draft, lost)).find(({ rule_id }) => rule_id === 12)?.version).toBe(4);
+  expect(cellsOf(yielded(draft, lost))).toEqual([{ key_pattern: 'global', name: '', plan: null, ...limit }]);
+});
+
+test('mine over a removal makes the rule anew', () => {
+  const draft = edited(none, change);
+  const cells = cellsOf(rebased(draft, clashes(draft, [])));
+  expect(cells[0]).toMatchObject({ key_pattern: 'user:{user_id}', plan: 'pro', burst_capacity: 100 });
+  expect(cells[0]).not.toHaveProperty('rule_id');
+});

@@ -1,0 +1,24 @@
+import { Logo } from '~/shell/Logo';
+import styles from './Frame.module.css';
+
+/** The frame of what is shown before anybody is signed in. */
+export function Frame({
+  title,
+  lead,
+  children,
+}: {
+  title: string;
+  lead?: React.ReactNode;
+  children: React.ReactNode;
+}) {
+  return (
+    <main className={styles.frame}>
+      <div className={styles.box}>
+        <Logo />
+        <h1>{title}</h1>
+        {lead && <p className="soft">{lead}</p>}
+        {children}
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,78 @@
+import { Button, PasswordInput, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useRouter, useSearch } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { api, body } from '~/api/client';
+import { isStatus, ProblemError, sentence } from '~/api/problem';
+import { sessionKey } from '~/api/queries';
+import { Frame } from './Frame';
+import styles from './Frame.module.css';
+
+export default function SignIn() {
+  const [email, setEmail] = useState('');
+  const [password, setPassword] = useState('');
+  const { next } = useSearch({ from: '/sign-in' });
+  const queries = useQueryClient();
+  const router = useRouter();
+  useEffect(() => {
+    document.title = 'Sign in · Sluice';
+  }, []);
+
+  const signIn = useMutation({
+    mutationFn: () => body(api.POST('/api/v1/session', { body: { email, password } })),
+    onSuccess: (session) => {
+      queries.clear(); // nothing that somebody else read here
+      queries.setQueryData(sessionKey, session);
+      router.history.push(next ?? '/');
+    },
+    onError: () => setPassword(''),
+  });
+
+  function submit(event: React.FormEvent) {
+    event.preventDefault();
+    signIn.mutate();
+  }
+
+  return (
+    <Frame title="Sign in" lead="Plans, limits, and who is being limited.">
+      <form className={styles.form} onSubmit={submit}>
+        <TextInput
+          label="E-mail"
+          type="email"
+          name="email"
+          autoComplete="username"
+          autoFocus
+          required
+          withAsterisk={false}
+          value={email}
+          onChange={(event) => setEmail(event.currentTarget.value)}
+        />
+        <PasswordInput
+          label="Password"
+          name="password"
+          autoComplete="current-password"
+          required
+          withAsterisk={false}
+          value={password}
+          onChange={(event) => setPassword(event.currentTarget.value)}
+        />
+        {signIn.isError && (
+          <p role="alert" className={styles.error}>
+            {message(signIn.error)}
+          </p>
+        )}
+        <Button type="submit" fullWidth loading={signIn.isPending}>
+          Sign in
+        </Button>
+      </form>
+    </Frame>
+  );
+}
+
+function message(error: unknown): string {
+  if (isStatus(error, 401)) return 'The e-mail address or the password is wrong.';
+  if (isStatus(error, 429) && error instanceof ProblemError && error.retryAfter) {
+    return `That was wrong too often. Try again in ${error.retryAfter} s.`;
+  }
+  return sentence(error);
+}

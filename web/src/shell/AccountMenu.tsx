@@ -1,0 +1,53 @@
+import { Menu, SegmentedControl, useMantineColorScheme } from '@mantine/core';
+import { useNavigate } from '@tanstack/react-router';
+import { IconLogout, IconSelector, IconUser } from '~/components/icons';
+import { failed } from '~/components/toast';
+import { useSession, useSignOut } from '~/session';
+import styles from './AccountMenu.module.css';
+
+/** Who is signed in; profile, light or dark, sign out. */
+export function AccountMenu() {
+  const { account } = useSession();
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const navigate = useNavigate();
+  const signOut = useSignOut();
+  return (
+    <Menu position="top-start" width={220}>
+      <Menu.Target>
+        <button type="button" className={styles.account}>
+          <span className="aside">Account: </span>
+          <span className={styles.who}>
+            <span className={styles.name}>{account.name || account.email}</span>
+            {account.name && <span className={styles.email}>{account.email}</span>}
+          </span>
+          <IconSelector size={14} aria-hidden />
+        </button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconUser size={15} />} onClick={() => navigate({ to: '/profile' })}>
+          Profile
+        </Menu.Item>
+        <SegmentedControl
+          fullWidth
+          size="xs"
+          m={4}
+          aria-label="Colours"
+          value={colorScheme}
+          onChange={(value) => setColorScheme(value as 'light' | 'dark' | 'auto')}
+          data={[
+            { value: 'light', label: 'Light' },
+            { value: 'dark', label: 'Dark' },
+            { value: 'auto', label: 'System' },
+          ]}
+        />
+        <Menu.Divider />
+        <Menu.Item
+          leftSection={<IconLogout size={15} />}
+          onClick={() => signOut().catch((error) => failed('You are still signed in', error))}
+        >
+          Sign out
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

@@ -1,0 +1,39 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { useAway } from '~/api/away';
+import { api } from '~/api/client';
+import { IconAlert } from '~/components/icons';
+import styles from './AwayBanner.module.css';
+
+const every = 2_000;
+
+/**
+ * Says that the server is away, and asks it until it is back. The screens stay as they are meanwhile,
+ * with what was typed in them.
+ */
+export function AwayBanner() {
+  const away = useAway();
+  const queries = useQueryClient();
+
+  useEffect(() => {
+    if (!away) return;
+    const timer = setInterval(() => {
+      // Whatever comes back, the client notes whether the server answered.
+      api.GET('/api/v1/session').then(
+        () => queries.invalidateQueries(),
+        () => undefined,
+      );
+    }, every);
+    return () => clearInterval(timer);
+  }, [away, queries]);
+
+  if (!away) return null;
+  return (
+    <div className={styles.banner} role="status">
+      <IconAlert size={15} aria-hidden />
+      <span>
+        <strong>The server is away.</strong> What you see may be old; what you typed is kept. Trying again …
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,184 @@
+import { createSpotlight, Spotlight } from '@mantine/spotlight';
+import '@mantine/spotlight/styles.layer.css';
+import { useDebouncedValue } from '@mantine/hooks';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useNavigate, useParams } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { api, body } from '~/api/client';
+import { rulesQuery, tenantKey } from '~/api/queries';
+import { IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
+import { limitSentence } from '~/domain/rate';
+import { useSession } from '~/session';
+import styles from './CommandPalette.module.css';
+import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
+
+const [store, spotlight] = createSpotlight();
+const most = 6;
+
+interface Entry {
+  id: string;
+  label: string;
+  description?: string;
+  icon: React.ReactNode;
+  go: () => void;
+}
+
+interface Props {
+  opened: boolean;
+  onClose: () => void;
+}
+
+/** Ctrl-K: every screen, tenant, rule and user, by a few letters of its name. */
+export default function CommandPalette({ opened, onClose }: Props) {
+  const [query, setQuery] = useState('');
+  useEffect(() => (opened ? spotlight.open() : spotlight.close()), [opened]);
+  const groups = useGroups(query);
+  return (
+    <Spotlight.Root
+      store={store}
+      query={query}
+      onQueryChange={setQuery}
+      onSpotlightClose={onClose}
+      clearQueryOnClose
+      shortcut={null}
+      scrollable
+      maxHeight={420}
+      radius="lg"
+      classNames={styles}
+      overlayProps={{ backgroundOpacity: 0.35, blur: 0 }}
+      transitionProps={{ duration: 100 }}
+    >
+      <Spotlight.Search
+        placeholder="Screens, tenants, rules, users …"
+        aria-label="Search"
+        leftSection={<IconSearch size={16} aria-hidden />}
+      />
+      <Spotlight.ActionsList>
+        {groups.map(({ label, entries }) => (
+          <Spotlight.ActionsGroup key={label} label={label}>
+            {entries.map((entry) => (
+              <Spotlight.Action
+                key={entry.id}
+                label={entry.label}
+                rightSection={<span className={styles.description}>{entry.description}</span>}
+                leftSection={entry.icon}
+                onClick={entry.go}
+              />
+            ))}
+          </Spotlight.ActionsGroup>
+        ))}
+        {groups.length === 0 && <Spotlight.Empty>Nothing is called that.</Spotlight.Empty>}
+      </Spotlight.ActionsList>
+    </Spotlight.Root>
+  );
+}
+
+function useGroups(query: string): { label: string; entries: Entry[] }[] {
+  const { tenant } = useParams({ strict: false });
+  const groups = [
+    { label: 'Screens', entries: useScreens(tenant) },
+    { label: 'Rules', entries: useRules(tenant) },
+    { label: 'Tenants', entries: useTenants() },
+  ].map(({ label, entries }) => ({
+    label,
+    entries: entries.filter((entry) => fits(entry, query)).slice(0, query || label === 'Screens' ? 20 : most),
+  }));
+  const users = useUsers(tenant, query);
+  return [...groups, { label: 'Users', entries: users }].filter(({ entries }) => entries.length > 0);
+}
+
+/** Every word of the query is somewhere in the entry. */
+function fits(entry: Entry, query: string): boolean {
+  const text = `${entry.label} ${entry.description ?? ''}`.toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
+
+function useScreens(tenant: string | undefined): Entry[] {
+  const navigate = useNavigate();
+  const { account } = useSession();
+  const entries: Entry[] = [];
+  if (tenant) {
+    for (const { to, label, icon: Icon } of tenantScreens) {
+      entries.push({
+        id: to,
+        label,
+        icon: <Icon size={16} />,
+        go: () => navigate({ to, params: { tenant } }),
+      });
+    }
+    for (const { section, label } of settingsSections) {
+      const go = () => navigate({ to: '/t/$tenant/settings/$section', params: { tenant, section } });
+      entries.push({ id: section, label, description: 'Settings', icon: <IconSettings size={16} />, go });
+    }
+  }
+  const profile = () => navigate({ to: '/profile' });
+  entries.push({ id: 'profile', label: 'Profile', icon: <IconUser size={16} />, go: profile });
+  if (account.platform_admin) {
+    const tenants = () => navigate({ to: '/platform/tenants' });
+    const accounts = () => navigate({ to: '/platform/accounts' });
+    entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
+    entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
+  }
+  return entries;
+}
+
+function useTenants(): Entry[] {
+  const navigate = useNavigate();
+  const { memberships } = useSession();
+  return memberships.map(({ tenant: { slug, name } }) => ({
+    id: `tenant ${slug}`,
+    label: name,
+    description: slug,
+    icon: <IconTenants size={16} />,
+    go: () => navigate({ to: '/t/$tenant/overview', params: { tenant: slug } }),
+  }));
+}
+
+function useRules(tenant: string | undefined): Entry[] {
+  const navigate = useNavigate();
+  const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
+  return data.map((rule) => ({
+    id: `rule ${rule.rule_id}`,
+    label: rule.name ? `${rule.key_pattern} (${rule.name})` : rule.key_pattern,
+    description: `${rule.plan ?? 'all plans'} · ${rule.action === 'limit' ? limitSentence(rule) : rule.action}`,
+    icon: <IconRules size={16} />,
+    go: () =>
+      navigate({
+        to: '/t/$tenant/rules/$rule',
+        params: { tenant: tenant ?? '', rule: String(rule.rule_id) },
+      }),
+  }));
+}
+
+/** Users with a plan of their own whose id begins so, and whoever has just that id. */
+function useUsers(tenant: string | undefined, query: string): Entry[] {
+  const navigate = useNavigate();
+  const [prefix] = useDebouncedValue(query.trim(), 150);
+  const { data } = useQuery({
+    queryKey: tenantKey(tenant ?? '', 'users', 'find', prefix),
+    enabled: !!tenant && prefix !== '',
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/users', {
+          params: { path: { tenant: tenant ?? '' }, query: { prefix, limit: most } },
+          signal,
+        }),
+      ),
+  });
+  if (!tenant || query.trim() === '') return [];
+  const found = (data?.items ?? []).map(({ user_id, plan }) => ({ id: user_id, description: `on ${plan}` }));
+  if (!found.some(({ id }) => id === query.trim())) {
+    found.push({ id: query.trim(), description: 'open this user' });
+  }
+  return found.map(({ id, description }) => ({
+    id: `user ${id}`,
+    label: `User ${id}`,
+    description,
+    icon: <IconUser size={16} />,
+    go: () => navigate({ to: '/t/$tenant/users/$user', params: { tenant, user: id } }),
+  }));
+}

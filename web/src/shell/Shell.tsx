@@ -1,0 +1,75 @@
+import { ActionIcon, Drawer } from '@mantine/core';
+import { useHotkeys } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
+import { Outlet, useLocation, useRouter } from '@tanstack/react-router';
+import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import { sessionQuery } from '~/api/queries';
+import { IconMenu, IconSearch } from '~/components/icons';
+import { LoadingLines } from '~/components/states';
+import { Logo } from './Logo';
+import styles from './Shell.module.css';
+import { Sidebar } from './Sidebar';
+
+const CommandPalette = lazy(() => import('./CommandPalette'));
+
+/** The frame of every screen: tenant and navigation left, the screen right; on a phone behind a button. */
+export function Shell() {
+  const [menu, setMenu] = useState(false);
+  const [palette, setPalette] = useState<'never' | 'open' | 'closed'>('never');
+  const main = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  const router = useRouter();
+  const { data: session } = useQuery(sessionQuery);
+  const find = () => setPalette('open');
+  useHotkeys([['mod+K', find]], []);
+
+  // A screen reader hears that the screen changed, and Tab goes on from its beginning.
+  const shown = useRef(pathname);
+  useEffect(() => {
+    setMenu(false);
+    if (shown.current !== pathname) main.current?.focus({ preventScroll: true });
+    shown.current = pathname;
+  }, [pathname]);
+
+  // The session ended elsewhere: the route decides anew, and leads to signing in.
+  useEffect(() => {
+    if (!session) router.invalidate();
+  }, [session, router]);
+
+  if (!session) return <LoadingLines />;
+  return (
+    <div className={styles.shell}>
+      <a className={styles.skip} href="#content">
+        Skip to content
+      </a>
+      <header className={styles.phoneBar}>
+        <ActionIcon aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(true)}>
+          <IconMenu size={18} />
+        </ActionIcon>
+        <Logo />
+        <ActionIcon aria-label="Search" onClick={find}>
+          <IconSearch size={18} />
+        </ActionIcon>
+      </header>
+      <Drawer.Root opened={menu} onClose={() => setMenu(false)} size={260}>
+        <Drawer.Overlay />
+        <Drawer.Content aria-label="Menu">
+          <Sidebar onFind={find} />
+        </Drawer.Content>
+      </Drawer.Root>
+      <aside className={styles.sidebar} aria-label="Tenant and screens">
+        <Sidebar onFind={find} />
+      </aside>
+      <main ref={main} id="content" className={styles.main} tabIndex={-1}>
+        <Suspense fallback={<LoadingLines />}>
+          <Outlet />
+        </Suspense>
+      </main>
+      {palette !== 'never' && (
+        <Suspense fallback={null}>
+          <CommandPalette opened={palette === 'open'} onClose={() => setPalette('closed')} />
+        </Suspense>
+      )}
+    </div>
+  );
+}

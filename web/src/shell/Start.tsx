@@ -1,0 +1,12 @@
+import { IconTenants } from '~/components/icons';
+import { EmptyState } from '~/components/states';
+
+/** Signed in, and a member of nothing. */
+export function Start() {
+  return (
+    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="You are not a member of any tenant yet">
+      A tenant is one product or team with its own plans, rules and users. Whoever runs yours can send you an
+      invitation link.
+    </EmptyState>
+  );
+}

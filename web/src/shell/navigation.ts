@@ -1,0 +1,31 @@
+import {
+  IconOverview,
+  IconPlans,
+  IconRules,
+  IconSettings,
+  IconTry,
+  IconUsers,
+  IconViolations,
+} from '~/components/icons';
+
+/** The screens of a tenant, in the order of the navigation; the command palette reaches each of them. */
+export const tenantScreens = [
+  { to: '/t/$tenant/overview', label: 'Overview', icon: IconOverview },
+  { to: '/t/$tenant/plans', label: 'Plan tiers', icon: IconPlans },
+  { to: '/t/$tenant/rules', label: 'Rules', icon: IconRules },
+  { to: '/t/$tenant/violations', label: 'Violations', icon: IconViolations },
+  { to: '/t/$tenant/users', label: 'Users', icon: IconUsers },
+  { to: '/t/$tenant/try', label: 'Try it', icon: IconTry },
+] as const;
+
+/** The sections of the settings screen. */
+export const settingsSections = [
+  { section: 'keys', label: 'API keys' },
+  { section: 'members', label: 'Members' },
+  { section: 'alerts', label: 'Alerts' },
+  { section: 'tenant', label: 'Tenant' },
+  { section: 'import-export', label: 'Import and export' },
+  { section: 'audit', label: 'Audit log' },
+] as const;
+
+export const settingsIcon = IconSettings;

@@ -1,0 +1,99 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test, vi } from 'vitest';
+import { fakeServer, page, problem, rule, session } from '../../test/fake';
+import { open } from '../../test/render';
+
+test('somebody who is not signed in signs in, and comes to where they wanted to go', async () => {
+  let signedIn = false;
+  const requests = fakeServer({
+    'GET /api/v1/session': () => (signedIn ? { json: session() } : problem(401, 'unauthorized')),
+    'POST /api/v1/session': () => {
+      signedIn = true;
+      return { json: session() };
+    },
+  });
+  const { user, router } = open('/t/acme/try?x=1');
+  await user.type(await screen.findByLabelText('E-mail'), 'ada@example.com');
+  await user.type(screen.getByLabelText('Password'), 'secret secret');
+  await user.click(screen.getByRole('button', { name: 'Sign in' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/try'));
+  const sent = requests.find(({ method }) => method === 'POST');
+  expect(sent?.body).toEqual({ email: 'ada@example.com', password: 'secret secret' });
+});
+
+test('a wrong password says so and forgets what was typed', async () => {
+  fakeServer({
+    'GET /api/v1/session': () => problem(401, 'unauthorized'),
+    'POST /api/v1/session': () => problem(401, 'unauthorized'),
+  });
+  const { user } = open('/sign-in');
+  await user.type(await screen.findByLabelText('E-mail'), 'ada@example.com');
+  await user.type(screen.getByLabelText('Password'), 'wrong');
+  await user.click(screen.getByRole('button', { name: 'Sign in' }));
+  expect((await screen.findByRole('alert')).textContent).toMatch(/is wrong/);
+  expect(screen.getByLabelText('Password')).toHaveProperty('value', '');
+});
+
+test('an address elsewhere is not where one comes to after signing in', async () => {
+  fakeServer({
+    'GET /api/v1/session': () => problem(401, 'unauthorized'),
+    'POST /api/v1/session': session(),
+  });
+  const { user, router } = open('/sign-in?next=//evil.example/');
+  await user.type(await screen.findByLabelText('E-mail'), 'ada@example.com');
+  await user.type(screen.getByLabelText('Password'), 'secret secret');
+  await user.click(screen.getByRole('button', { name: 'Sign in' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/overview'));
+});
+
+test('the palette finds screens, rules and users', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/tenants/acme/rules': page([
+      rule({ key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
+    ]),
+    'GET /api/v1/tenants/acme/users': page([{ user_id: '4200', plan: 'pro', version: 1 }]),
+  });
+  const { user, router } = open('/t/acme/try');
+  await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
+  const search = await screen.findByRole('textbox', { name: 'Search' });
+  await user.type(search, 'api/search');
+  expect(await screen.findByText('endpoint:/api/search')).toBeDefined();
+  await user.clear(search);
+  await user.type(search, '42');
+  await user.click(await screen.findByText('User 4200'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/users/4200'));
+});
+
+test('the navigation says where one is', async () => {
+  fakeServer({ 'GET /api/v1/session': session() });
+  open('/t/acme/try');
+  const screens = await screen.findByRole('navigation', { name: 'Screens' });
+  const current = await within(screens).findByRole('link', { current: 'page' });
+  expect(current.textContent).toBe('Try it');
+});
+
+test('a server that is away is said, and its return is noticed', async () => {
+  fakeServer({ 'GET /api/v1/session': session() });
+  const { user, queries } = open('/t/acme/try');
+  await screen.findByRole('heading', { name: 'Try it' });
+  const answering = globalThis.fetch;
+  vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
+  await queries.invalidateQueries();
+  expect(await screen.findByText(/The server is away/, {}, { timeout: 5000 })).toBeDefined();
+  expect(screen.getByRole('heading', { name: 'Try it' })).toBeDefined();
+  vi.stubGlobal('fetch', answering);
+  await waitFor(() => expect(screen.queryByText(/The server is away/)).toBeNull(), { timeout: 5000 });
+  await user.keyboard('{Escape}');
+});
+
+test('a session that ended elsewhere leads to signing in', async () => {
+  let ended = false;
+  fakeServer({ 'GET /api/v1/session': () => (ended ? problem(401, 'unauthorized') : { json: session() }) });
+  const { router, queries } = open('/t/acme/try');
+  await screen.findByRole('heading', { name: 'Try it' });
+  ended = true;
+  await queries.invalidateQueries();
+  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
+  expect(router.state.location.search).toEqual({ next: '/t/acme/try' });
+});

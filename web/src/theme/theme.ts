@@ -1,0 +1,107 @@
+import {
+  ActionIcon,
+  Badge,
+  Button,
+  createTheme,
+  Input,
+  type MantineColorsTuple,
+  Menu,
+  Modal,
+  Select,
+  TextInput,
+  Tooltip,
+} from '@mantine/core';
+
+const sluice: MantineColorsTuple = [
+  '#edf3ff',
+  '#dbe6fe',
+  '#b5cbfb',
+  '#8baef8',
+  '#6794f5',
+  '#4a7ff1',
+  '#2f6bea',
+  '#2459cc',
+  '#1c49ac',
+  '#143a8c',
+];
+
+const gray: MantineColorsTuple = [
+  '#f7f8f9',
+  '#f0f2f4',
+  '#e6e8eb',
+  '#d0d5da',
+  '#aeb5bd',
+  '#868e98',
+  '#646c76',
+  '#4a515a',
+  '#343a42',
+  '#1c2024',
+];
+
+const dark: MantineColorsTuple = [
+  '#e7eaee',
+  '#a2aab4',
+  '#8d95a0',
+  '#646c76',
+  '#383d46',
+  '#262a31',
+  '#1c1f25',
+  '#17191e',
+  '#111317',
+  '#0d0f12',
+];
+
+/**
+ * The look: one accent, neutral greys, sizes from one scale (11, 12, 13, 14, 20 px), distances in
+ * multiples of 4 px. Outcome colours are not Mantine's to hand out; tokens.css has them.
+ */
+export const theme = createTheme({
+  primaryColor: 'sluice',
+  primaryShade: 6,
+  colors: { sluice, gray, dark },
+  fontFamily: "'Inter Variable', system-ui, sans-serif",
+  fontFamilyMonospace: "'JetBrains Mono Variable', ui-monospace, monospace",
+  fontSizes: { xs: '11px', sm: '13px', md: '13px', lg: '14px', xl: '20px' },
+  lineHeights: { xs: '16px', sm: '20px', md: '20px', lg: '20px', xl: '28px' },
+  spacing: { xs: '4px', sm: '8px', md: '12px', lg: '16px', xl: '24px' },
+  radius: { xs: '3px', sm: '4px', md: '6px', lg: '8px', xl: '12px' },
+  defaultRadius: 'md',
+  headings: { fontWeight: '600' },
+  respectReducedMotion: true,
+  cursorType: 'pointer',
+  components: {
+    Button: Button.extend({
+      defaultProps: { size: 'sm', fw: 500 },
+      vars: () => ({ root: { '--button-height': '32px', '--button-padding-x': '12px' } }),
+    }),
+    ActionIcon: ActionIcon.extend({ defaultProps: { variant: 'subtle', color: 'gray', size: 28 } }),
+    Input: Input.extend({
+      classNames: { input: 'field' },
+      vars: () => ({ wrapper: { '--input-height': '32px', '--input-fz': '13px' }, input: {} }),
+    }),
+    InputWrapper: Input.Wrapper.extend({
+      classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
+    }),
+    TextInput: TextInput.extend({ defaultProps: { size: 'sm' } }),
+    Select: Select.extend({
+      defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } },
+    }),
+    Menu: Menu.extend({ defaultProps: { shadow: 'md', position: 'bottom-start' } }),
+    Tooltip: Tooltip.extend({
+      defaultProps: { openDelay: 300, fz: 12, events: { hover: true, focus: true, touch: true } },
+    }),
+    Badge: Badge.extend({ defaultProps: { tt: 'none', fw: 500, radius: 'sm' } }),
+    Modal: Modal.extend({
+      styles: { title: { fontSize: 14, fontWeight: 600 } },
+      defaultProps: {
+        closeButtonProps: { 'aria-label': 'Close' },
+        centered: true,
+        overlayProps: { backgroundOpacity: 0.4 },
+        transitionProps: { duration: 120 },
+      },
+    }),
+  },
+});
+
+/** Where the choice of light or dark is kept; public/scheme.js reads it before anything is drawn. */
+export const colorSchemeKey = 'sluice-color-scheme';

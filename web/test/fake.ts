@@ -1,0 +1,117 @@
+import { vi } from 'vitest';
+import type { ProblemDocument } from '~/api/problem';
+import type { Account, Plan, Rule, Session, Tenant } from '~/api/types';
+
+/** What a component test's server answers to one request; a path ends where the query begins. */
+export interface Reply {
+  status?: number;
+  json?: unknown;
+  /** Instead of json: a stream of events, all of them at once. */
+  events?: string;
+  headers?: Record<string, string>;
+}
+type Handler = (request: { path: string; query: URLSearchParams; body: unknown; headers: Headers }) => Reply;
+
+/**
+ * Stands in for the server in component tests: "GET /api/v1/session" → its answer. A request that the test
+ * did not foresee fails it.
+ */
+export function fakeServer(handlers: Record<string, Handler | unknown>) {
+  const requests: { method: string; path: string; body: unknown; headers: Headers }[] = [];
+  vi.stubGlobal('fetch', async (request: Request) => {
+    const { pathname, searchParams } = new URL(request.url);
+    const text = await request.text();
+    const isJSON = request.headers.get('Content-Type')?.startsWith('application/json');
+    const body = isJSON && text ? JSON.parse(text) : text;
+    requests.push({ method: request.method, path: pathname, body, headers: request.headers });
+    const handler = handlers[`${request.method} ${pathname}`];
+    if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
+    const asked = { path: pathname, query: searchParams, body, headers: request.headers };
+    const reply: Reply = typeof handler === 'function' ? (handler as Handler)(asked) : { json: handler };
+    const { status = 200, json, events, headers = {} } = reply;
+    if (events !== undefined) {
+      return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
+    }
+    const type = status >= 400 ? 'application/problem+json' : 'application/json';
+    return new Response(status === 204 ? null : JSON.stringify(json), {
+      status,
+      headers: { 'Content-Type': type, ...headers },
+    });
+  });
+  return requests;
+}
+
+export function problem(status: number, kind: string, more: Partial<ProblemDocument> = {}): Reply {
+  const type = `urn:sluice:problem:${kind}`;
+  return { status, json: { type, title: kind, detail: kind, request_id: 'req-1', ...more, status } };
+}
+
+const at = '2026-11-21T06:00:00Z';
+
+export function account(more: Partial<Account> = {}): Account {
+  return {
+    account_id: 1,
+    email: 'ada@example.com',
+    name: 'Ada',
+    platform_admin: false,
+    disabled: false,
+    created_at: at,
+    version: 1,
+    ...more,
+  };
+}
+
+export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session {
+  return {
+    session_id: 1,
+    account: account(),
+    memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false }],
+  };
+}
+
+export function plan(name: string, more: Partial<Plan> = {}): Plan {
+  return { name, description: '', rules: 1, users: 10, is_default: false, version: 1, ...more };
+}
+
+export function rule(more: Partial<Rule> = {}): Rule {
+  return {
+    rule_id: 12,
+    key_pattern: 'user:{user_id}',
+    name: '',
+    plan: 'pro',
+    scope: 'user',
+    rate_per_second: 10,
+    rate_unit: 'second',
+    burst_capacity: 50,
+    algorithm: 'token_bucket',
+    mode: 'enforce',
+    action: 'limit',
+    failure_mode: null,
+    is_active: true,
+    description: '',
+    version: 3,
+    in_force_since: at,
+    created_at: at,
+    updated_at: at,
+    ...more,
+  };
+}
+
+export function tenant(more: Partial<Tenant> = {}): Tenant {
+  return {
+    slug: 'acme',
+    name: 'Acme',
+    default_plan: 'free',
+    suspended: false,
+    settings: { retry_jitter_percent: 0, ipv4_prefix: 32, ipv6_prefix: 64, failure_mode: 'local' },
+    role: 'owner',
+    created_at: at,
+    version: 1,
+    ...more,
+  };
+}
+
+/** A list of one page. */
+export function page<T>(items: T[]): { items: T[]; next_cursor: null } {
+  return { items, next_cursor: null };
+}

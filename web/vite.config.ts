@@ -1,0 +1,41 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import react from '@vitejs/plugin-react';
+import type { Plugin } from 'vite';
+import { defineConfig } from 'vitest/config';
+
+/** Writes x.js.gz beside x.js, so that the server compresses nothing while somebody waits. */
+function gzip(): Plugin {
+  return {
+    name: 'gzip',
+    apply: 'build',
+    writeBundle({ dir = 'dist' }) {
+      for (const name of readdirSync(dir, { recursive: true, encoding: 'utf8' })) {
+        if (/\.(js|css|svg)$/.test(name)) {
+          const file = join(dir, name);
+          writeFileSync(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));
+        }
+      }
+    },
+  };
+}
+
+export default defineConfig({
+  plugins: [react(), gzip()],
+  resolve: { alias: { '~': join(import.meta.dirname, 'src') } },
+  build: {
+    assetsInlineLimit: 0, // the content security policy allows no data: but images
+    modulePreload: { polyfill: false },
+    manifest: true, // what the first load is made of; e2e/size.test.ts reads it
+  },
+  // `npm run dev` beside `make run`: edits appear at once, on its API and its cookie.
+  server: { proxy: { '/api': process.env.SLUICE_ADMIN_URL ?? 'http://127.0.0.1:8081' } },
+  test: {
+    environment: 'jsdom',
+    include: ['src/**/*.test.{ts,tsx}'],
+    setupFiles: ['test/setup.ts'],
+    restoreMocks: true,
+    testTimeout: 60_000, // the machine may have other things to do; a hang still ends
+  },
+});

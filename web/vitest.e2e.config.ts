@@ -1,0 +1,14 @@
+import { join } from 'node:path';
+import { defineConfig } from 'vitest/config';
+
+/* Browser tests: the real binary, the real Chromium. They share the machine, so they run one after another. */
+export default defineConfig({
+  resolve: { alias: { '~': join(import.meta.dirname, 'src') } },
+  test: {
+    include: [process.env.SCREENSHOTS ? 'e2e/screenshots.ts' : 'e2e/**/*.test.ts'],
+    environment: 'node',
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+  },
+});
