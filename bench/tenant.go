@@ -22,11 +22,12 @@ const fourTiers = `rules:
 
 // createTenant makes a tenant with the four rules and returns the token of its key.
 func createTenant(ctx context.Context, database string) (token string, err error) {
-	store, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
+	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
-	defer store.Close()
+	defer opened.Close()
+	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
 	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: "bench", Name: "Bench", Settings: rules.DefaultSettings()})
 	if err != nil {
 		return "", err
