@@ -47,7 +47,7 @@ test('a raise has a reason and an end, and is said before it is given', async ()
   await waitFor(() => expect(screen.queryByRole('dialog', { name: /Raise/ })).toBeNull());
   const sent = requests.find(({ method }) => method === 'PUT');
   expect(sent?.headers.get('If-None-Match')).toBe('*');
-  const { expires_at, ...limit } = sent?.body as { expires_at: string };
+  const { expires_at, ...limit } = (sent?.body ?? {}) as { expires_at: string };
   expect(limit).toEqual({
     rate_per_second: 100,
     rate_unit: 'second',
