@@ -32,8 +32,8 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
   const rates = useMemo(() => perMinute(data, Date.now()), [data]);
   const lines = useMemo(
     () => [
-      { label: 'Allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
-      { label: 'Denied', tone: 'denied' as const, values: rates.denied },
+      { label: 'allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
+      { label: 'denied', tone: 'denied' as const, values: rates.denied },
     ],
     [rates],
   );

@@ -67,7 +67,7 @@ function Bars({ x, counts, shadow, total, onBrush, children }: BarsProps) {
   const series = useMemo(
     () => [
       {
-        label: shadow ? 'Would deny' : 'Denied',
+        label: shadow ? 'would deny' : 'denied',
         tone: shadow ? ('shadow' as const) : ('denied' as const),
         values: counts,
         bars: true,
