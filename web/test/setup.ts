@@ -19,6 +19,7 @@ window.ResizeObserver = class {
   unobserve() {}
   disconnect() {}
 };
+Object.defineProperty(document, 'fonts', { value: new EventTarget() });
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
 

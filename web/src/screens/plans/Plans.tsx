@@ -10,7 +10,7 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { useRole, useTenant } from '~/session';
-import { type Clash, clashes, type Draft, edited, rebased, rowId, yielded } from './draft';
+import { type Clash, clashes, type Draft, edited, inTiers, rebased, rowId, yielded } from './draft';
 import { Lost } from './Lost';
 import styles from './Matrix.module.css';
 import { MatrixGrid } from './MatrixGrid';
@@ -75,7 +75,7 @@ export default function Plans() {
                 <Card flush>
                   <MatrixGrid
                     tenant={tenant}
-                    plans={allPlans}
+                    plans={inTiers(allPlans, saved)}
                     rows={rows}
                     draft={draft}
                     errors={errors}

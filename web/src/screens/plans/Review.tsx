@@ -36,7 +36,8 @@ export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRa
       }),
     );
   const preview = useQuery({
-    queryKey: tenantKey(tenant, 'matrix', 'preview', cellsOf(draft)),
+    // Not among the tenant's: a save drops those, and this is about what was there before it.
+    queryKey: ['preview', tenant, cellsOf(draft)],
     queryFn: ({ signal }) => ask(true, signal),
     gcTime: 0,
     staleTime: 0,
