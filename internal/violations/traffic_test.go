@@ -41,6 +41,13 @@ func TestStepsFitTheRange(t *testing.T) {
 	}
 }
 
+func TestATimeThatEndsBeforeItBeginsHasNoPast(t *testing.T) {
+	t.Parallel()
+	if got := violations.StepsFor(noon, noon.Add(-time.Hour)); got.Count() != 0 || !got.Since.Equal(noon) {
+		t.Errorf("its steps are %+v, want none", got)
+	}
+}
+
 func TestAnIDIsReadBack(t *testing.T) {
 	t.Parallel()
 	id := violations.ID{At: noon.Add(123456 * time.Microsecond), Number: 1 << 62}
