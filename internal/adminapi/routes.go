@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Config is what the surface stands on. All but Buckets, ViolatedBuckets, UI and Now must be given.
+// Config is what the surface stands on. All but Buckets, ViolatedBuckets, PlainCookies, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -37,6 +37,10 @@ type Config struct {
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
 	Requests *httpapi.Requests
+	// PlainCookies is for browsers on this machine that ask without TLS: cookies then lack the prefix __Host-
+	// and Secure, which such browsers insist on TLS for. It is told and not guessed from requests, because
+	// a proxy may name a loopback address as the Host of requests from anywhere.
+	PlainCookies bool
 	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
 	// Now judges when keys and overrides expire; nil is time.Now.
@@ -164,7 +168,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &surface{Config: c, origins: http.NewCrossOriginProtection()}
+	s := &surface{Config: c, origins: http.NewCrossOriginProtection(), large: make(chan struct{}, mostLarge)}
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err
 	}
@@ -179,7 +183,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	// clean is not a route, because user ids may be "..".
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
 	for _, r := range s.routes(x) {
-		operation, err := describe(description, r.method, r.path)
+		operation, err := describe(description, r.method, r.path, r.least)
 		if err != nil {
 			return nil, err
 		}
@@ -242,6 +246,7 @@ type surface struct {
 	Config
 	origins   *http.CrossOriginProtection
 	reference []byte
+	large     chan struct{} // holds a token for each operation that has a whole file in memory
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)
