@@ -66,7 +66,6 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	if err := s.judgeKey(v, &key, key.Revoked); err != nil {
 		return err
 	}
-	s.KeyUsed(id, s.Now())
 	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
 	// key is in force: it knows a second or two earlier.
 	named, err := s.Stores.Key(v.r.Context(), key.TenantID, id)
@@ -84,14 +83,16 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	return nil
 }
 
-// judgeKey says whether a key may be used here.
+// judgeKey says whether a key that has proved itself may be used here, and notes its use if it is in force.
 func (s *surface) judgeKey(v *visit, key *rules.Key, isRevoked bool) error {
 	switch {
 	case isRevoked:
 		return unauthorized(v, "This API key was revoked; use another.")
 	case !key.ExpiresAt.IsZero() && !s.Now().Before(key.ExpiresAt):
 		return unauthorized(v, "This API key has expired; use another.")
-	case !slices.Contains(key.Permissions, rules.PermissionManage):
+	}
+	s.KeyUsed(key.ID, s.Now())
+	if !slices.Contains(key.Permissions, rules.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
 	return nil

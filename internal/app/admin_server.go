@@ -71,8 +71,8 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		},
 		Buckets:      a.manageable(),
 		PlainCookies: cfg.Command == config.SluiceDev,
-		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		Readiness:    func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
+		Requests:     &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
 	})
 	if err != nil {
 		return nil, err
