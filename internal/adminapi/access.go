@@ -37,6 +37,8 @@ type visit struct {
 	actor     rules.Actor
 	tenant    rules.Tenant // that the path names
 	role      auth.Role    // of the caller in it
+	// admitAgain finds out anew whether the caller may still do this, for what takes long.
+	admitAgain func() error
 }
 
 type visitKey struct{}
@@ -75,7 +77,9 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	}
 }
 
-// check looks at where a request comes from, then at whose it is, and only then at what it says.
+// check looks at where a request comes from, then at whose it is, and only then at what it says. A file may
+// take minutes to come, in which its sender may have lost their session, key or role, or the tenant may
+// have been suspended; so it looks again.
 func (s *surface) check(v *visit, rt route, o *operation) error {
 	if err := s.origins.Check(v.r); err != nil {
 		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
@@ -83,7 +87,11 @@ func (s *surface) check(v *visit, rt route, o *operation) error {
 	if err := s.admit(v, rt); err != nil {
 		return err
 	}
-	return o.check(v.w, v.r)
+	v.admitAgain = func() error { return s.admit(&visit{w: v.w, r: v.r, requestID: v.requestID}, rt) }
+	if err := o.check(v.w, v.r); err != nil || !o.isUpload() {
+		return err
+	}
+	return v.admitAgain()
 }
 
 // admit finds out who asks and whether they may.

@@ -52,11 +52,16 @@ func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 
 func auditFilter(
 	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string, change *int64,
-) rules.AuditFilter {
-	return rules.AuditFilter{
+) (rules.AuditFilter, error) {
+	filter := rules.AuditFilter{
 		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: rules.AuditAction(valueOf(action)),
 		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
 	}
+	if filter.ObjectID != "" && filter.ObjectKind == "" {
+		return filter, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: ids of different kinds are alike"})
+	}
+	return filter, nil
 }
 
 // ListAudit handles GET …/audit.
@@ -66,10 +71,9 @@ func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditReques
 		return nil, err
 	}
 	p := request.Params
-	filter := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
-	if filter.ObjectID != "" && filter.ObjectKind == "" {
-		return nil, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
-			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: ids of different kinds are alike"})
+	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	if err != nil {
+		return nil, err
 	}
 	entries, cursor, err := s.Stores.Audit(ctx, visitOf(ctx).tenant.ID, filter, before, limitOf(p.Limit))
 	if err != nil {
@@ -117,6 +121,30 @@ func (s *surface) auditEntry(ctx context.Context, id rules.AuditID) (openapi.Aud
 	return showEntry(&entry)
 }
 
+// leastToRevert is what undoing a change takes: what making it takes.
+func leastToRevert(entry *rules.AuditEntry) (access, error) {
+	switch entry.Object.Kind {
+	case "plan", "rule", "override", "user", "bucket":
+		return anEditor, nil
+	case "tenant":
+		var before, after struct {
+			SuspendedAt *time.Time `json:"suspended_at"`
+		}
+		for image, raw := range map[any]json.RawMessage{&before: entry.Before, &after: entry.After} {
+			if len(raw) == 0 {
+				continue
+			}
+			if err := json.Unmarshal(raw, image); err != nil {
+				return "", fmt.Errorf("read audit entry %d: %w", entry.ID, err)
+			}
+		}
+		if (before.SuspendedAt == nil) != (after.SuspendedAt == nil) {
+			return aPlatformAdmin, nil
+		}
+	}
+	return anOwner, nil
+}
+
 // RevertChange handles POST …/audit/{audit_id}/revert.
 func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChangeRequestObject) (openapi.RevertChangeResponseObject, error) {
 	v, id := visitOf(ctx), rules.AuditID(request.AuditId)
@@ -124,12 +152,12 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	if err != nil {
 		return nil, err
 	}
-	// Undoing a change takes what making it takes.
-	switch entry.Object.Kind {
-	case "tenant", "api_key", "member", "invitation", "alert":
-		if err := v.judge(anOwner); err != nil {
-			return nil, err
-		}
+	least, err := leastToRevert(&entry)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.judge(least); err != nil {
+		return nil, err
 	}
 	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, v.tenant.ID, id)
 	switch {

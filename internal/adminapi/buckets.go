@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,6 +167,12 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 	}
 	key, err := enforce.ParseKey(id, text)
 	match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now())
+	if err == nil && ok {
+		ok, err = s.isOf(ctx, tenant, &match, userID)
+		if err != nil {
+			return answer, err
+		}
+	}
 	if err != nil || !ok {
 		return answer, httpapi.BodyProblem([]httpapi.FieldError{{
 			Pointer: "/bucket_key", Detail: "must be the bucket_key of one of the user's buckets",
@@ -179,13 +186,26 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 		}
 		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
 		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)
-		return bucketState{userID, answer.TokensBefore}, bucketState{userID, answer.TokensAfter}, nil
+		owner := match.Owner()
+		return bucketState{owner, answer.TokensBefore}, bucketState{owner, answer.TokensAfter}, nil
 	})
 	return answer, err
 }
 
+// isOf says whether a bucket is one that a user is shown: their own, or one shared with others that the user has
+// run into.
+func (s *surface) isOf(ctx context.Context, tenant *rules.TenantRules, match *rules.Match, userID string) (bool, error) {
+	if owner := match.Owner(); owner != "" {
+		return owner == userID, nil
+	}
+	shared, err := s.addViolated(ctx, tenant, userID, nil)
+	return slices.ContainsFunc(shared, func(m rules.Match) bool {
+		return keyOf(tenant.Tenant.ID, &m) == keyOf(tenant.Tenant.ID, match)
+	}), err
+}
+
 // bucketState is what the audit log keeps of a bucket.
 type bucketState struct {
-	UserID string  `json:"user_id"` // for whom it was changed
+	UserID string  `json:"user_id,omitempty"` // whose it is; none for one that many share
 	Tokens float64 `json:"tokens"`
 }

@@ -1,9 +1,13 @@
 package adminapi
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
-// formula are what cells begin with that a spreadsheet computes instead of showing.
-const formula = "=+-@\t\r"
+// formula are what cells begin with that a spreadsheet computes instead of showing; some take the full-width
+// forms for the others, or skip a line break before them.
+const formula = "=+-@\t\r\n＝＋－＠"
 
 // inert writes a cell so that no spreadsheet takes it for a formula: with an apostrophe before it. Cells
 // that begin with apostrophes before such a character get one more, so that alive can undo it.
@@ -24,5 +28,6 @@ func alive(cell string) string {
 
 func isFormula(cell string) bool {
 	bare := strings.TrimLeft(cell, "'")
-	return bare != "" && strings.IndexByte(formula, bare[0]) >= 0
+	first, _ := utf8.DecodeRuneInString(bare)
+	return bare != "" && first != utf8.RuneError && strings.ContainsRune(formula, first)
 }

@@ -117,7 +117,7 @@ func TestChangesNeedAVersion(t *testing.T) {
 func TestFormulasAreInertAndComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for cell, want := range map[string]string{
-		"": "", "42": "42", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
+		"": "", "42": "42", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1", "\n=1": "'\n=1", "＝1": "'＝1", "＠x": "'＠x", "\xff": "\xff",
 		"'": "'", "'quoted": "'quoted", "'=1": "''=1", "''=1": "'''=1", "a=1": "a=1",
 	} {
 		if got := inert(cell); got != want {

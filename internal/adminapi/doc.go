@@ -18,11 +18,12 @@
 //     one that does not exist: 404, in the same words;
 //  4. whether the tenant is suspended, and whether the role is enough: 403;
 //  5. the query, the path and the body, as strictly as package httpapi reads JSON, then by the schema: 400
-//     with a pointer for each mistake;
+//     with a pointer for each mistake. After a file, which may take minutes to come, 2 to 4 once more;
 //  6. the handler: domain validation, a store in the name of the caller, the answer.
 //
 // An API key with the permission manage is an editor of its tenant. Keys are judged by the rules in memory,
-// so a revocation that this process has read holds through an outage of the database.
+// so a revocation that this process has read holds through an outage of the database, and then by their
+// row, so that one that it has not read yet holds as well.
 //
 // # What validation leaves to the domain
 //
@@ -47,7 +48,12 @@
 // # Cost
 //
 // Besides its handler's, a request costs the queries that find its session, tenant and role. Lists are
-// pages by key; their cursors are opaque, belong to one list and filter, and hold no secret. Exports are
-// written page by page while they are read, in constant memory, and may take as long as their reader
-// keeps reading; an error midway breaks the connection, so that half a file never looks whole.
+// pages by key; their cursors are opaque, belong to one list and filter, and hold no secret. Bodies are read
+// whole, of who need not say who they are at most 8 KiB, and looking for mistakes ends at the twentieth.
+//
+// Exports of users and of the audit log are written page by page while they are read, in constant memory,
+// and may take as long as their reader keeps reading and may read: that is asked anew for each page. Imports
+// and the export of the configuration hold all of it in memory, some hundred MB at worst; two of them are
+// under way at once in a process, and further ones are 503. An error midway breaks the connection, so that
+// half a file never looks whole.
 package adminapi

@@ -20,31 +20,42 @@ const (
 	exportPage = 1000
 	// pagePatience is how long the caller has to take a page.
 	pagePatience = 30 * time.Second
+	// wholePatience is how long the caller has to take a file that is held in memory until then.
+	wholePatience = 2 * time.Minute
 )
 
-// file is an answer that is written as it is read, in constant memory and as long as it takes.
+const csvType = "text/csv; charset=utf-8"
+
+// file is an answer that is written as it is read.
 type file struct {
+	visit           *visit
 	mediaType, name string
-	// write writes all of it. It calls progress after each page.
-	write func(w io.Writer, progress func()) error
+	// patience is how long all of it may take; 0 is as long as its reader keeps reading.
+	patience time.Duration
+	// write writes all of it. It calls progress after each page, and ends with its error.
+	write func(w io.Writer, progress func() error) error
 }
 
-// send answers with the file. Once some of it is on its way an error can only break the connection.
+// send answers with the file. Once some of it is on its way an error can only break the connection. After each
+// page it asks whether the caller may still read: an export can outlast their session by hours.
 func (f *file) send(w http.ResponseWriter) error {
-	controller := http.NewResponseController(w)
-	progress := func() {
-		// A writer without deadlines, such as a test's recorder, needs none.
-		_ = controller.SetWriteDeadline(time.Now().Add(pagePatience))
-	}
-	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
-	_ = controller.SetReadDeadline(time.Time{})
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
-	progress()
-	sent := &begun{Writer: w, before: progress}
+	if f.visit.r.Method == http.MethodHead {
+		return nil // without reading what would not be sent
+	}
+	sent := &begun{Writer: w, controller: http.NewResponseController(w)}
+	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
+	_ = sent.controller.SetReadDeadline(time.Time{})
+	if f.patience > 0 {
+		sent.end = time.Now().Add(f.patience)
+	}
 	out := bufio.NewWriterSize(sent, 64<<10)
-	err := errors.Join(f.write(out, progress), out.Flush())
+	err := f.write(out, f.visit.admitAgain)
+	if err == nil {
+		err = out.Flush()
+	}
 	if err != nil && !sent.yes {
 		h.Del("Content-Disposition")
 		return err
@@ -55,17 +66,21 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// begun remembers that something was written. The deadline is set before each write, since what is
-// looked for may be rare.
+// begun remembers that something was written, and gives each write its time.
 type begun struct {
 	io.Writer
-	before func()
-	yes    bool
+	controller *http.ResponseController
+	end        time.Time // of all writes; zero for none
+	yes        bool
 }
 
 func (b *begun) Write(p []byte) (int, error) {
 	b.yes = true
-	b.before()
+	deadline := time.Now().Add(pagePatience)
+	if !b.end.IsZero() && b.end.Before(deadline) {
+		deadline = b.end
+	}
+	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	return b.Writer.Write(p)
 }
 
@@ -80,9 +95,10 @@ func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f
 
 // ExportUsers handles GET …/users/export.
 func (s *surface) ExportUsers(ctx context.Context, request openapi.ExportUsersRequestObject) (openapi.ExportUsersResponseObject, error) {
-	tenant := visitOf(ctx).tenant
+	v := visitOf(ctx)
+	tenant := v.tenant
 	plan, prefix := valueOf(request.Params.Plan), valueOf(request.Params.Prefix)
-	return &file{"text/csv; charset=utf-8", tenant.Slug + "-users.csv", func(w io.Writer, progress func()) error {
+	return &file{visit: v, mediaType: csvType, name: tenant.Slug + "-users.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(usersHeader) // Error tells of all writes
 		for after := ""; ; {
@@ -98,7 +114,9 @@ func (s *surface) ExportUsers(ctx context.Context, request openapi.ExportUsersRe
 				return out.Error()
 			}
 			after = rows[len(rows)-1].UserID
-			progress()
+			if err := progress(); err != nil {
+				return err
+			}
 		}
 	}}, nil
 }
@@ -110,11 +128,14 @@ var auditHeader = []string{
 
 // ExportAudit handles GET …/audit/export.
 func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRequestObject) (openapi.ExportAuditResponseObject, error) {
-	tenant := visitOf(ctx).tenant
+	v := visitOf(ctx)
 	p := request.Params
-	filter := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	if err != nil {
+		return nil, err
+	}
 	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
-		return &file{"application/jsonl", tenant.Slug + "-audit.jsonl", func(w io.Writer, progress func()) error {
+		return &file{visit: v, mediaType: "application/jsonl", name: v.tenant.Slug + "-audit.jsonl", write: func(w io.Writer, progress func() error) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
 			return s.eachAuditPage(ctx, filter, progress, func(entry *rules.AuditEntry) error {
 				shown, err := showEntry(entry)
@@ -125,7 +146,7 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 			})
 		}}, nil
 	}
-	return &file{"text/csv; charset=utf-8", tenant.Slug + "-audit.csv", func(w io.Writer, progress func()) error {
+	return &file{visit: v, mediaType: csvType, name: v.tenant.Slug + "-audit.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(auditHeader) // Error tells of all writes
 		err := s.eachAuditPage(ctx, filter, progress, func(entry *rules.AuditEntry) error {
@@ -148,7 +169,7 @@ func auditRecord(e *rules.AuditEntry) []string {
 }
 
 // eachAuditPage visits all entries, the latest first.
-func (s *surface) eachAuditPage(ctx context.Context, filter rules.AuditFilter, progress func(), visit func(*rules.AuditEntry) error) error {
+func (s *surface) eachAuditPage(ctx context.Context, filter rules.AuditFilter, progress func() error, visit func(*rules.AuditEntry) error) error {
 	tenant := visitOf(ctx).tenant.ID
 	for before := (rules.AuditCursor{}); ; {
 		entries, cursor, err := s.Stores.Audit(ctx, tenant, filter, before, exportPage)
@@ -164,18 +185,25 @@ func (s *surface) eachAuditPage(ctx context.Context, filter rules.AuditFilter, p
 			return nil
 		}
 		before = cursor
-		progress()
+		if err := progress(); err != nil {
+			return err
+		}
 	}
 }
 
 // ExportConfig handles GET …/export.
 func (s *surface) ExportConfig(ctx context.Context, _ openapi.ExportConfigRequestObject) (openapi.ExportConfigResponseObject, error) {
-	tenant := visitOf(ctx).tenant
-	config, err := s.Stores.Config(ctx, tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	return &file{"application/yaml", tenant.Slug + ".yaml", func(w io.Writer, _ func()) error {
+	v := visitOf(ctx)
+	return &file{visit: v, mediaType: "application/yaml", name: v.tenant.Slug + ".yaml", patience: wholePatience, write: func(w io.Writer, _ func() error) error {
+		release, err := s.holdFile()
+		if err != nil {
+			return err
+		}
+		defer release()
+		config, err := s.Stores.Config(ctx, v.tenant.ID)
+		if err != nil {
+			return err
+		}
 		return rulesfile.Encode(w, config)
 	}}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -16,12 +15,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// identify finds out who asks: an API key if one is sent, else the person of the session.
+// identify finds out who asks: an API key if one is sent, else the person of the session. Other schemes than
+// Bearer are none of Sluice's: a proxy in front may ask browsers for Basic, which they then send here too.
 func (s *surface) identify(v *visit) error {
-	if authorization := v.r.Header["Authorization"]; len(authorization) > 0 {
+	authorization := v.r.Header["Authorization"]
+	if slices.ContainsFunc(authorization, isBearer) {
 		return s.identifyKey(v, authorization)
 	}
-	cookie, err := v.r.Cookie(sessionCookie(v.r))
+	cookie, err := v.r.Cookie(s.cookie(plainSession))
 	if err != nil {
 		return unauthorized(v, "Sign in, or send an API key that has the permission manage: Authorization: Bearer slk_<key id>_<secret>.")
 	}
@@ -37,6 +38,11 @@ func (s *surface) identify(v *visit) error {
 	return nil
 }
 
+func isBearer(authorization string) bool {
+	scheme, _, _ := strings.Cut(authorization, " ")
+	return strings.EqualFold(scheme, "Bearer")
+}
+
 // unknownKey is one answer for a key that does not exist and for a wrong secret: the two must not
 // be told apart.
 const unknownKey = "No API key in force has this id and secret."
@@ -47,9 +53,9 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 		v.w.Header().Set("Retry-After", "1")
 		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
 	}
-	scheme, token, _ := strings.Cut(authorization[0], " ")
+	_, token, _ := strings.Cut(authorization[0], " ")
 	id, secret, ok := rules.SplitToken(strings.TrimLeft(token, " "))
-	if !ok || len(authorization) != 1 || !strings.EqualFold(scheme, "Bearer") {
+	if !ok || len(authorization) != 1 {
 		return unauthorized(v, "Send one API key: Authorization: Bearer slk_<key id>_<secret>.")
 	}
 	key, found := snapshot.Key(id)
@@ -57,23 +63,38 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || !found || snapshot.Tenant(key.TenantID) == nil {
 		return unauthorized(v, unknownKey)
 	}
+	if err := s.judgeKey(v, &key, key.Revoked); err != nil {
+		return err
+	}
+	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
+	// key is in force: it knows a second or two earlier.
+	named, err := s.Stores.Key(v.r.Context(), key.TenantID, id)
 	switch {
-	case key.Revoked:
+	case errors.Is(err, rules.ErrNotFound):
+		return unauthorized(v, unknownKey)
+	case err != nil:
+		return fmt.Errorf("find the API key's name: %w", err)
+	}
+	if err := s.judgeKey(v, &named.Key, !named.RevokedAt.IsZero()); err != nil {
+		return err
+	}
+	v.key = &named.Key
+	v.actor = rules.Actor{Kind: rules.ActorKey, ID: id, Name: named.Name, RequestID: v.requestID}
+	return nil
+}
+
+// judgeKey says whether a key that has proved itself may be used here, and notes its use if it is in force.
+func (s *surface) judgeKey(v *visit, key *rules.Key, isRevoked bool) error {
+	switch {
+	case isRevoked:
 		return unauthorized(v, "This API key was revoked; use another.")
 	case !key.ExpiresAt.IsZero() && !s.Now().Before(key.ExpiresAt):
 		return unauthorized(v, "This API key has expired; use another.")
 	}
-	s.KeyUsed(id, s.Now())
+	s.KeyUsed(key.ID, s.Now())
 	if !slices.Contains(key.Permissions, rules.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
-	// The audit log names keys as people do, which snapshots do not know.
-	named, err := s.Stores.Key(v.r.Context(), key.TenantID, id)
-	if err != nil {
-		return fmt.Errorf("find the API key's name: %w", err)
-	}
-	v.key = &key
-	v.actor = rules.Actor{Kind: rules.ActorKey, ID: id, Name: named.Name, RequestID: v.requestID}
 	return nil
 }
 
@@ -83,7 +104,7 @@ func unauthorized(v *visit, detail string) error {
 }
 
 // Names of cookies. The prefix __Host- makes browsers insist on Secure, on the whole host and on no
-// other. On a loopback address without TLS they would refuse it, and the plain name is used.
+// other; see Config.PlainCookies.
 const (
 	plainSession = "sluice_session"
 	plainDevice  = "sluice_device"
@@ -93,28 +114,12 @@ const (
 	deviceLife = 365 * 24 * time.Hour
 )
 
-func sessionCookie(r *http.Request) string { return cookieName(r, plainSession) }
-func deviceCookie(r *http.Request) string  { return cookieName(r, plainDevice) }
-
-func cookieName(r *http.Request, plain string) string {
-	if isPlainLoopback(r) {
+// cookie is the name that a cookie has in this process.
+func (s *surface) cookie(plain string) string {
+	if s.PlainCookies {
 		return plain
 	}
 	return hostPrefix + plain
-}
-
-// isPlainLoopback says that a browser on this machine asks without TLS. A browser names the host that
-// it means, so no other site can pass for loopback.
-func isPlainLoopback(r *http.Request) bool {
-	if r.TLS != nil {
-		return false
-	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // setCookie gives the browser a secret. A life of 0 ends with the browser.
@@ -126,7 +131,7 @@ func (v *visit) setCookie(name, value string, life time.Duration) {
 func (v *visit) forgetCookie(name string) { v.writeCookie(name, "", -1) }
 
 func (v *visit) writeCookie(name, value string, maxAge int) {
-	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // not Secure on loopback without TLS only, where browsers would drop it
+	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // not Secure with Config.PlainCookies only, where browsers would drop it
 		Name: name, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(name, hostPrefix),
@@ -134,12 +139,12 @@ func (v *visit) writeCookie(name, value string, maxAge int) {
 }
 
 // browser is where the request comes from, for the gate.
-func (v *visit) browser() auth.Browser {
+func (s *surface) browser(v *visit) auth.Browser {
 	from := auth.Browser{UserAgent: v.r.UserAgent()}
-	if cookie, err := v.r.Cookie(sessionCookie(v.r)); err == nil {
+	if cookie, err := v.r.Cookie(s.cookie(plainSession)); err == nil {
 		from.Session = cookie.Value
 	}
-	if cookie, err := v.r.Cookie(deviceCookie(v.r)); err == nil {
+	if cookie, err := v.r.Cookie(s.cookie(plainDevice)); err == nil {
 		from.Device = cookie.Value
 	}
 	if address, err := netip.ParseAddrPort(v.r.RemoteAddr); err == nil {
@@ -156,7 +161,7 @@ func (s *surface) secure(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
-		if !isPlainLoopback(r) { // browsers ignore it without TLS
+		if !s.PlainCookies { // browsers ignore it without TLS
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		next.ServeHTTP(w, r)

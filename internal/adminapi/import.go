@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -26,6 +27,11 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.holdFile()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	assignments, err := readUsers(request.Body, tenant, plans)
 	if err != nil {
 		return nil, err
@@ -60,9 +66,16 @@ func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	}
 }
 
-// readUsers reads assignments from CSV, or says which lines are wrong.
+// maxUserLines is how many users a file may assign. Each of them costs far more memory than its line is long.
+const maxUserLines = 500_000
+
+// readUsers reads assignments from CSV, or says which lines are wrong, the first of them.
 func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]rules.Assignment, error) {
-	in := csv.NewReader(body)
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	in := csv.NewReader(bytes.NewReader(data))
 	in.FieldsPerRecord = len(usersHeader)
 	in.ReuseRecord = true
 	header, err := in.Read()
@@ -78,7 +91,8 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 	var assignments []rules.Assignment
 	var wrong []httpapi.FieldError
 	lines := map[string]int{} // where a user stands
-	for {
+	for len(wrong) < httpapi.MaxFieldErrors {
+		start := in.InputOffset()
 		record, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			return assignments, fileProblem(wrong)
@@ -92,6 +106,14 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 			return nil, err
 		}
 		line, _ := in.FieldPos(0)
+		if len(assignments) == maxUserLines {
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: fmt.Sprintf("is one too many; a file has at most %d users", maxUserLines)})
+			break
+		}
+		if breaksLine(record, data[start:in.InputOffset()]) {
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has a line break in a value that is written CR LF, and CSV cannot tell that from LF; change this user alone"})
+			continue
+		}
 		one := rules.Assignment{TenantID: tenant, UserID: strings.Clone(alive(record[0])), Plan: strings.Clone(alive(record[1]))}
 		wrong = append(wrong, pointers(linePointer(line), one.Validate(plans))...)
 		if earlier := lines[one.UserID]; earlier != 0 {
@@ -100,6 +122,13 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 		lines[one.UserID] = line
 		assignments = append(assignments, one)
 	}
+	return nil, fileProblem(wrong)
+}
+
+// breaksLine says that a value has a line break which the reader has read as LF and which stands as CR LF in
+// the file.
+func breaksLine(record []string, raw []byte) bool {
+	return strings.Contains(record[0]+record[1], "\n") && bytes.Contains(bytes.TrimRight(raw, "\r\n"), []byte("\r\n"))
 }
 
 func isCSVError(err error) bool {
@@ -137,6 +166,11 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*rules.TenantRules, error)
 // ImportConfig handles POST …/import.
 func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
 	tenant := visitOf(ctx).tenant.ID
+	release, err := s.holdFile()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	current, err := s.Stores.Config(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -222,6 +256,21 @@ func showRow(row *rules.ChangedRow) openapi.ConfigChange {
 		}
 		return shown
 	})}
+}
+
+// mostLarge is how many imports and exports of whole files are under way in a process at once. Each holds all of
+// a tenant's configuration or users in memory, up to some hundred MB of it.
+const mostLarge = 2
+
+// holdFile begins an operation that has a whole file in memory; the function that it returns ends it. It
+// does not wait: a caller who does would hold a file that was sent meanwhile.
+func (s *surface) holdFile() (release func(), err error) {
+	select {
+	case s.large <- struct{}{}:
+		return func() { <-s.large }, nil
+	default:
+		return nil, httpapi.Unavailable.Problem("Other files are being imported or exported; try again in a moment.")
+	}
 }
 
 // importPatience is how long a file has to arrive and be imported.

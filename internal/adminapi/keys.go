@@ -56,9 +56,9 @@ func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyReques
 		},
 		Name: request.Body.Name,
 	}
-	wrong := key.Validate()
-	if !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(s.Now()) {
-		wrong = append(wrong, rules.FieldError{Field: "expires_at", Message: "must be in the future"})
+	wrong := key.Validate(s.Now())
+	if isZeroTime(request.Body.ExpiresAt) {
+		wrong = append(wrong, wrongZeroTime)
 	}
 	if len(wrong) > 0 {
 		return nil, wrong
@@ -95,6 +95,12 @@ func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyReques
 	tenant := visitOf(ctx).tenant.ID
 	token, id, digest := rules.NewToken()
 	following := rules.NamedKey{Key: rules.Key{ID: id, TenantID: tenant, Digest: digest}}
+	if end := request.Body.ExpiresAt; end != nil {
+		if wrong := rules.WrongExpiry(*end, s.Now()); wrong != "" {
+			return nil, rules.FieldErrors{{Field: "expires_at", Message: wrong}}
+		}
+		following.ExpiresAt = *end
+	}
 	grace := time.Duration(request.Body.GraceSeconds) * time.Second
 	_, created, err := s.acting(ctx, "rotate").RotateKey(ctx, tenant, request.KeyId, at, following, grace)
 	if err != nil {

@@ -64,7 +64,11 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 		RatePerSecond: request.Body.RatePerSecond, RateUnit: rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
 		Burst: request.Body.BurstCapacity, Reason: request.Body.Reason, ExpiresAt: orZero(request.Body.ExpiresAt),
 	}
-	if wrong := override.Validate(&rule, s.Now()); len(wrong) > 0 {
+	wrong := override.Validate(&rule, s.Now())
+	if isZeroTime(request.Body.ExpiresAt) {
+		wrong = append(wrong, wrongZeroTime)
+	}
+	if len(wrong) > 0 {
 		return nil, wrong
 	}
 	override, err = s.store(ctx).PutOverride(ctx, override, at)

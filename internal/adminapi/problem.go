@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -65,7 +64,7 @@ func asProblem(err error) error {
 		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
 	case errors.Is(err, context.Canceled):
 		return httpapi.Unavailable.Problem("The request was given up before it was answered.")
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(net.Error)):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rules.ErrAway):
 		return httpapi.Unavailable.Problem("The database does not answer; try again.")
 	}
 	return err

@@ -71,6 +71,11 @@ func TestWhatIsNotAsDescribedIsRefusedWithWhatToDo(t *testing.T) {
 		"CSV with a user twice":         {request{"POST", acme + "/users/import", "user_id,plan\n42,free\n42,free\n", csvType}, 400, "/lines/3/user_id"},
 		"YAML with a mistake":           {request{"POST", acme + "/import", "plans:\n  - name: free\nrulez: []\n", yamlType}, 400, "/lines/3"},
 		"YAML that drops a needed plan": {request{"POST", acme + "/import?prune=true", "rules: []\n", yamlType}, 400, ""},
+		"a body of 9 KB by nobody":      {request{"POST", "/api/v1/session", `{"email":"` + strings.Repeat("x", 9<<10) + `"}`, nil}, 413, "-"},
+		"CSV with CR LF inside a value": {request{"POST", acme + "/users/import", "user_id,plan\n\"a\r\nb\",free\n", csvType}, 400, "/lines/2"},
+		"an export of an unkind object": {request{"GET", acme + "/audit/export?object_id=12", "", nil}, 400, "/query/object_kind"},
+		"a key that ends in year 10000": {request{"POST", acme + "/api-keys", `{"name":"k","permissions":["check"],"expires_at":"9999-12-31T23:59:59-05:00"}`, nil}, 400, "/expires_at"},
+		"a key that ends in year 1":     {request{"POST", acme + "/api-keys", `{"name":"k","permissions":["check"],"expires_at":"0001-01-01T00:00:00Z"}`, nil}, 400, "/expires_at"},
 		"an override of a block":        {request{"PUT", fmt.Sprintf("%s/rules/%d/overrides/42", acme, w.block().ID), `{"rate_per_second":1,"burst_capacity":1,"reason":"x"}`, map[string]string{"If-None-Match": "*"}}, 400, "/rule"},
 	}
 	for name, test := range tests {
@@ -151,34 +156,27 @@ func TestABrowserOnAnotherSiteChangesNothing(t *testing.T) {
 
 func TestCookiesAreOfThisHostOnlyAndSafeFromScripts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	account := w.account(false)
-	for base, want := range map[string]struct {
-		name     string
-		isSecure bool
-	}{
-		"https://sluice.example.com": {"__Host-sluice_session", true},
-		"http://sluice.example.com":  {"__Host-sluice_session", true}, // which a browser then does not take
-		"http://127.0.0.1:8081":      {"sluice_session", false},
-		"http://localhost:8081":      {"sluice_session", false},
-		"http://[::1]:8081":          {"sluice_session", false},
-		"https://localhost":          {"__Host-sluice_session", true},
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), "POST", base+"/api/v1/session",
-			strings.NewReader(fmt.Sprintf(`{"email":%q,"password":%q}`, account.Email, password)))
-		r.Header.Set("Content-Type", "application/json")
-		recorder := httptest.NewRecorder()
-		w.handler.ServeHTTP(recorder, r)
-		cookies := recorder.Result().Cookies()
-		if recorder.Code != http.StatusOK || len(cookies) != 2 {
-			t.Fatalf("%s: answered %d with %v", base, recorder.Code, cookies)
-		}
-		c := cookies[0]
-		if c.Name != want.name || c.Secure != want.isSecure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 0 {
-			t.Errorf("%s: the cookie is %s", base, c)
-		}
-		if hasHSTS := recorder.Header().Get("Strict-Transport-Security") != ""; hasHSTS != want.isSecure {
-			t.Errorf("%s: says to use TLS only: %v", base, hasHSTS)
+	for isPlain, name := range map[bool]string{false: "__Host-sluice_session", true: "sluice_session"} {
+		w := newWorld(t, func(c *adminapi.Config) { c.PlainCookies = isPlain })
+		account := w.account(false)
+		// A proxy may name any Host, also one by which it reaches this process on a loopback address.
+		for _, base := range []string{"https://sluice.example.com", "http://sluice.example.com", "http://127.0.0.1:8081", "https://localhost"} {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", base+"/api/v1/session",
+				strings.NewReader(fmt.Sprintf(`{"email":%q,"password":%q}`, account.Email, password)))
+			r.Header.Set("Content-Type", "application/json")
+			recorder := httptest.NewRecorder()
+			w.handler.ServeHTTP(recorder, r)
+			cookies := recorder.Result().Cookies()
+			if recorder.Code != http.StatusOK || len(cookies) != 2 {
+				t.Fatalf("%s: answered %d with %v", base, recorder.Code, cookies)
+			}
+			c := cookies[0]
+			if c.Name != name || c.Secure == isPlain || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 0 {
+				t.Errorf("%s: the cookie is %s", base, c)
+			}
+			if hasHSTS := recorder.Header().Get("Strict-Transport-Security") != ""; hasHSTS == isPlain {
+				t.Errorf("%s: says to use TLS only: %v", base, hasHSTS)
+			}
 		}
 	}
 }
@@ -252,7 +250,7 @@ func TestExportedUsersAreInertAndImportAsTheyWere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Editor)
-	ids := []string{"=cmd|'/c calc'!A1", "+1", "-1", "@x", "\tx", "'=1", "a,b\"c", "42"}
+	ids := []string{"=cmd|'/c calc'!A1", "+1", "-1", "@x", "\tx", "'=1", "\nx", "a\nb", "a\rb", "x\r", "＝1", "a,b\"c", "42"}
 	var assignments []rules.Assignment
 	for _, id := range ids {
 		assignments = append(assignments, rules.Assignment{TenantID: w.acme.ID, UserID: id, Plan: "free"})

@@ -23,6 +23,9 @@ import (
 const (
 	maxJSON = 1 << 20
 	maxFile = 8 << 20 // CSV and YAML
+	// maxAnonymous is for who need not say who they are: the longest of what those may send is far below
+	// it, and nobody else can be held to account for what reading it costs.
+	maxAnonymous = 8 << 10
 )
 
 const jsonType = "application/json"
@@ -41,11 +44,12 @@ type operation struct {
 	query     map[string]*openapi3.Parameter
 	mediaType string           // of the body; "" for none
 	schema    *openapi3.Schema // of a JSON body
+	maxBody   int64            // in bytes
 	isLong    bool             // reads or writes a file or stream, and takes as long as that
 }
 
-// describe finds the operation of a route.
-func describe(description *openapi3.T, method, path string) (*operation, error) {
+// describe finds the operation of a route, which at least such a caller may call.
+func describe(description *openapi3.T, method, path string, least access) (*operation, error) {
 	item := description.Paths.Value(path)
 	if item == nil || item.GetOperation(method) == nil {
 		return nil, fmt.Errorf("openapi.yaml does not describe %s %s", method, path)
@@ -65,12 +69,23 @@ func describe(description *openapi3.T, method, path string) (*operation, error) 
 	answer := described.Responses.Status(http.StatusOK)
 	isFile := answer != nil && answer.Value.Headers["Content-Disposition"] != nil
 	isStream := answer != nil && answer.Value.Content["text/event-stream"] != nil
-	o.isLong = isFile || isStream || o.mediaType != "" && o.mediaType != jsonType
+	o.isLong = isFile || isStream || o.isUpload()
+	switch {
+	case least == anyone:
+		o.maxBody = maxAnonymous
+	case o.isUpload():
+		o.maxBody = maxFile
+	default:
+		o.maxBody = maxJSON
+	}
 	return o, nil
 }
 
-// check holds a request to the description, as strictly as httpapi reads JSON. A JSON body is replaced
-// by what was read of it.
+// isUpload says that the body is a file, which may take long to come.
+func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }
+
+// check holds a request to the description, as strictly as httpapi reads JSON. The body is replaced by what
+// was read of it.
 func (o *operation) check(w http.ResponseWriter, r *http.Request) error {
 	wrong, err := o.checkQuery(r.URL.RawQuery)
 	if err != nil {
@@ -82,7 +97,8 @@ func (o *operation) check(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return httpapi.InvalidRequest.Problem("Correct the address where errors points; nothing was done.", wrong...)
+		return httpapi.InvalidRequest.Problem("Correct the address where errors points; nothing was done.",
+			wrong[:min(len(wrong), httpapi.MaxFieldErrors)]...)
 	}
 	switch o.mediaType {
 	case "":
@@ -105,6 +121,9 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if len(wrong) >= httpapi.MaxFieldErrors {
+			break
+		}
 		parameter := o.query[name]
 		fault := ""
 		switch {
@@ -162,7 +181,7 @@ func wrongText(text string) string {
 
 func (o *operation) checkJSON(w http.ResponseWriter, r *http.Request) error {
 	var body bytes.Buffer
-	if err := httpapi.ReadBody(w, r, maxJSON, &body); err != nil {
+	if err := httpapi.ReadBody(w, r, o.maxBody, &body); err != nil {
 		return err
 	}
 	var value any
@@ -179,18 +198,20 @@ func (o *operation) checkJSON(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// checkFile leaves the body to be read as a stream.
+// checkFile reads the file to its end, so that what it says is acted upon only once all of it is here. What
+// is wrong in it is for the handler to say.
 func (o *operation) checkFile(w http.ResponseWriter, r *http.Request) error {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := r.Header.Get("Content-Encoding")
 	if err != nil || mediaType != o.mediaType || encoding != "" && encoding != "identity" {
 		return httpapi.WrongMediaType.Problem("Send the body uncompressed, with Content-Type: " + o.mediaType + ".")
 	}
-	if r.ContentLength > maxFile {
-		return &http.MaxBytesError{Limit: maxFile}
-	}
 	allowTime(w)
-	r.Body = http.MaxBytesReader(w, r.Body, maxFile)
+	var body bytes.Buffer
+	if err := httpapi.ReadFile(w, r, o.maxBody, &body); err != nil {
+		return err
+	}
+	r.Body = readOnce{bytes.NewReader(body.Bytes())}
 	return nil
 }
 
@@ -198,48 +219,119 @@ type readOnce struct{ *bytes.Reader }
 
 func (readOnce) Close() error { return nil }
 
-// mismatches are where a value is not what its schema says.
+// mismatches are where a value is not what its schema says, the first httpapi.MaxFieldErrors of them.
 func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
-	return flatten(nil, schema.VisitJSON(value, openapi3.MultiErrors(), openapi3.EnableFormatValidation()))
-}
-
-func flatten(found []httpapi.FieldError, err error) []httpapi.FieldError {
-	switch err := err.(type) { //nolint:errorlint // the validator documents these two types, and wraps neither
-	case nil:
-	case openapi3.MultiError:
-		for _, one := range err {
-			found = flatten(found, one)
-		}
-	case *openapi3.SchemaError:
-		found = append(found, fieldError(err))
-	default:
-		found = append(found, httpapi.FieldError{Detail: "is not as the API's description says"})
-	}
+	var found mistakes
+	found.visit(schema, value, nil)
 	return found
 }
 
-// fieldError tells what the validator found in the words of the other problems.
-func fieldError(err *openapi3.SchemaError) httpapi.FieldError {
-	path := err.JSONPointer()
-	detail := err.Reason
-	switch err.SchemaField {
-	case "properties":
-		// The validator names an unknown field in its text only.
-		if _, name, ok := strings.Cut(err.Reason, "property "); ok {
-			if unquoted, unquoteErr := strconv.QuotedPrefix(name); unquoteErr == nil {
-				name, _ = strconv.Unquote(unquoted)
-				path = append(path, name)
-			}
+// mistakes are found by going through objects and arrays here, and asking the validator for single values
+// only. By itself it would make an error of each of the hundred thousand mistakes that fit into a body
+// before it told of any, at many times the body's size.
+type mistakes []httpapi.FieldError
+
+func (m *mistakes) isFull() bool { return len(*m) >= httpapi.MaxFieldErrors }
+
+func (m *mistakes) add(place []string, detail string) {
+	if !m.isFull() {
+		*m = append(*m, httpapi.FieldError{Pointer: pointerTo(place), Detail: detail})
+	}
+}
+
+func (m *mistakes) visit(schema *openapi3.Schema, value any, place []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if schema.Type.Is(openapi3.TypeObject) && !isComposed(schema) {
+			m.visitObject(schema, value, place)
+			return
 		}
-		detail = "is not a known field; remove it"
+	case []any:
+		if schema.Type.Is(openapi3.TypeArray) && !isComposed(schema) {
+			m.visitArray(schema, value, place)
+			return
+		}
+	}
+	m.judge(schema, value, place)
+}
+
+// isComposed says that a schema is more than its fields or items; what is in it is judged as a whole.
+func isComposed(schema *openapi3.Schema) bool {
+	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil || schema.MinProps > 0
+}
+
+func (m *mistakes) visitObject(schema *openapi3.Schema, object map[string]any, place []string) {
+	if most := schema.MaxProps; most != nil && uint64(len(object)) > *most {
+		m.add(place, fmt.Sprintf("must have at most %d fields", *most))
+		return
+	}
+	for _, name := range schema.Required {
+		if _, given := object[name]; !given {
+			m.add(append(place, name), "is missing")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if m.isFull() {
+			return
+		}
+		others := schema.AdditionalProperties
+		switch field := schema.Properties[name]; {
+		case field != nil:
+			m.visit(field.Value, object[name], append(place, name))
+		case others.Has != nil && !*others.Has:
+			m.add(append(place, name), "is not a known field; remove it")
+		case others.Schema != nil:
+			m.visit(others.Schema.Value, object[name], append(place, name))
+		}
+	}
+}
+
+func (m *mistakes) visitArray(schema *openapi3.Schema, array []any, place []string) {
+	if most := schema.MaxItems; most != nil && uint64(len(array)) > *most {
+		m.add(place, fmt.Sprintf("must have at most %d items", *most))
+		return
+	}
+	whole := *schema
+	whole.Items = nil
+	m.judge(&whole, array, place)
+	if schema.Items == nil {
+		return
+	}
+	for i, item := range array {
+		if m.isFull() {
+			return
+		}
+		m.visit(schema.Items.Value, item, append(place, strconv.Itoa(i)))
+	}
+}
+
+// judge asks the validator.
+func (m *mistakes) judge(schema *openapi3.Schema, value any, place []string) {
+	err := schema.VisitJSON(value, openapi3.EnableFormatValidation())
+	if err == nil {
+		return
+	}
+	wrong, ok := err.(*openapi3.SchemaError) //nolint:errorlint // the validator documents this type, and does not wrap it
+	if !ok {
+		m.add(place, "is not as the API's description says")
+		return
+	}
+	detail := wrong.Reason
+	switch wrong.SchemaField {
+	case "properties":
+		detail = "has a field that is not known; remove it"
 	case "required":
 		detail = "is missing"
 	case "type":
-		detail = "must be of the type " + strings.Join(err.Schema.Type.Slice(), " or ")
+		detail = "must be of the type " + strings.Join(wrong.Schema.Type.Slice(), " or ")
 	}
+	m.add(append(place, wrong.JSONPointer()...), detail)
+}
+
+func pointerTo(place []string) string {
 	var pointer strings.Builder
-	for _, name := range path {
+	for _, name := range place {
 		pointer.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 	}
-	return httpapi.FieldError{Pointer: pointer.String(), Detail: detail}
+	return pointer.String()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, Closing, UI and Now must be given.
+// Config is what the surface stands on. All but Buckets, PlainCookies, Closing, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -39,6 +39,10 @@ type Config struct {
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
 	Requests *httpapi.Requests
+	// PlainCookies is for browsers on this machine that ask without TLS: cookies then lack the prefix __Host-
+	// and Secure, which such browsers insist on TLS for. It is told and not guessed from requests, because
+	// a proxy may name a loopback address as the Host of requests from anywhere.
+	PlainCookies bool
 	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
 	// Version is of this program.
@@ -189,7 +193,10 @@ func NewHandler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &surface{Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(), tails: tails{of: map[string]int{}}}
+	s := &surface{
+		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(),
+		tails: tails{of: map[string]int{}}, large: make(chan struct{}, mostLarge),
+	}
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err
 	}
@@ -204,7 +211,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	// clean is not a route, because user ids may be "..".
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
 	for _, r := range s.routes(x) {
-		operation, err := describe(description, r.method, r.path)
+		operation, err := describe(description, r.method, r.path, r.least)
 		if err != nil {
 			return nil, err
 		}
@@ -269,6 +276,7 @@ type surface struct {
 	origins   *http.CrossOriginProtection
 	tails     tails
 	reference []byte
+	large     chan struct{} // holds a token for each operation that has a whole file in memory
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)

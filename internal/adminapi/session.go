@@ -30,7 +30,7 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 // SignIn handles POST /api/v1/session.
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
 	v := visitOf(ctx)
-	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, v.browser())
+	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, s.browser(v))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
@@ -60,18 +60,24 @@ func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.Signed
 	if err != nil {
 		return openapi.SignedInJSONResponse{}, err
 	}
-	v.setCookie(sessionCookie(v.r), entry.Token, 0)
-	v.setCookie(deviceCookie(v.r), entry.Device, deviceLife)
+	s.remember(v, entry)
 	return openapi.SignedInJSONResponse{
 		Body: body, Headers: openapi.SignedInResponseHeaders{ETag: etag(body.Account.Version)},
 	}, nil
 }
 
+func (s *surface) remember(v *visit, entry auth.Entry) {
+	v.setCookie(s.cookie(plainSession), entry.Token, 0)
+	v.setCookie(s.cookie(plainDevice), entry.Device, deviceLife)
+}
+
 func (s *surface) showSession(ctx context.Context, session *auth.Session) (openapi.Session, error) {
-	memberships, err := s.People.Memberships(ctx, session.Account.ID, "", maxMemberships)
+	memberships, err := s.People.Memberships(ctx, session.Account.ID, "", maxMemberships+1)
 	if err != nil {
 		return openapi.Session{}, err
 	}
+	hasMore := len(memberships) > maxMemberships
+	memberships = memberships[:min(len(memberships), maxMemberships)]
 	return openapi.Session{
 		SessionId: session.ID, Account: showAccount(&session.Account),
 		Memberships: itemsOf(memberships, func(m *auth.Membership) openapi.Membership {
@@ -80,6 +86,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
 			}
 		}),
+		HasMoreMemberships: hasMore,
 	}, nil
 }
 
@@ -89,7 +96,7 @@ func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (
 	if err := s.Gate.SignOut(ctx, *v.session); err != nil {
 		return nil, err
 	}
-	v.forgetCookie(sessionCookie(v.r))
+	v.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOut204Response{}, nil
 }
 
@@ -118,7 +125,7 @@ func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEveryw
 	if _, err := s.People.EndSessions(ctx, v.account().ID); err != nil {
 		return nil, err
 	}
-	v.forgetCookie(sessionCookie(v.r))
+	v.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOutEverywhere204Response{}, nil
 }
 
@@ -145,7 +152,7 @@ func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOw
 // ChangePassword handles PUT /api/v1/account/password.
 func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePasswordRequestObject) (openapi.ChangePasswordResponseObject, error) {
 	v := visitOf(ctx)
-	device, err := s.Gate.ChangePassword(ctx, *v.session, request.Body.CurrentPassword, request.Body.NewPassword)
+	entry, err := s.Gate.ChangePassword(ctx, *v.session, request.Body.CurrentPassword, request.Body.NewPassword, s.browser(v))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
@@ -154,7 +161,7 @@ func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePass
 	case err != nil:
 		return nil, v.slowDown(err)
 	}
-	v.setCookie(deviceCookie(v.r), device, deviceLife)
+	s.remember(v, entry)
 	return openapi.ChangePassword204Response{}, nil
 }
 
@@ -182,10 +189,10 @@ func (s *surface) AcceptInvitation(ctx context.Context, request openapi.AcceptIn
 
 func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance) (openapi.SignedInJSONResponse, error) {
 	v := visitOf(ctx)
-	session, err := s.Gate.Authenticate(ctx, v.browser().Session)
+	session, err := s.Gate.Authenticate(ctx, s.browser(v).Session)
 	switch {
 	case errors.Is(err, auth.ErrSignedOut):
-		_, entry, err := s.Gate.AcceptAsNew(ctx, v.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), v.browser())
+		_, entry, err := s.Gate.AcceptAsNew(ctx, v.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), s.browser(v))
 		if err != nil {
 			return openapi.SignedInJSONResponse{}, err
 		}
@@ -208,6 +215,8 @@ func invitationProblem(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
 		return httpapi.NotFound.Problem("This invitation is not open any more; ask for a new one.")
+	case errors.Is(err, auth.ErrSuspended):
+		return httpapi.Suspended.Problem("The tenant is suspended; the invitation can be accepted once platform admins have lifted that.")
 	case errors.Is(err, auth.ErrOtherAddress):
 		return httpapi.Conflict.Problem("The invitation is for another address than yours; sign out first, or ask for one of your own.")
 	case errors.Is(err, rules.ErrExists):

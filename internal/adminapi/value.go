@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // How values look in bodies: what is null there is the zero value in the domain.
@@ -33,6 +35,14 @@ func orZero[T any](value nullable.Nullable[T]) T {
 	given, _ := value.Get()
 	return given
 }
+
+// isZeroTime says that a body gives the very time by which the domain means none.
+func isZeroTime(value nullable.Nullable[time.Time]) bool {
+	given, err := value.Get()
+	return err == nil && given.IsZero()
+}
+
+var wrongZeroTime = rules.FieldError{Field: "expires_at", Message: "must be in the future, or null for never"}
 
 // valueOf reads a field that may be left out.
 func valueOf[T any](value *T) T {

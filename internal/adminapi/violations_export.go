@@ -34,14 +34,14 @@ func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportVi
 		return nil, err
 	}
 	if valueOf(request.Params.Format) == openapi.ExportViolationsParamsFormatJsonl {
-		return &file{"application/jsonl", v.tenant.Slug + "-violations.jsonl", func(w io.Writer, progress func()) error {
+		return &file{visit: v, mediaType: "application/jsonl", name: v.tenant.Slug + "-violations.jsonl", write: func(w io.Writer, progress func() error) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
 			return s.eachViolation(ctx, &filter, progress, func(v *violations.Violation) error {
 				return out.Encode(showViolation(v))
 			})
 		}}, nil
 	}
-	return &file{"text/csv; charset=utf-8", v.tenant.Slug + "-violations.csv", func(w io.Writer, progress func()) error {
+	return &file{visit: v, mediaType: csvType, name: v.tenant.Slug + "-violations.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(violationHeader) // Error tells of all writes
 		record := make([]string, 0, len(violationHeader))
@@ -57,7 +57,7 @@ func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportVi
 
 // eachViolation visits all that a filter wants, the latest first.
 func (s *surface) eachViolation(
-	ctx context.Context, filter *violations.Filter, progress func(), visit func(*violations.Violation) error,
+	ctx context.Context, filter *violations.Filter, progress func() error, visit func(*violations.Violation) error,
 ) error {
 	visited := 0
 	for v, err := range s.Violations.AllViolations(ctx, visitOf(ctx).tenant.ID, filter) {
@@ -68,7 +68,9 @@ func (s *surface) eachViolation(
 			return err
 		}
 		if visited++; visited%exportPage == 0 {
-			progress()
+			if err := progress(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -105,7 +105,7 @@ func createKey(ctx context.Context, store rules.Store, args config.Arguments, ou
 		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
 		Name: args.Name,
 	}
-	if wrong := key.Validate(); len(wrong) > 0 {
+	if wrong := key.Validate(time.Now()); len(wrong) > 0 {
 		return wrong
 	}
 	if _, err := store.CreateKey(ctx, key); err != nil {

@@ -76,10 +76,11 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, w, r, tenant)
 		},
-		Buckets:   a.manageable(),
-		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
-		UI:        ui,
+		Buckets:      a.manageable(),
+		PlainCookies: cfg.Command == config.SluiceDev,
+		Readiness:    func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
+		Requests:     &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:           ui,
 	})
 	if err != nil {
 		return nil, err

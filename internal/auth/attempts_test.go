@@ -185,7 +185,7 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 		w.exec(t, "DELETE FROM login_failure")
 		fresh := w.newGate(w.store, auth.Options{})
 		session := must(fresh.SignIn(ctx, adaEmail, adaPassword, laptop()))(t).Session
-		next := must(fresh.ChangePassword(ctx, session, adaPassword, "a finer difference engine"))(t)
+		next := must(fresh.ChangePassword(ctx, session, adaPassword, "a finer difference engine", laptop()))(t).Device
 		guess(t, fresh, adaEmail, 20)
 		for device, known := range map[string]bool{home.Device: false, next: true} {
 			_, err := fresh.SignIn(ctx, adaEmail, "a finer difference engine", auth.Browser{Device: device})
@@ -206,10 +206,10 @@ func TestAThiefOfASessionCannotGuessThePassword(t *testing.T) {
 	w := newWorld(t, auth.Options{})
 	entry := must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
 	for range auth.FreeAttempts {
-		_, err := w.ChangePassword(t.Context(), entry.Session, "guess", "a finer difference engine")
+		_, err := w.ChangePassword(t.Context(), entry.Session, "guess", "a finer difference engine", laptop())
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	_, err := w.ChangePassword(t.Context(), entry.Session, adaPassword, "a finer difference engine")
+	_, err := w.ChangePassword(t.Context(), entry.Session, adaPassword, "a finer difference engine", laptop())
 	if !errors.As(err, &auth.TooSoonError{}) {
 		t.Errorf("the sixth attempt: %v", err)
 	}

@@ -10,7 +10,7 @@
 //
 // Passwords are kept as argon2id hashes. The tokens of sessions and invitations are 256 random bits,
 // and only their digests are kept; whoever reads the database can neither sign in nor continue a
-// session. A password change ends all other sessions of the account, disabling it ends all.
+// session. A password change ends all sessions of the account and opens a new one, disabling it ends all.
 //
 // # Guessing
 //

@@ -37,19 +37,24 @@ func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.
 
 // Accept makes the account of a session a member, or raises its role. It is rules.ErrNotFound if the
 // invitation is not open any more, and ErrOtherAddress unless the account has its address: the tenant's
-// owner has named a person, and whoever else got hold of the link is not meant.
+// owner has named a person, and whoever else got hold of the link is not meant. It is ErrSuspended while the
+// tenant is.
 func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, token string) (Member, error) {
 	return g.store.Accept(ctx, by, digestOf(token), session.Account.ID)
 }
 
 // AcceptAsNew makes an account of the invited address, signs it in, and makes it a member. It is
 // rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open any more, and
-// rules.ErrExists if the address has an account, who should sign in and accept. The address is not verified
+// rules.ErrExists if the address has an account, who should sign in and accept, and ErrSuspended while the
+// tenant is suspended. The address is not verified
 // otherwise: the link shows that the inviter meant its holder.
 func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry, error) {
-	invitation, _, err := g.Invitation(ctx, token)
-	if err != nil {
+	invitation, tenant, err := g.Invitation(ctx, token)
+	switch {
+	case err != nil:
 		return Member{}, Entry{}, err
+	case tenant.Suspended:
+		return Member{}, Entry{}, ErrSuspended // before hashing; the store looks again
 	}
 	account := Account{Email: invitation.Email, Name: name}
 	wrong := append(account.Validate(), wrongPassword("password", password, account.Email)...)

@@ -111,31 +111,36 @@ func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, erro
 	return g.store.Sessions(ctx, account, g.live())
 }
 
-// ChangePassword ends all other sessions of the account. It returns the new device token of this browser,
-// for the password made the old one; ErrWrongPassword or a TooSoonError is about the current password,
-// rules.FieldErrors on new_password about the next, rules.ErrChanged about another change at the same time.
-func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string) (device string, err error) {
+// ChangePassword ends all sessions of the account and opens a new one: whoever has a copy of this session's
+// token is out as well. It returns the new secrets of this browser; ErrWrongPassword or a TooSoonError is
+// about the current password, rules.FieldErrors on new_password about the next, rules.ErrChanged about
+// another change at the same time. With any other error the password may be changed and nobody signed in.
+func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {
 	account := session.Account
 	if wrong := wrongPassword("new_password", next, account.Email); wrong != nil {
-		return "", wrong
+		return Entry{}, wrong
 	}
 	if len(current) > maxPasswordBytes {
-		return "", ErrWrongPassword
+		return Entry{}, ErrWrongPassword
 	}
-	_, from, err := g.store.PasswordOf(ctx, account.Email)
+	_, old, err := g.store.PasswordOf(ctx, account.Email)
 	if err != nil {
-		return "", err
+		return Entry{}, err
 	}
 	counter := sessionCounter(session.ID)
-	if _, err := g.judge(ctx, counter, current, from); err != nil {
-		return "", fmt.Errorf("change the password: %w", err)
+	if _, err := g.judge(ctx, counter, current, old); err != nil {
+		return Entry{}, fmt.Errorf("change the password: %w", err)
 	}
 	to, err := g.hasher.hash(ctx, next)
 	if err != nil {
-		return "", err
+		return Entry{}, err
 	}
-	if err := g.store.ChangePassword(ctx, account.ID, from, to, session.ID); err != nil {
-		return "", err
+	if err := g.store.ChangePassword(ctx, account.ID, old, to, 0); err != nil {
+		return Entry{}, err
 	}
-	return newDevice(account.ID, to), g.forget(ctx, counter)
+	opened, token, err := g.openSession(ctx, account, to, from)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{opened, token, newDevice(account.ID, to)}, g.forget(ctx, counter)
 }

@@ -169,22 +169,24 @@ func (w *world) isSeenWhileLocked(t *testing.T, entry auth.Entry) bool {
 	return err == nil && ctx.Err() == nil
 }
 
-func TestAPasswordChangeEndsTheOtherSessions(t *testing.T) {
+func TestAPasswordChangeEndsAllSessionsForANewOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
 	here := must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
 	there := must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
 	const next = "a finer difference engine"
-	_, err := w.ChangePassword(t.Context(), here.Session, "wrong", next)
+	_, err := w.ChangePassword(t.Context(), here.Session, "wrong", next, laptop())
 	wantError(t, err, auth.ErrWrongPassword)
-	_, err = w.ChangePassword(t.Context(), here.Session, adaPassword, "short")
+	_, err = w.ChangePassword(t.Context(), here.Session, adaPassword, "short", laptop())
 	wantFields(t, err, "new_password")
 	must(w.Authenticate(t.Context(), there.Token))(t)
 
-	must(w.ChangePassword(t.Context(), here.Session, adaPassword, next))(t)
-	must(w.Authenticate(t.Context(), here.Token))(t)
-	_, err = w.Authenticate(t.Context(), there.Token)
-	wantError(t, err, auth.ErrSignedOut)
+	renewed := must(w.ChangePassword(t.Context(), here.Session, adaPassword, next, laptop()))(t)
+	must(w.Authenticate(t.Context(), renewed.Token))(t)
+	for _, token := range []string{here.Token, there.Token} { // a thief may have a copy of this one
+		_, err = w.Authenticate(t.Context(), token)
+		wantError(t, err, auth.ErrSignedOut)
+	}
 	_, err = w.SignIn(t.Context(), adaEmail, adaPassword, laptop())
 	wantError(t, err, auth.ErrWrongPassword)
 	must(w.SignIn(t.Context(), adaEmail, next, laptop()))(t)

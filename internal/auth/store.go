@@ -14,6 +14,8 @@ var (
 	ErrLastOwner = errors.New("the last owner of the tenant")
 	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
 	ErrOtherAddress = errors.New("the invitation is for another address")
+	// ErrSuspended is for an invitation to a tenant that is suspended.
+	ErrSuspended = errors.New("the tenant is suspended")
 )
 
 // MaxSessions is how many sessions an account has at most; further sign-ins end the oldest.
@@ -91,7 +93,7 @@ type Store interface {
 	// InvitationOf returns the open invitation with a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
 	// Accept uses an invitation up: the account becomes a member, or keeps a higher role that it has. It is
-	// ErrOtherAddress unless the account has the invitation's address.
+	// ErrOtherAddress unless the account has the invitation's address, and ErrSuspended while the tenant is.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
 	// AcceptAsNew creates the account of the invited address as well, or nothing at all. Of by only the
 	// RequestID is used: the new account is the actor.

@@ -14,6 +14,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	if !isJSON(r.Header) {
 		return WrongMediaType.Problem("Send the body as JSON, uncompressed, with Content-Type: application/json.")
 	}
+	return ReadFile(w, r, limit, buf)
+}
+
+// ReadFile reads a body of any kind, of at most limit bytes, into buf, which it empties first. It answers
+// a *Problem if the body is larger, and if it ends early or comes too slowly: that is the caller's doing
+// and no failure here.
+func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit)
 	}

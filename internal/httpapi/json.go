@@ -11,10 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const (
-	maxFieldErrors = 20
-	maxPointer     = 1000 // bytes; nobody reads where in ten thousand brackets something is wrong
-)
+// MaxFieldErrors is how many mistakes a caller is told of at once: a body can hold far more than anyone
+// reads, so that who looks for them should stop there.
+const MaxFieldErrors = 20
+
+const maxPointer = 1000 // bytes; nobody reads where in ten thousand brackets something is wrong
 
 // Reader reads one JSON body strictly, token by token. Values that are JSON but not what was
 // asked for are recorded, each under its pointer, and reading goes on, so that a caller is told
@@ -48,13 +49,13 @@ func (r *Reader) Close() error {
 }
 
 // BodyProblem is the answer to a body with these mistakes; nil without any. It tells the first
-// twenty: a body can hold far more than anyone reads.
+// MaxFieldErrors.
 func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
 	return InvalidRequest.Problem("Correct the body where errors points; nothing was done.",
-		mistakes[:min(len(mistakes), maxFieldErrors)]...)
+		mistakes[:min(len(mistakes), MaxFieldErrors)]...)
 }
 
 // Object opens an object. It answers false if something else stood there, which it then skipped.
@@ -145,7 +146,7 @@ func (r *Reader) Refuse(detail string) {
 
 // RefuseAt records what is wrong with the value at a pointer.
 func (r *Reader) RefuseAt(pointer, detail string) {
-	if len(r.fields) < maxFieldErrors { // the rest is not told
+	if len(r.fields) < MaxFieldErrors { // the rest is not told
 		r.fields = append(r.fields, FieldError{pointer, detail})
 	}
 }

@@ -1,8 +1,11 @@
 package pgstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,6 +36,9 @@ func domainError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("%w (%w)", rules.ErrNotFound, err)
 	}
+	if isAway(err) && !errors.Is(err, rules.ErrAway) {
+		return fmt.Errorf("%w (%w)", rules.ErrAway, err)
+	}
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) {
 		return err
@@ -46,6 +52,28 @@ func domainError(err error) error {
 		return fmt.Errorf("text with a NUL or invalid UTF-8 is never stored: %w", rules.ErrNotFound)
 	}
 	return err
+}
+
+// isAway says that a statement failed for what is about the database, or others who use it, rather than about
+// the statement: it may work when it comes again. A context that ended is none of these, though it breaks
+// the connection as well.
+func isAway(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && !errors.As(err, new(*pgconn.ConnectError)) {
+		switch refusal.Code {
+		case "25006", // read only, as a standby is after a failover
+			"40001", "40P01", // serialization failure, deadlock
+			"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle for too long
+			return true
+		}
+		class := refusal.Code[:min(len(refusal.Code), 2)]
+		return class == "08" || class == "53" // connection lost; out of connections, memory, disk
+	}
+	return errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(net.Error)) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 func takenBy(constraint string) string {

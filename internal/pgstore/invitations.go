@@ -82,7 +82,7 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	}
 	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
-		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}
 		holder, err := q.Account(ctx, account)
@@ -112,7 +112,7 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	actor.RequestID = by.RequestID
 	err = s.inTenantAs(ctx, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
-		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}
 		row, err := createAccount(ctx, q, account, passwordHash)
@@ -131,6 +131,19 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
 	}
 	return member, nil
+}
+
+// mayAccept looks, where the tenant is locked, whether an invitation is still open and its tenant not
+// suspended: then only platform admins change what it owns.
+func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation) error {
+	if _, err := q.OpenInvitation(ctx, invitation.TenantID, invitation.ID); err != nil {
+		return err
+	}
+	tenant, err := q.Tenant(ctx, invitation.TenantID)
+	if err == nil && tenant.SuspendedAt != nil {
+		err = auth.ErrSuspended
+	}
+	return err
 }
 
 // useInvitation makes an account a member, or raises its role. The caller has looked, where the tenant is

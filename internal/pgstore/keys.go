@@ -67,6 +67,9 @@ func (s Writer) RotateKey(
 			return rules.FieldErrors{{Field: "key_id", Message: "must be a key in force; create a new one"}}
 		}
 		next.Name, next.Permissions = old.Name, old.Permissions
+		if next.ExpiresAt.IsZero() {
+			next.ExpiresAt = old.ExpiresAt
+		}
 		if created, err = w.createKey(ctx, next); err != nil {
 			return err
 		}

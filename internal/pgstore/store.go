@@ -13,7 +13,8 @@
 //
 // Nothing waits for ever: each method has a deadline (5 s; a bulk write 60 s, a Read 5 min), which
 // the context may shorten, and which covers waiting for a connection. When the database is away a method
-// returns an error at its deadline or earlier, never rules.ErrNotFound. Nothing is retried: a write whose
+// returns an error at its deadline or earlier: rules.ErrAway or context.DeadlineExceeded, never
+// rules.ErrNotFound. Nothing is retried: a write whose
 // answer was lost may have happened, and only the caller knows whether it may happen twice.
 //
 // The first page of a list costs the same however many rows there are: lists go on after a key, by an

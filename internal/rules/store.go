@@ -22,6 +22,8 @@ var (
 	ErrChanged = errors.New("changed meanwhile")
 	// ErrFinal is for a change that cannot be undone.
 	ErrFinal = errors.New("final")
+	// ErrAway is for a store that cannot answer now, and may soon. What was to be written may have been.
+	ErrAway = errors.New("the store is away")
 )
 
 // Source is where the Watcher reads from.
@@ -165,8 +167,8 @@ type Store interface {
 	ChangeConfig(ctx context.Context, tenant TenantID, change func(current Config) (Changes, error)) (Changes, error)
 
 	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
-	// RotateKey creates a key with the old one's name and permissions, and lets the old one expire after
-	// the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
+	// RotateKey creates a key with the old one's name and permissions, and its expiry unless next has one of its
+	// own, and lets the old one expire after the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
 	// expired cannot be rotated: ErrInUse is not it, but FieldErrors on key_id.
 	RotateKey(ctx context.Context, tenant TenantID, keyID string, expected Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
 	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
@@ -258,8 +260,8 @@ type NamedKey struct {
 // MaxKeyNameLength is in characters.
 const MaxKeyNameLength = 100
 
-// Validate returns all that is wrong with an API key as people describe it.
-func (k *NamedKey) Validate() FieldErrors {
+// Validate returns all that is wrong with an API key, as people describe it, that is to be used from now on.
+func (k *NamedKey) Validate(now time.Time) FieldErrors {
 	var errs FieldErrors
 	if k.Name == "" {
 		errs.add("name", "must not be empty")
@@ -270,6 +272,9 @@ func (k *NamedKey) Validate() FieldErrors {
 	}
 	for _, permission := range k.Permissions {
 		errs.add("permissions", wrongChoice(permission, PermissionCheck, PermissionExplain, PermissionManage))
+	}
+	if !k.ExpiresAt.IsZero() {
+		errs.add("expires_at", WrongExpiry(k.ExpiresAt, now))
 	}
 	return errs
 }

@@ -51,6 +51,18 @@ func (t *TenantRules) Bucket(id RuleID, subject string, now time.Time) (Match, b
 	return t.match(rule, subject, user, now), true
 }
 
+// Owner returns the user whose bucket a match is, or "" if it is not one user's, as those of global,
+// endpoint:/a and ip:{ip} are not.
+func (m *Match) Owner() string {
+	for _, segment := range m.Rule.Pattern.segments {
+		if segment.Field == FieldUser && !segment.Placeholder {
+			return segment.Value
+		}
+	}
+	user, _ := m.Rule.Pattern.userOfSubject(m.Subject)
+	return user
+}
+
 // match returns the Match of a rule for a user; without one, the rule's own limit holds.
 func (t *TenantRules) match(rule *Rule, subject, user string, now time.Time) Match {
 	return Match{

@@ -127,7 +127,7 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	}
 	errs.add("reason", wrongText(o.Reason, MaxReasonLength))
 	if !o.ExpiresAt.IsZero() {
-		errs.add("expires_at", wrongExpiry(o.ExpiresAt, now))
+		errs.add("expires_at", WrongExpiry(o.ExpiresAt, now))
 	}
 	return errs
 }
@@ -193,7 +193,8 @@ func wrongUserID(id string) string {
 	return wrongBytes(id)
 }
 
-func wrongExpiry(at, now time.Time) string {
+// WrongExpiry says what is wrong with when something is to end, to be read after its field's name, or "".
+func WrongExpiry(at, now time.Time) string {
 	switch {
 	case !at.After(now):
 		return fmt.Sprintf("must be in the future, got %s", at.UTC().Format(time.RFC3339Nano))

@@ -3,6 +3,7 @@ package rulesfile
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -55,10 +56,10 @@ type place struct {
 func (d *decoder) decode(root *yaml.Node) {
 	top := d.object(root, "", "plans", "rules", "overrides")
 	plans, limits, overrides := top.list("plans"), top.list("rules"), top.list("overrides")
-	for i, node := range plans {
+	for i, node := range upTo(d, plans) {
 		d.plan(d.object(node, at("plans", i), "name", "description"))
 	}
-	for i, node := range limits {
+	for i, node := range upTo(d, limits) {
 		d.rule(d.object(node, at("rules", i), "key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity",
 			"algorithm", "mode", "action", "failure_mode", "is_active", "description"))
 	}
@@ -66,9 +67,20 @@ func (d *decoder) decode(root *yaml.Node) {
 	for i := range d.config.Rules {
 		known[d.config.Rules[i].Identity()] = &d.config.Rules[i]
 	}
-	for i, node := range overrides {
+	for i, node := range upTo(d, overrides) {
 		d.override(known, d.object(node, at("overrides", i), "rule", "user_id", "rate", "rate_per_second", "rate_unit", "burst_capacity",
 			"reason", "expires_at"))
+	}
+}
+
+// upTo goes through a list until enough is wrong.
+func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
+	return func(yield func(int, *yaml.Node) bool) {
+		for i, node := range list {
+			if d.isFull() || !yield(i, node) {
+				return
+			}
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ func (d *decoder) object(node *yaml.Node, path string, names ...string) *object 
 	for _, name := range names {
 		known[name] = true
 	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
+	for i := 0; i+1 < len(node.Content) && !d.isFull(); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch first := o.fields[key.Value]; {
 		case key.Kind != yaml.ScalarNode || !known[key.Value]:
@@ -50,7 +50,13 @@ func (d *decoder) object(node *yaml.Node, path string, names ...string) *object 
 	return o
 }
 
+// isFull says that as many errors were found as are told.
+func (d *decoder) isFull() bool { return len(d.errs) >= MaxErrors }
+
 func (d *decoder) fail(line int, field, message string) {
+	if d.isFull() {
+		return
+	}
 	d.errs = append(d.errs, Error{File: d.file, Line: line, Field: field, Message: message})
 }
 

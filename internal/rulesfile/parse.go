@@ -20,6 +20,10 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", MaxSize))
 		return nil
 	}
+	if n := values(data); n > MaxValues {
+		d.fail(0, "", fmt.Sprintf("the file must have at most %d lines, commas and opening brackets together, got %d", MaxValues, n))
+		return nil
+	}
 	if line := badLine(data); line > 0 {
 		d.fail(line, "", "the line must be valid UTF-8 without control characters")
 		return nil
@@ -60,6 +64,18 @@ func (d *decoder) failSyntax(err error) {
 	d.fail(line, "", "the file must be YAML: "+message)
 }
 
+// values counts what a value can begin after. The parser makes a node of some 200 bytes for each value, be
+// it a byte long.
+func values(data []byte) (n int) {
+	for _, b := range data {
+		switch b {
+		case '\n', ',', '[', '{':
+			n++
+		}
+	}
+	return n
+}
+
 // badLine returns the first line that the parser would refuse without saying where, or 0.
 func badLine(data []byte) int {
 	for i, line := range bytes.Split(data, []byte("\n")) {
@@ -80,6 +96,9 @@ func (d *decoder) refuseAliases(node *yaml.Node, path string) {
 		d.fail(node.Line, path, "must be written out: anchors and aliases are not read")
 	}
 	for i, child := range node.Content {
+		if d.isFull() {
+			return
+		}
 		switch {
 		case node.Kind == yaml.SequenceNode:
 			d.refuseAliases(child, at(path, i))

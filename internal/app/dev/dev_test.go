@@ -141,7 +141,7 @@ func TestTheDemosAdminIsWrittenOnce(t *testing.T) {
 	if err != nil || len(tenants) != 1 || tenants[0].Tenant.Slug != demoSlug || tenants[0].Role != auth.Owner {
 		t.Errorf("it is in %+v (%v)", tenants, err)
 	}
-	if _, err := gate.ChangePassword(t.Context(), entry.Session, DemoPassword, "a secret of mine"); err != nil {
+	if _, err := gate.ChangePassword(t.Context(), entry.Session, DemoPassword, "a secret of mine", auth.Browser{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := runDev(t, databaseURL); err != nil {

@@ -1524,6 +1524,9 @@ type Series struct {
 type Session struct {
 	Account Account `json:"account"`
 
+	// HasMoreMemberships There are more than memberships shows
+	HasMoreMemberships bool `json:"has_more_memberships"`
+
 	// Memberships The first 100 by slug; listTenants has all that the account may see
 	Memberships []Membership `json:"memberships"`
 	SessionId   int64        `json:"session_id"`
@@ -2125,7 +2128,9 @@ type RevokeKeyParams struct {
 
 // RotateKeyJSONBody defines parameters for RotateKey.
 type RotateKeyJSONBody struct {
-	GraceSeconds int64 `json:"grace_seconds"`
+	// ExpiresAt Of the new key
+	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
+	GraceSeconds int64      `json:"grace_seconds"`
 }
 
 // RotateKeyParams defines parameters for RotateKey.

@@ -1,0 +1,287 @@
+package adminapi_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestLookingForMistakesEndsAtTheTwentieth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	var unknown strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&unknown, ",\"%x\":1", i)
+	}
+	csv, yaml := map[string]string{"Content-Type": "text/csv"}, map[string]string{"Content-Type": "application/yaml"}
+	const acme = "/api/v1/tenants/acme"
+	for name, q := range map[string]request{
+		"unknown fields": {"POST", acme + "/plans", "{" + unknown.String()[1:] + "}", nil},
+		"items":          {"POST", acme + "/matrix", `{"cells":[` + strings.Repeat("1,", 400) + `1]}`, nil},
+		"query":          {"GET", acme + "/rules?" + strings.ReplaceAll(unknown.String()[1:5000], ",", "&"), "", nil},
+		"CSV":            {"POST", acme + "/users/import", "user_id,plan\n" + strings.Repeat(",\n", 1_000_000), csv},
+		"YAML":           {"POST", acme + "/import", "rules:\n" + strings.Repeat("- 1\n", 50_000), yaml},
+	} {
+		start := time.Now()
+		got := w.do(by, q)
+		if mistakes := len(pointersOf(t, got)); got.status != http.StatusBadRequest || mistakes != 20 {
+			t.Errorf("%s: answered %d with %d mistakes, want 20", name, got.status, mistakes)
+		}
+		t.Logf("%s: %s", name, time.Since(start))
+	}
+	tooMany := w.do(by, request{"POST", acme + "/import", "rules: [" + strings.Repeat("[],", 1_000_000) + "]\n", yaml})
+	if tooMany.status != http.StatusBadRequest || !strings.Contains(tooMany.body, "at most 1000000 lines") {
+		t.Errorf("a million lists are answered %d: %.300s", tooMany.status, tooMany.body)
+	}
+}
+
+// lateBody does something before its last bytes come.
+type lateBody struct {
+	io.Reader
+	meanwhile func()
+}
+
+func (b *lateBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && b.meanwhile != nil {
+		b.meanwhile()
+		b.meanwhile = nil
+	}
+	return n, err
+}
+
+func TestWhoSentAFileMustStillBeAllowedToWhenItHasArrived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, meanwhile := range map[string]func(by caller){
+		"signed out": func(by caller) { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) },
+		"removed": func(by caller) {
+			if err := w.store.RemoveMember(w.ctx(), rules.Actor{}, w.acme.ID, by.account.ID, rules.AnyVersion); err != nil {
+				t.Error(err)
+			}
+		},
+		"suspended": func(caller) {
+			acme := must(w.store.Tenant(w.ctx(), w.acme.ID))(t)
+			w.suspend(&acme)
+		},
+	} {
+		acme := must(w.store.Tenant(w.ctx(), w.acme.ID))(t)
+		acme.Suspended = false
+		must(w.system().UpdateTenant(w.ctx(), acme))(t)
+		by := w.person(w.acme, auth.Editor)
+		body := &lateBody{strings.NewReader("user_id,plan\nlate,free\n"), func() { meanwhile(by) }}
+		r := httptest.NewRequestWithContext(w.ctx(), "POST", "/api/v1/tenants/acme/users/import", body)
+		r.Header.Set("Content-Type", "text/csv")
+		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+		recorder := httptest.NewRecorder()
+		w.handler.ServeHTTP(recorder, r)
+		if recorder.Code < 401 || recorder.Code > 404 {
+			t.Errorf("%s: answered %d: %s", name, recorder.Code, recorder.Body)
+		}
+		if _, err := w.store.Assignment(w.ctx(), w.acme.ID, "late"); !errors.Is(err, rules.ErrNotFound) {
+			t.Errorf("%s: the file was imported (%v)", name, err)
+		}
+	}
+}
+
+func TestAFileThatEndsEarlyIsItsSendersMistake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	r := httptest.NewRequestWithContext(w.ctx(), "POST", "/api/v1/tenants/acme/users/import",
+		io.MultiReader(strings.NewReader("user_id,plan\na,fr"), &lateBody{brokenReader{}, nil}))
+	r.Header.Set("Content-Type", "text/csv")
+	r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	if recorder.Code != http.StatusBadRequest {
+		t.Errorf("answered %d: %s", recorder.Code, recorder.Body)
+	}
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// pagedStores does something after each page of assignments.
+type pagedStores struct {
+	rules.Stores
+	after func()
+}
+
+func (s *pagedStores) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
+	page, err := s.Stores.Assignments(ctx, tenant, plan, prefix, after, limit)
+	s.after()
+	return page, err
+}
+
+func TestAnExportEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
+	t.Parallel()
+	stores := &pagedStores{after: func() {}}
+	w := newWorld(t, func(c *adminapi.Config) { stores.Stores, c.Stores = c.Stores, stores })
+	assignments := make([]rules.Assignment, 1001)
+	for i := range assignments {
+		assignments[i] = rules.Assignment{TenantID: w.acme.ID, UserID: fmt.Sprintf("user-%d", i), Plan: "free"}
+	}
+	must(w.system().AssignAll(w.ctx(), w.acme.ID, assignments))(t)
+	by := w.person(w.acme, auth.Viewer)
+	const path = "/api/v1/tenants/acme/users/export"
+	head := httptest.NewRequestWithContext(w.ctx(), "HEAD", path, nil)
+	head.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+	recorder := httptest.NewRecorder()
+	stores.after = func() { t.Error("a HEAD reads rows") }
+	w.handler.ServeHTTP(recorder, head)
+	if recorder.Code != http.StatusOK || recorder.Body.Len() > 0 || recorder.Header().Get("Content-Disposition") == "" {
+		t.Errorf("a HEAD is answered %d with %v", recorder.Code, recorder.Header())
+	}
+	stores.after = func() {}
+	w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	stores.after = func() { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler {
+			t.Errorf("the file ends with %v, want a broken connection", cause)
+		}
+	}()
+	w.send(by, "GET", path, nil)
+}
+
+// heldStores reads configurations only when it is let.
+type heldStores struct {
+	rules.Stores
+	begun, let chan struct{}
+}
+
+func (s *heldStores) Config(ctx context.Context, tenant rules.TenantID) (rules.Config, error) {
+	s.begun <- struct{}{}
+	<-s.let
+	return s.Stores.Config(ctx, tenant)
+}
+
+func TestWholeFilesAreInMemoryTwoAtATime(t *testing.T) {
+	t.Parallel()
+	stores := &heldStores{begun: make(chan struct{}), let: make(chan struct{})}
+	w := newWorld(t, func(c *adminapi.Config) { stores.Stores, c.Stores = c.Stores, stores })
+	by := w.person(w.acme, auth.Editor)
+	const path = "/api/v1/tenants/acme/export"
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			if got := w.send(by, "GET", path, nil); got.status != http.StatusOK {
+				t.Errorf("answered %d: %s", got.status, got.body)
+			}
+		})
+		<-stores.begun
+	}
+	third := w.send(by, "GET", path, nil)
+	if third.status != http.StatusServiceUnavailable || third.header.Get("Retry-After") == "" {
+		t.Errorf("the third is answered %d: %s", third.status, third.body)
+	}
+	close(stores.let)
+	group.Wait()
+}
+
+func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin, owner := w.platformAdmin(), w.person(w.acme, auth.Owner)
+	for _, act := range []string{"suspend", "resume"} {
+		w.want(w.send(admin, "POST", "/api/v1/tenants/acme/"+act, nil, "If-Match", "*"), http.StatusOK)
+	}
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "tenant"}, rules.AuditCursor{}, 1)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	undo := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert", entries[0].ID)
+	w.want(w.send(owner, "POST", undo, nil), http.StatusForbidden)
+	w.want(w.send(admin, "POST", undo, nil), http.StatusOK)
+
+	_, token, err := w.gate.Invite(w.ctx(), rules.Actor{Name: "test"}, auth.Invitation{TenantID: w.acme.ID, Email: "late@example.com", Role: auth.Owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept := map[string]any{"token": token, "name": "Late", "password": password}
+	refused := w.want(w.send(caller{}, "POST", "/api/v1/invitations/accept", accept), http.StatusForbidden)
+	if told := read[problem](t, refused); told.Type != "urn:sluice:problem:tenant-suspended" {
+		t.Errorf("it is refused as %s", told.Type)
+	}
+	late := auth.Account{Name: "Late"} // whom the suspension overtook on the way to the database
+	if _, err := w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)), late, passwordHash()); !errors.Is(err, auth.ErrSuspended) {
+		t.Errorf("the database accepts it: %v", err)
+	}
+	w.want(w.send(admin, "POST", "/api/v1/tenants/acme/resume", nil, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(caller{}, "POST", "/api/v1/invitations/accept", accept), http.StatusOK)
+}
+
+func TestAKeyIsJudgedByItsRowToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person(w.acme, auth.Owner)
+	id, key := w.key(w.acme, rules.PermissionManage)
+	w.refresh()
+	by := caller{key: key}
+	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
+	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/api-keys/"+id+"/revoke", nil, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusUnauthorized) // which memory does not know yet
+	basic := w.do(owner, request{"GET", "/api/v1/session", "", map[string]string{"Authorization": "Basic Zm9vOmJhcg=="}})
+	w.want(basic, http.StatusOK)
+}
+
+func TestARotatedKeyKeepsItsExpiry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	const keys = "/api/v1/tenants/acme/api-keys"
+	end, later := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(2*time.Hour).UTC().Truncate(time.Second)
+	type made struct {
+		Key struct {
+			KeyID     string    `json:"key_id"`
+			ExpiresAt time.Time `json:"expires_at"`
+		} `json:"key"`
+	}
+	first := read[made](t, w.want(w.send(by, "POST", keys, map[string]any{"name": "k", "permissions": []string{"check"}, "expires_at": end}), http.StatusCreated))
+	second := read[made](t, w.want(w.send(by, "POST", keys+"/"+first.Key.KeyID+"/rotate", map[string]any{"grace_seconds": 60}, "If-Match", "*"), http.StatusCreated))
+	if !second.Key.ExpiresAt.Equal(end) {
+		t.Errorf("the new key expires at %s, want %s", second.Key.ExpiresAt, end)
+	}
+	third := read[made](t, w.want(w.send(by, "POST", keys+"/"+second.Key.KeyID+"/rotate", map[string]any{"grace_seconds": 0, "expires_at": later}, "If-Match", "*"), http.StatusCreated))
+	if !third.Key.ExpiresAt.Equal(later) {
+		t.Errorf("the new key expires at %s, want %s", third.Key.ExpiresAt, later)
+	}
+}
+
+func TestAnotherUsersBucketIsNotChanged(t *testing.T) {
+	t.Parallel()
+	var listed []string
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.ViolatedBuckets = func(context.Context, rules.TenantID, string, int) ([]string, error) { return listed, nil }
+	})
+	by := w.person(w.acme, auth.Editor)
+	pattern := func(text string) func(*rules.Rule) {
+		return func(r *rules.Rule) { r.Pattern = must(rules.ParsePattern(text))(t) }
+	}
+	own, named, shared := w.rule(w.acme), w.rule(w.acme, pattern("user:victim")), w.rule(w.acme, pattern("global"))
+	w.refresh()
+	const path = "/api/v1/tenants/acme/users/somebody/buckets/credit"
+	for _, key := range []string{fmt.Sprintf("%d:victim", own.ID), fmt.Sprintf("%d:", named.ID), fmt.Sprintf("%d:", shared.ID)} {
+		w.want(w.send(by, "POST", path, map[string]any{"bucket_key": key, "tokens": -1}), http.StatusBadRequest)
+	}
+	listed = []string{fmt.Sprintf("%d:", shared.ID)} // the user was denied by it
+	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": listed[0], "tokens": -1}), http.StatusOK)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket"}, rules.AuditCursor{}, 10)
+	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].After), "user_id") {
+		t.Errorf("the audit log has %+v, %v", entries, err)
+	}
+}
