@@ -151,7 +151,7 @@ func TestAnExportEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
 	w.want(w.send(by, "GET", path, nil), http.StatusOK)
 	stores.after = func() { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }
 	defer func() {
-		if cause := recover(); cause != http.ErrAbortHandler {
+		if cause, _ := recover().(error); !errors.Is(cause, http.ErrAbortHandler) {
 			t.Errorf("the file ends with %v, want a broken connection", cause)
 		}
 	}()
