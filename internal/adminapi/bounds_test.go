@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 func TestLookingForMistakesEndsAtTheTwentieth(t *testing.T) {
@@ -264,10 +265,7 @@ func TestARotatedKeyKeepsItsExpiry(t *testing.T) {
 
 func TestAnotherUsersBucketIsNotChanged(t *testing.T) {
 	t.Parallel()
-	var listed []string
-	w := newWorld(t, func(c *adminapi.Config) {
-		c.ViolatedBuckets = func(context.Context, rules.TenantID, string, int) ([]string, error) { return listed, nil }
-	})
+	w := newWorld(t)
 	by := w.person(w.acme, auth.Editor)
 	pattern := func(text string) func(*rules.Rule) {
 		return func(r *rules.Rule) { r.Pattern = must(rules.ParsePattern(text))(t) }
@@ -278,8 +276,10 @@ func TestAnotherUsersBucketIsNotChanged(t *testing.T) {
 	for _, key := range []string{fmt.Sprintf("%d:victim", own.ID), fmt.Sprintf("%d:", named.ID), fmt.Sprintf("%d:", shared.ID)} {
 		w.want(w.send(by, "POST", path, map[string]any{"bucket_key": key, "tokens": -1}), http.StatusBadRequest)
 	}
-	listed = []string{fmt.Sprintf("%d:", shared.ID)} // the user was denied by it
-	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": listed[0], "tokens": -1}), http.StatusOK)
+	w.violate(denied(w.acme, lately(), func(v *violations.Violation) {
+		v.Rule, v.Subject, v.Pattern, v.Scope, v.UserID = shared.ID, "", "global", rules.ScopeGlobal, "somebody"
+	}))
+	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": fmt.Sprintf("%d:", shared.ID), "tokens": -1}), http.StatusOK)
 	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket"}, rules.AuditCursor{}, 10)
 	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].After), "user_id") {
 		t.Errorf("the audit log has %+v, %v", entries, err)
