@@ -220,10 +220,28 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 				f.now += rapid.Int64Range(0, 2_000_000).Draw(t, "wait")
 			default:
 				who := rapid.IntRange(0, 1).Draw(t, "asker")
+				before := inForce(t, f)
 				askOne(t, f, processes[who], limits[who])
+				if inForce(t, f) != before {
+					f.wait(time.Second + time.Microsecond) // an edit is known to all a second after it reached the store
+				}
 			}
 		}
 	})
+}
+
+// inForce returns since when the limits of the store's buckets are in force; 0 for a bucket that it does not have.
+func inForce(t *rapid.T, f *front) (since [3]int64) {
+	for rule := range since {
+		look := []enforce.Ask{{Tiers: []enforce.Tier{{
+			Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: enforce.Limit{Rate: 1, Burst: 1},
+		}}}}
+		if err := f.store.Take(context.Background(), look); err != nil {
+			t.Fatal(err)
+		}
+		since[rule] = look[0].Tiers[0].Bucket.Limit.Since
+	}
+	return since
 }
 
 // askOne asks about some of the buckets and, if the answer was recalled, asks the store as well.
