@@ -61,14 +61,15 @@ web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 	@touch $@
 
 .PHONY: generate
-generate: .bin/sqlc .bin/gofumpt web/node_modules/.package-lock.json ## Write generated code and tables, and format code
+generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt web/node_modules/.package-lock.json ## Write generated code and tables, and format code
 	.bin/sqlc generate
+	.bin/oapi-codegen -config internal/adminapi/oapi-codegen.yaml api/openapi.yaml
 	cd web && npm run --silent generate && npm run --silent format
 	go test ./internal/config -run '^TestDocumentation' -update
 	.bin/gofumpt -w .
 
 .PHONY: verify
-verify: lint .bin/sqlc .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
+verify: lint .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
 	scripts/verify-generated.sh
 	@for module in $(dir $(wildcard go.mod */go.mod)); do \
 		echo "$$module: go mod tidy -diff"; (cd "$$module" && go mod tidy -diff) || exit 1; done
@@ -92,6 +93,7 @@ soak: ## Search for rare failures: outages, property and fuzz tests at length (C
 tool/golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 tool/gofumpt       := mvdan.cc/gofumpt
 tool/sqlc          := github.com/sqlc-dev/sqlc/cmd/sqlc
+tool/oapi-codegen  := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 
 .bin/%: tools/go.mod tools/go.sum
 	@echo "building $* (once for each change of tools/go.sum)"

@@ -37,6 +37,8 @@ CREATE TABLE tenant (
     revision             bigint      NOT NULL DEFAULT 1,
     created_at           timestamptz NOT NULL DEFAULT now(),
     updated_at           timestamptz NOT NULL DEFAULT now(),
+    version              bigint      NOT NULL DEFAULT 1, -- of the tenant itself
+    removed_at           timestamptz, -- for good; the slug stays taken
     CONSTRAINT tenant_pkey PRIMARY KEY (tenant_id),
     CONSTRAINT tenant_slug_key UNIQUE (slug),
     CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
@@ -65,7 +67,8 @@ CREATE TABLE plan (
 CREATE INDEX plan_revision_idx ON plan (tenant_id, revision, name);
 
 ALTER TABLE tenant
-    ADD CONSTRAINT tenant_default_plan_fkey FOREIGN KEY (tenant_id, default_plan) REFERENCES plan (tenant_id, name);
+    ADD CONSTRAINT tenant_default_plan_fkey FOREIGN KEY (tenant_id, default_plan) REFERENCES plan (tenant_id, name)
+    DEFERRABLE INITIALLY DEFERRED; -- the plan may be written after the tenant
 
 -- Pattern, plan and name identify a rule and never change. Its id is never used again, so that
 -- nobody inherits a removed rule's buckets.
@@ -117,6 +120,8 @@ CREATE UNIQUE INDEX rate_limit_rule_identity_key ON rate_limit_rule (tenant_id, 
     NULLS NOT DISTINCT WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_revision_idx ON rate_limit_rule (tenant_id, revision, rule_id);
 CREATE INDEX rate_limit_rule_plan_idx ON rate_limit_rule (tenant_id, plan) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
 
 -- One user's own limit for one rule. A removed override keeps its row, because the rule's own limit
 -- came back into force for that user when the override went.
@@ -149,6 +154,7 @@ CREATE TABLE rate_limit_override (
 );
 
 CREATE INDEX rate_limit_override_revision_idx ON rate_limit_override (tenant_id, revision, rule_id, user_id);
+CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
 
 -- Which plan a user is on. Users without a row are on their tenant's default plan.
 CREATE TABLE tenant_user (
@@ -166,7 +172,7 @@ CREATE TABLE tenant_user (
 );
 
 CREATE INDEX tenant_user_revision_idx ON tenant_user (tenant_id, revision, user_id);
-CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan) WHERE removed_at IS NULL;
+CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan, user_id) WHERE removed_at IS NULL;
 
 -- An API key names its tenant, so its id is unique among all tenants. Ids are random: that one is
 -- taken tells nothing. The secret itself is never stored.
@@ -191,3 +197,295 @@ CREATE TABLE api_key (
 );
 
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);
+CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
+
+-- What happened to the objects of a tenant, written by triggers in the transaction of the change: bulk
+-- writes and statements by hand included. It can be added to and read, and nothing else.
+CREATE TABLE audit_event (
+    tenant_id   bigint      NOT NULL,
+    audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    at          timestamptz NOT NULL,
+    actor_kind  text        NOT NULL,
+    actor_id    text        NOT NULL COLLATE "C",
+    actor_name  text        NOT NULL,
+    act         text        NOT NULL,
+    request_id  text        NOT NULL,
+    action      text        NOT NULL,
+    object_kind text        NOT NULL COLLATE "C",
+    object_id   text        NOT NULL COLLATE "C",
+    change_id   bigint      NOT NULL, -- the audit_id of the first entry of the same transaction
+    before      jsonb, -- null: there was none
+    after       jsonb,
+    CONSTRAINT audit_event_pkey PRIMARY KEY (tenant_id, audit_id),
+    CONSTRAINT audit_event_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT audit_event_action_check CHECK (action IN ('create', 'update', 'remove', 'reset', 'credit'))
+);
+
+CREATE INDEX audit_event_at_idx ON audit_event (tenant_id, at, audit_id);
+CREATE INDEX audit_event_actor_idx ON audit_event (tenant_id, actor_id, at, audit_id);
+CREATE INDEX audit_event_kind_idx ON audit_event (tenant_id, object_kind, at, audit_id);
+CREATE INDEX audit_event_object_idx ON audit_event (tenant_id, object_kind, object_id, at, audit_id);
+CREATE INDEX audit_event_change_idx ON audit_event (tenant_id, change_id, at, audit_id);
+
+CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log can only be added to' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE TRIGGER audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_event
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
+
+-- write_audit adds an entry in the name of the setting sluice.actor, which every write sets for its
+-- transaction: {"kind", "id", "name", "act", "request_id"}. Without it the entry is the database user's.
+-- The first entry's id is kept in the setting sluice.change for the entries that follow.
+CREATE FUNCTION write_audit(tenant_id bigint, action text, object_kind text, object_id text, before jsonb, after jsonb)
+    RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    actor     jsonb  := nullif(current_setting('sluice.actor', true), '');
+    audit_id  bigint := nextval('audit_event_audit_id_seq');
+    change_id bigint := nullif(current_setting('sluice.change', true), '');
+BEGIN
+    IF actor IS NULL THEN
+        actor := jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database');
+    END IF;
+    IF change_id IS NULL THEN
+        change_id := audit_id;
+        PERFORM set_config('sluice.change', change_id::text, true);
+    END IF;
+    INSERT INTO audit_event OVERRIDING SYSTEM VALUE VALUES (
+        tenant_id, audit_id, clock_timestamp(), coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''),
+        coalesce(actor->>'name', ''), coalesce(actor->>'act', ''), coalesce(actor->>'request_id', ''),
+        action, object_kind, object_id, change_id, before, after);
+    RETURN audit_id;
+END
+$$;
+
+-- audit_change writes what happened to a row of a tenant. Its arguments are the kind of object, and the
+-- columns that make the object's id, joined by colons: audit_change('override', 'rule_id', 'user_id').
+--
+-- A row that is marked removed or revoked is gone: marking it is "remove", and taking the mark away
+-- "create". A change of bookkeeping alone is none. Secrets never reach the log, although that one
+-- changed does.
+CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    bookkeeping CONSTANT text[] := '{revision,version,updated_at,last_used_at,last_seen_at}';
+    hidden      CONSTANT text[] := '{tenant_id,removed_at,revoked_at,digest,token_digest,password_hash,secret}';
+    before jsonb;
+    after  jsonb;
+    object jsonb;
+    keys   text[];
+    action text;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        before := to_jsonb(OLD);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        after := to_jsonb(NEW);
+    END IF;
+    IF before - bookkeeping = after - bookkeeping THEN
+        RETURN NULL;
+    END IF;
+    object := coalesce(after, before);
+    IF coalesce(before->>'removed_at', before->>'revoked_at') IS NOT NULL THEN
+        before := NULL;
+    END IF;
+    IF coalesce(after->>'removed_at', after->>'revoked_at') IS NOT NULL THEN
+        after := NULL;
+    END IF;
+    action := CASE WHEN before IS NULL AND after IS NULL THEN NULL
+        WHEN before IS NULL THEN 'create' WHEN after IS NULL THEN 'remove' ELSE 'update' END;
+    IF action IS NOT NULL THEN
+        FOR i IN 1..TG_NARGS - 1 LOOP
+            keys := keys || (object->>TG_ARGV[i]);
+        END LOOP;
+        PERFORM write_audit((object->>'tenant_id')::bigint, action, TG_ARGV[0], array_to_string(keys, ':'),
+            before - hidden, after - hidden);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER tenant_audit AFTER INSERT OR UPDATE OR DELETE ON tenant
+    FOR EACH ROW EXECUTE FUNCTION audit_change('tenant', 'slug');
+CREATE TRIGGER plan_audit AFTER INSERT OR UPDATE OR DELETE ON plan
+    FOR EACH ROW EXECUTE FUNCTION audit_change('plan', 'name');
+CREATE TRIGGER rate_limit_rule_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rule
+    FOR EACH ROW EXECUTE FUNCTION audit_change('rule', 'rule_id');
+CREATE TRIGGER rate_limit_override_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_override
+    FOR EACH ROW EXECUTE FUNCTION audit_change('override', 'rule_id', 'user_id');
+CREATE TRIGGER tenant_user_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_user
+    FOR EACH ROW EXECUTE FUNCTION audit_change('user', 'user_id');
+CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
+    FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');
+
+-- How many rules name a plan and how many users are on it, kept by triggers, because counting a million
+-- users takes long. A row stays when both are 0.
+CREATE TABLE plan_use (
+    tenant_id bigint NOT NULL,
+    plan      text   NOT NULL COLLATE "C",
+    rules     bigint NOT NULL DEFAULT 0,
+    users     bigint NOT NULL DEFAULT 0,
+    CONSTRAINT plan_use_pkey PRIMARY KEY (tenant_id, plan),
+    CONSTRAINT plan_use_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
+    CONSTRAINT plan_use_rules_check CHECK (rules >= 0),
+    CONSTRAINT plan_use_users_check CHECK (users >= 0)
+);
+
+-- count_plan_use works once for a statement: a million users who change plans are two sums. A
+-- transaction that writes rules one by one sets sluice.count_rules to 'later' and runs count_rules at
+-- its end, because each version of a row that one transaction writes makes the next one slower.
+CREATE FUNCTION count_plan_use() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    a_rule CONSTANT bigint := (TG_TABLE_NAME = 'rate_limit_rule')::int;
+    a_user CONSTANT bigint := 1 - a_rule;
+BEGIN
+    IF a_rule = 1 AND current_setting('sluice.count_rules', true) = 'later' THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE plan_use AS u
+        SET rules = u.rules - gone.n * a_rule, users = u.users - gone.n * a_user
+        FROM (
+            SELECT o.tenant_id, o.plan, count(*) AS n FROM old_rows AS o
+            WHERE o.removed_at IS NULL AND o.plan IS NOT NULL
+            GROUP BY o.tenant_id, o.plan
+        ) AS gone
+        WHERE u.tenant_id = gone.tenant_id AND u.plan = gone.plan;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO plan_use AS u (tenant_id, plan, rules, users)
+        SELECT n.tenant_id, n.plan, count(*) * a_rule, count(*) * a_user FROM new_rows AS n
+        WHERE n.removed_at IS NULL AND n.plan IS NOT NULL
+        GROUP BY n.tenant_id, n.plan
+        ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = u.rules + excluded.rules, users = u.users + excluded.users;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER rate_limit_rule_inserted AFTER INSERT ON rate_limit_rule
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER rate_limit_rule_updated AFTER UPDATE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER rate_limit_rule_deleted AFTER DELETE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_inserted AFTER INSERT ON tenant_user
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_updated AFTER UPDATE ON tenant_user
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_deleted AFTER DELETE ON tenant_user
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+
+-- When a key was last used, to the minute. Apart from api_key, whose rows checks depend on: being used
+-- is no change of a key.
+CREATE TABLE api_key_use (
+    tenant_id    bigint      NOT NULL,
+    key_id       text        NOT NULL COLLATE "C",
+    last_used_at timestamptz NOT NULL,
+    CONSTRAINT api_key_use_pkey PRIMARY KEY (tenant_id, key_id),
+    CONSTRAINT api_key_use_key_fkey FOREIGN KEY (tenant_id, key_id) REFERENCES api_key (tenant_id, key_id)
+);
+
+-- People
+--
+-- Accounts are global: one person may be a member of several tenants. Of the secrets of sessions and
+-- invitations only SHA-256 digests are stored.
+
+-- An address is compared without the case of its ASCII letters: that is what lower() folds under "C".
+CREATE TABLE account (
+    account_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    email             text        NOT NULL COLLATE "C", -- as typed; it never changes
+    name              text        NOT NULL DEFAULT '',
+    password_hash     text        NOT NULL, -- argon2id, in the PHC string format
+    is_platform_admin boolean     NOT NULL DEFAULT false,
+    disabled_at       timestamptz,
+    version           bigint      NOT NULL DEFAULT 1, -- not raised by a password
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    updated_at        timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT account_pkey PRIMARY KEY (account_id),
+    CONSTRAINT account_email_check CHECK (octet_length(email) BETWEEN 3 AND 254),
+    CONSTRAINT account_name_check CHECK (char_length(name) <= 100)
+);
+
+CREATE UNIQUE INDEX account_email_key ON account (lower(email));
+
+-- A row is a live session or one that ended by its age; what ended otherwise is deleted.
+CREATE TABLE session (
+    session_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    account_id   bigint      NOT NULL,
+    token_digest bytea       NOT NULL,
+    user_agent   text        NOT NULL DEFAULT '',
+    ip           inet,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    last_seen_at timestamptz NOT NULL DEFAULT now(), -- to the minute
+    CONSTRAINT session_pkey PRIMARY KEY (session_id),
+    CONSTRAINT session_token_digest_key UNIQUE (token_digest),
+    CONSTRAINT session_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT session_token_digest_check CHECK (octet_length(token_digest) = 32),
+    CONSTRAINT session_user_agent_check CHECK (char_length(user_agent) <= 256)
+);
+
+CREATE INDEX session_account_idx ON session (account_id, session_id);
+
+-- Attempts to sign in since the last success. The counter is a digest of an address, known or not, or of
+-- a device: what people type there by mistake is nobody's business.
+CREATE TABLE login_failure (
+    counter  bytea       NOT NULL,
+    failures integer     NOT NULL,
+    last_at  timestamptz NOT NULL,
+    CONSTRAINT login_failure_pkey PRIMARY KEY (counter),
+    CONSTRAINT login_failure_counter_check CHECK (octet_length(counter) = 32)
+);
+
+CREATE INDEX login_failure_last_at_idx ON login_failure (last_at);
+
+CREATE TABLE member (
+    tenant_id  bigint      NOT NULL,
+    account_id bigint      NOT NULL,
+    role       text        NOT NULL,
+    version    bigint      NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT member_pkey PRIMARY KEY (tenant_id, account_id),
+    CONSTRAINT member_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT member_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT member_role_check CHECK (role IN ('viewer', 'editor', 'owner'))
+);
+
+CREATE INDEX member_account_idx ON member (account_id, tenant_id);
+
+-- Whoever opens the link knows no tenant, so a token's digest is unique among all of them. It is of 256
+-- random bits: that one is taken tells nothing.
+CREATE TABLE invitation (
+    tenant_id     bigint      NOT NULL,
+    invitation_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    email         text        NOT NULL COLLATE "C",
+    role          text        NOT NULL,
+    token_digest  bytea       NOT NULL,
+    invited_by    text        NOT NULL, -- the inviter's address, or who else it was
+    expires_at    timestamptz NOT NULL,
+    accepted_at   timestamptz,
+    accepted_by   bigint, -- an account
+    revoked_at    timestamptz,
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    updated_at    timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT invitation_pkey PRIMARY KEY (tenant_id, invitation_id),
+    CONSTRAINT invitation_token_digest_key UNIQUE (token_digest),
+    CONSTRAINT invitation_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT invitation_accepted_by_fkey FOREIGN KEY (accepted_by) REFERENCES account (account_id),
+    CONSTRAINT invitation_email_check CHECK (octet_length(email) BETWEEN 3 AND 254),
+    CONSTRAINT invitation_role_check CHECK (role IN ('viewer', 'editor', 'owner')),
+    CONSTRAINT invitation_token_digest_check CHECK (octet_length(token_digest) = 32),
+    CONSTRAINT invitation_once_check CHECK (accepted_at IS NULL OR revoked_at IS NULL),
+    CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
+);
+
+-- The open ones, to list them; and by address, since a new invitation revokes the one before it.
+CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+
+CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
+    FOR EACH ROW EXECUTE FUNCTION audit_change('member', 'account_id');
+CREATE TRIGGER invitation_audit AFTER INSERT OR UPDATE OR DELETE ON invitation
+    FOR EACH ROW EXECUTE FUNCTION audit_change('invitation', 'invitation_id');

@@ -16,6 +16,7 @@ func TestADatabaseThatIsNotMigratedIsRefused(t *testing.T) {
 	commands := [][]string{
 		{"api"},
 		{"admin", "create-tenant", "--slug", "acme", "--name", "Acme"},
+		{"admin", "create-admin", "--email", "ada@example.com"},
 		{"admin", "export", "--tenant", "acme"},
 	}
 	for _, command := range commands {

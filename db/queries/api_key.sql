@@ -7,7 +7,19 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
-SELECT * FROM api_key WHERE tenant_id = $1 ORDER BY created_at, key_id;
+-- The latest first, those before one.
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+FROM api_key AS k
+WHERE k.tenant_id = sqlc.arg(tenant_id)
+    AND (sqlc.narg(before_created_at)::timestamptz IS NULL
+        OR (k.created_at, k.key_id) < (sqlc.narg(before_created_at)::timestamptz, sqlc.arg(before_key_id)::text))
+ORDER BY k.created_at DESC, k.key_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: Key :one
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+FROM api_key AS k
+WHERE k.tenant_id = sqlc.arg(tenant_id) AND k.key_id = sqlc.arg(key_id);
 
 -- name: CreateKey :one
 INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, expires_at, revision)
@@ -18,3 +30,9 @@ RETURNING *;
 UPDATE api_key
 SET revoked_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND key_id = sqlc.arg(key_id) AND revoked_at IS NULL;
+
+-- name: ExpireKey :one
+UPDATE api_key
+SET expires_at = sqlc.narg(expires_at), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND key_id = sqlc.arg(key_id) AND revoked_at IS NULL
+RETURNING *;

@@ -6,8 +6,28 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 ORDER BY revision, name
 LIMIT sqlc.arg(page_size);
 
--- name: Plans :many
-SELECT * FROM plan WHERE tenant_id = $1 AND removed_at IS NULL ORDER BY name;
+-- name: PlanUses :many
+SELECT
+    sqlc.embed(p),
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
+FROM plan AS p
+WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.name > sqlc.arg(after) AND p.removed_at IS NULL
+ORDER BY p.name
+LIMIT sqlc.arg(page_size);
+
+-- name: PlanUse :one
+SELECT
+    sqlc.embed(p),
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
+FROM plan AS p
+WHERE p.tenant_id = $1 AND p.name = $2 AND p.removed_at IS NULL;
+
+-- name: PlanNames :many
+SELECT name FROM plan WHERE tenant_id = $1 AND removed_at IS NULL;
 
 -- name: Plan :one
 SELECT * FROM plan WHERE tenant_id = $1 AND name = $2 AND removed_at IS NULL;
@@ -36,9 +56,16 @@ UPDATE plan
 SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name) AND removed_at IS NULL;
 
--- name: PlanUse :one
--- Who would be left without the plan.
-SELECT
-    (SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.plan = sqlc.arg(name)::text AND r.removed_at IS NULL) AS rules,
-    (SELECT count(*) FROM tenant_user AS u WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.plan = sqlc.arg(name)::text AND u.removed_at IS NULL) AS users,
-    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = sqlc.arg(tenant_id) AND t.default_plan = sqlc.arg(name)::text) AS is_default;
+-- name: CountRulesLater :exec
+-- Leaves the counting of rules to CountRules, which this transaction must then run; see count_plan_use.
+SELECT set_config('sluice.count_rules', 'later', true);
+
+-- name: CountRules :exec
+-- Counts each plan's rules anew.
+INSERT INTO plan_use (tenant_id, plan, rules)
+SELECT sqlc.arg(tenant_id)::bigint, p.name, (
+    SELECT count(*) FROM rate_limit_rule AS r
+    WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL)
+FROM plan AS p
+WHERE p.tenant_id = sqlc.arg(tenant_id)
+ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = excluded.rules;

@@ -14,6 +14,16 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_i
 ORDER BY user_id
 LIMIT sqlc.arg(page_size);
 
+-- name: OverridesOfUser :many
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id) AND rule_id > sqlc.arg(after)
+    AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT sqlc.arg(page_size);
+
+-- name: Override :one
+SELECT * FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2 AND user_id = $3 AND removed_at IS NULL;
+
 -- name: UnexpiredOverrides :many
 SELECT * FROM rate_limit_override
 WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())

@@ -6,11 +6,63 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 ORDER BY revision, rule_id
 LIMIT sqlc.arg(page_size);
 
--- name: RulesAfter :many
+-- name: AllRules :many
+SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL;
+
+-- name: RulesPage :many
+-- Those up to and with a last id, of which a search looks no further.
 SELECT * FROM rate_limit_rule
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND removed_at IS NULL
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND rule_id <= sqlc.arg(last) AND removed_at IS NULL
+    AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
+    AND (sqlc.narg(plan)::text IS NULL OR coalesce(plan, '') = sqlc.narg(plan)::text)
+    AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
+    AND (sqlc.arg(action)::text = '' OR action = sqlc.arg(action)::text)
+    AND (sqlc.narg(is_active)::boolean IS NULL OR is_active = sqlc.narg(is_active)::boolean)
+    AND (sqlc.arg(key_pattern)::text = '' OR key_pattern = sqlc.arg(key_pattern)::text)
+    AND (sqlc.arg(containing)::text = ''
+        OR strpos(lower(key_pattern COLLATE "C"), lower(sqlc.arg(containing)::text COLLATE "C")) > 0
+        OR strpos(lower(name COLLATE "C"), lower(sqlc.arg(containing)::text COLLATE "C")) > 0
+        OR strpos(lower(description COLLATE "C"), lower(sqlc.arg(containing)::text COLLATE "C")) > 0)
 ORDER BY rule_id
 LIMIT sqlc.arg(page_size);
+
+-- name: RulesLookedAt :one
+-- The last of a number of rules after one id; none if there are fewer.
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
+
+-- name: MatrixLast :one
+-- The last of a number of matrix rows after one; none if there are fewer.
+SELECT row.key_pattern, row.name
+FROM (
+    SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
+    ORDER BY r.key_pattern, r.name
+) AS row
+ORDER BY row.key_pattern, row.name
+LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
+
+-- name: MatrixPage :many
+-- All rules of the rows after one, up to and with the last, or to the end.
+SELECT * FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL
+    AND (key_pattern, name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
+    AND (sqlc.arg(to_end)::boolean OR (key_pattern, name) <= (sqlc.arg(last_pattern)::text, sqlc.arg(last_name)::text))
+ORDER BY key_pattern, name, plan NULLS FIRST;
+
+-- name: RulesByID :many
+SELECT * FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL;
+
+-- name: RulesOfPatterns :many
+SELECT * FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND key_pattern = ANY (sqlc.arg(key_patterns)::text[]) AND removed_at IS NULL;
+
+-- name: RemovedRule :one
+SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL;
 
 -- name: Rule :one
 SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL;
@@ -55,7 +107,25 @@ WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.
 RETURNING *;
 
 -- name: RemoveRule :batchone
-UPDATE rate_limit_rule
-SET removed_at = clock_timestamp(), version = version + 1, revision = sqlc.arg(revision), updated_at = clock_timestamp()
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NULL
+-- It is removed after everything that its buckets may have seen, so that all that holds once it is
+-- revived is later.
+UPDATE rate_limit_rule AS r
+SET removed_at = moment_after(ARRAY[r.in_force_since, (
+        SELECT max(greatest(o.in_force_since, o.removed_at, if_passed(o.expires_at)))
+        FROM rate_limit_override AS o
+        WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)]),
+    version = r.version + 1,
+    revision = sqlc.arg(revision),
+    updated_at = clock_timestamp()
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL
 RETURNING rule_id;
+
+-- name: ReviveRule :exec
+-- As it was, under the id that it had.
+UPDATE rate_limit_rule
+SET removed_at = NULL,
+    in_force_since = moment_after(ARRAY[in_force_since, removed_at]),
+    version = version + 1,
+    revision = sqlc.arg(revision),
+    updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NOT NULL;

@@ -1,21 +1,41 @@
 -- name: CreateTenant :one
-INSERT INTO tenant (slug, name, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
-VALUES ($1, $2, $3, $4, $5, $6)
+-- The foreign key of the default plan waits for the end of the transaction.
+INSERT INTO tenant (slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
+VALUES (
+    sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
+    CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
+    sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode)
+)
 RETURNING *;
 
 -- name: Tenant :one
-SELECT * FROM tenant WHERE tenant_id = $1;
+SELECT * FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL;
 
 -- name: TenantBySlug :one
-SELECT * FROM tenant WHERE slug = $1;
+SELECT * FROM tenant WHERE slug = $1 AND removed_at IS NULL;
 
 -- name: Tenants :many
-SELECT * FROM tenant ORDER BY slug;
+SELECT * FROM tenant
+WHERE slug > sqlc.arg(after) AND removed_at IS NULL
+    AND (strpos(slug, lower(sqlc.arg(containing)::text)) > 0 OR strpos(lower(name), lower(sqlc.arg(containing)::text)) > 0)
+ORDER BY slug
+LIMIT sqlc.arg(page_size);
+
+-- name: SetActor :exec
+-- Says until the end of the transaction in whose name it writes; the audit log's triggers read it.
+SELECT set_config('sluice.actor', sqlc.arg(actor)::text, true);
 
 -- name: RaiseRevision :one
--- Opens every write: it locks the tenant against other writers until the transaction ends.
-UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1
-RETURNING revision;
+-- Opens every write that checks depend on: it locks the tenant against other writers until the
+-- transaction ends, and says in whose name it writes.
+UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1 AND removed_at IS NULL
+RETURNING revision, set_config('sluice.actor', sqlc.arg(actor)::text, true);
+
+-- name: LockTenant :one
+-- Opens every other write of what a tenant owns, as RaiseRevision does.
+SELECT tenant_id, set_config('sluice.actor', sqlc.arg(actor)::text, true) FROM tenant
+WHERE tenant_id = $1 AND removed_at IS NULL
+FOR NO KEY UPDATE;
 
 -- name: UpdateTenant :one
 UPDATE tenant
@@ -26,6 +46,11 @@ SET name = sqlc.arg(name),
     ipv4_prefix = sqlc.arg(ipv4_prefix),
     ipv6_prefix = sqlc.arg(ipv6_prefix),
     failure_mode = sqlc.arg(failure_mode),
+    version = version + 1,
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id)
 RETURNING *;
+
+-- name: RemoveTenant :exec
+UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+WHERE tenant_id = $1;

@@ -10,29 +10,23 @@ LIMIT sqlc.arg(page_size);
 -- Of one plan, or of all if it is ''.
 SELECT * FROM tenant_user
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_at IS NULL
+    AND starts_with(user_id, sqlc.arg(prefix)::text)
     AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
 ORDER BY user_id
 LIMIT sqlc.arg(page_size);
 
--- name: UsersOfPlans :many
--- How many users each plan has that has any.
-SELECT plan, count(*) AS users FROM tenant_user
-WHERE tenant_id = $1 AND removed_at IS NULL
-GROUP BY plan;
-
 -- name: Assignment :one
 SELECT * FROM tenant_user WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
--- name: AssignPlan :execrows
--- Counts the users that were not on the plan. DISTINCT, because one upsert may not meet a row twice.
+-- name: AssignUsers :execrows
+-- Puts each user on the plan of the same position, and counts those that were not on it.
 INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
-SELECT DISTINCT sqlc.arg(tenant_id)::bigint, user_id, sqlc.arg(plan)::text, sqlc.arg(revision)::bigint
-FROM unnest(sqlc.arg(user_ids)::text[]) AS user_id
+SELECT sqlc.arg(tenant_id)::bigint, unnest(sqlc.arg(user_ids)::text[]), unnest(sqlc.arg(plans)::text[]), sqlc.arg(revision)::bigint
 ON CONFLICT (tenant_id, user_id) DO UPDATE
 SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
 WHERE tenant_user.plan <> excluded.plan OR tenant_user.removed_at IS NOT NULL;
 
--- name: UnassignPlan :execrows
+-- name: UnassignUsers :execrows
 UPDATE tenant_user
 SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = ANY (sqlc.arg(user_ids)::text[]) AND removed_at IS NULL;

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/user"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
@@ -15,28 +17,54 @@ import (
 	"github.com/sluicegate/sluice/internal/rulesfile"
 )
 
-// Admin runs one of the admin commands, and writes just its result to out.
+// Admin runs one of the admin commands. All but serve write just their result to out.
 func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
-	if cfg.Command == config.AdminMigrate {
-		return pgstore.Migrate(ctx, string(cfg.DatabaseURL), log)
+	switch cfg.Command {
+	case config.AdminServe:
+		return serveAdmin(ctx, cfg, log)
+	case config.AdminMigrate:
+		return migrate(ctx, cfg, log)
 	}
 	store, err := openStore(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
 	defer closeStore(store)
+	writer := store.As(atCommandLine(cfg.Command))
 	switch args := cfg.Arguments; cfg.Command {
+	case config.AdminCreateAdmin:
+		return createAdmin(ctx, store, args.Email, in, out)
 	case config.AdminCreateTenant:
-		return createTenant(ctx, store, args, out)
+		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:
-		return createKey(ctx, store, args, out)
+		return createKey(ctx, writer, args, out)
 	case config.AdminApply:
-		return apply(ctx, store, args, in, out)
+		return apply(ctx, writer, args, in, out)
 	case config.AdminExport:
 		return export(ctx, store, args, out)
 	default:
 		return fmt.Errorf("%s is no admin command", cfg.Command)
 	}
+}
+
+// migrate brings the schema up to date, and then says what the other programs may do with it.
+func migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	if err := pgstore.Migrate(ctx, string(cfg.DatabaseURL), log); err != nil {
+		return err
+	}
+	if cfg.Arguments.GrantTo == "" {
+		return nil
+	}
+	return pgstore.Grant(ctx, string(cfg.DatabaseURL), cfg.Arguments.GrantTo)
+}
+
+// atCommandLine is whoever runs a command, for the audit log: "create-key by alice".
+func atCommandLine(command config.Command) rules.Actor {
+	_, name, _ := strings.Cut(string(command), " ")
+	if who, err := user.Current(); err == nil {
+		name += " by " + who.Username
+	}
+	return rules.Actor{Kind: rules.ActorCommand, Name: name}
 }
 
 // openStore opens a database whose schema this binary knows.
@@ -86,7 +114,7 @@ func createKey(ctx context.Context, store rules.Store, args config.Arguments, ou
 	if _, err := fmt.Fprintln(out, token); err != nil {
 		// Nobody has seen the key, and nobody can any more.
 		err = fmt.Errorf("print the key: %w", err)
-		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id); revokeErr != nil {
+		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id, rules.AnyVersion); revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
 		}
 		return fmt.Errorf("%w; key %s was revoked", err, id)
@@ -140,7 +168,7 @@ func readRules(name string, in io.Reader, current rules.Config) (rules.Config, e
 	return rulesfile.Decode(file, name, plans)
 }
 
-func export(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func export(ctx context.Context, store rules.Reader, args config.Arguments, out io.Writer) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
@@ -152,7 +180,7 @@ func export(ctx context.Context, store rules.Store, args config.Arguments, out i
 	return rulesfile.Encode(out, config)
 }
 
-func tenantBySlug(ctx context.Context, store rules.Store, slug string) (rules.Tenant, error) {
+func tenantBySlug(ctx context.Context, store rules.Reader, slug string) (rules.Tenant, error) {
 	tenant, err := store.TenantBySlug(ctx, slug)
 	if errors.Is(err, rules.ErrNotFound) {
 		return tenant, fmt.Errorf("there is no tenant %q; create it with `admin create-tenant`", slug)

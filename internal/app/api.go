@@ -27,6 +27,9 @@ type API struct {
 	store   *pgstore.Store
 	buckets *buckets
 	watcher *rules.Watcher
+	keyUses *rules.KeyUses
+	limiter *enforce.Limiter
+	shown   *metrics.Metrics // to Prometheus
 	checks  *listener
 	metrics *listener
 }
@@ -49,26 +52,44 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log,
 	})
+	a.keyUses = rules.NewKeyUses(a.store, log)
 
-	build := config.ReadBuild()
-	m := metrics.New(build.Version, build.Revision)
-	m.Snapshot(a.sizes, a.watcher.Age)
-	m.UnreadableRules(a.store.UnreadableRules)
-	m.SnapshotReads(a.watcher.PollDuration, a.watcher.RereadDuration)
+	m := showRules(a.store, a.watcher)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
+	a.shown, a.limiter = m, limiter
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
 		Limiter:   limiter,
-		Readiness: a.readiness,
+		KeyUsed:   a.keyUses.Note,
+		Readiness: func() checkapi.Readiness { return readiness(a.watcher, a.buckets) },
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
 	})
 	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
 		return nil, err
 	}
+	a.metrics, err = listenForScrapes(cfg, m, log)
+	return a, err
+}
+
+// showRules shows Prometheus what a process has in memory of the database.
+func showRules(store *pgstore.Store, watcher *rules.Watcher) *metrics.Metrics {
+	build := config.ReadBuild()
+	m := metrics.New(build.Version, build.Revision)
+	m.Snapshot(func() rules.Sizes {
+		if snapshot := watcher.Snapshot(); snapshot != nil {
+			return snapshot.Sizes()
+		}
+		return rules.Sizes{}
+	}, watcher.Age)
+	m.UnreadableRules(store.UnreadableRules)
+	m.SnapshotReads(watcher.PollDuration, watcher.RereadDuration)
+	return m
+}
+
+func listenForScrapes(cfg config.Config, m *metrics.Metrics, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
-	a.metrics, err = listen("metrics", cfg.MetricsAddr, scrapes, log)
-	return a, err
+	return listen("metrics", cfg.MetricsAddr, scrapes, log)
 }
 
 // CheckAddr is where checks are answered.
@@ -104,8 +125,9 @@ func (a *API) Close() error {
 func (a *API) Run(ctx context.Context) error {
 	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.checkSchema(ctx) })
+	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
 	// Metrics stay to be read until the last check was answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
@@ -120,9 +142,9 @@ func (a *API) Run(ctx context.Context) error {
 
 // checkSchema waits until the database answers and refuses a schema that is behind. Meanwhile the
 // process lives: whoever restarts it would not bring the database back.
-func (a *API) checkSchema(ctx context.Context) error {
+func checkSchema(ctx context.Context, cfg config.Config) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		err := pgstore.CheckSchema(ctx, string(a.cfg.DatabaseURL))
+		err := pgstore.CheckSchema(ctx, string(cfg.DatabaseURL))
 		if err == nil || errors.Is(err, pgstore.ErrSchemaBehind) {
 			return err
 		}
@@ -134,23 +156,16 @@ func (a *API) checkSchema(ctx context.Context) error {
 	}
 }
 
-func (a *API) sizes() rules.Sizes {
-	if snapshot := a.watcher.Snapshot(); snapshot != nil {
-		return snapshot.Sizes()
-	}
-	return rules.Sizes{}
-}
-
-func (a *API) readiness() checkapi.Readiness {
+func readiness(watcher *rules.Watcher, buckets *buckets) checkapi.Readiness {
 	state := checkapi.Readiness{
-		RulesLoaded: a.watcher.Snapshot() != nil,
-		RulesAge:    a.watcher.Age(),
+		RulesLoaded: watcher.Snapshot() != nil,
+		RulesAge:    watcher.Age(),
 		Database:    "up",
-		Redis:       a.buckets.state(),
-		Warnings:    a.buckets.warnings(),
+		Redis:       buckets.state(),
+		Warnings:    buckets.warnings(),
 	}
 	switch {
-	case a.watcher.LastError() != nil:
+	case watcher.LastError() != nil:
 		state.Database = "down"
 	case !state.RulesLoaded:
 		state.Database = "unknown"

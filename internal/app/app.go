@@ -43,7 +43,7 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal is not ours any more
 	log := cfg.Logger(os.Stderr)
-	if cfg.Command == config.API || cfg.Command == config.SluiceDev { // those whose log outlives the command line
+	if cfg.Command.Serves() { // those whose log outlives the command line
 		log.InfoContext(ctx, "starting", "config", cfg)
 	}
 	if err := run(ctx, cfg, log); err != nil {

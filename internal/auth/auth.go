@@ -1,11 +1,44 @@
 // Package auth is the domain of people and their access: accounts, sign-in, sessions, members and
 // their roles, invitations.
+//
+// A [Gate] is how people get in: it judges passwords, slows guesses down, and turns tokens into
+// sessions and memberships. A [Store] writes all of that down. What a signed-in account may do follows
+// from its [Role] in the tenant, which is read anew for each request, so that a change holds from the
+// next one on.
+//
+// # Secrets
+//
+// Passwords are kept as argon2id hashes. The tokens of sessions and invitations are 256 random bits,
+// and only their digests are kept; whoever reads the database can neither sign in nor continue a
+// session. A password change ends all other sessions of the account, disabling it ends all.
+//
+// # Guessing
+//
+// Each attempt is counted in the database before its password is looked at, so parallel guesses do not
+// pass together. The first FreeAttempts are free; after each further one the next must wait, 1 s at
+// first, doubling up to LongestWait. A day without attempts forgets them, and so does a success.
+// Addresses without an account are counted and hashed in the same way; nothing tells which exist.
+//
+// Whoever knows an address can keep its wait at LongestWait. That does not keep its owner out: a browser
+// in which the account has signed in before holds a device token, and its attempts have a counter of
+// their own, as OWASP's "device cookies" describe. A new browser has to come when the wait is over.
+//
+// # When the database is away
+//
+// Nobody signs in and no session is recognised: methods return the store's error, which is none of
+// this package's. A Gate itself holds nothing that must survive it: who must wait, to refuse a flood of
+// guesses without the database, in bounded memory.
+//
+// # Cost
+//
+// A sign-in costs one argon2id run (19 MiB, about 30 ms of a core) whatever its outcome, unless it must
+// wait. At most Options.Hashes run at once, the others wait for their turn or the end of their context.
 package auth
 
 import (
-	"context"
-	"errors"
 	"net/netip"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -17,13 +50,18 @@ type AccountID int64
 // Account is a person who signs in. It never means a user, who is limited.
 type Account struct {
 	ID    AccountID
-	Email string // as typed; compared without case
-	Name  string
+	Email string // as typed; ASCII letters are compared without case
+	Name  string // "" if it has none
 	// PlatformAdmin may do everything in every tenant, and manages tenants.
 	PlatformAdmin bool
 	CreatedAt     time.Time
 	DisabledAt    time.Time // zero: may sign in
 	Version       int64
+}
+
+// Actor is the account as the audit log names it.
+func (a *Account) Actor() rules.Actor {
+	return rules.Actor{Kind: rules.ActorAccount, ID: strconv.FormatInt(int64(a.ID), 10), Name: a.Email}
 }
 
 // Role is what a member may do in a tenant.
@@ -36,6 +74,15 @@ const (
 	Editor Role = "editor"
 	Owner  Role = "owner"
 )
+
+// roles in ascending order.
+var roles = []Role{Viewer, Editor, Owner}
+
+// May says whether the role may do what the least role may. A role that does not exist may nothing.
+func (r Role) May(least Role) bool {
+	rank := slices.Index(roles, r)
+	return rank >= 0 && rank >= slices.Index(roles, least)
+}
 
 // Member is an account's role in one tenant.
 type Member struct {
@@ -52,7 +99,7 @@ type Membership struct {
 	Role   Role
 }
 
-// Invitation lets whoever holds its token become a member, once. The inviter passes the link on.
+// Invitation lets the person with its address become a member, once. The inviter passes the link on.
 type Invitation struct {
 	ID         int64
 	TenantID   rules.TenantID
@@ -71,66 +118,6 @@ type Session struct {
 	Account    Account
 	CreatedAt  time.Time
 	LastSeenAt time.Time // to the minute
-	UserAgent  string
+	UserAgent  string    // at sign-in
 	IP         netip.Addr
-}
-
-// Digest is the SHA-256 of a secret token; the token itself is never stored.
-type Digest [32]byte
-
-// What a store answers beside rules.ErrNotFound and the like.
-var (
-	// ErrLastOwner is for a change that would leave a tenant without an owner.
-	ErrLastOwner = errors.New("the last owner of the tenant")
-)
-
-// Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
-// are written to the tenant's audit log in the same transaction; by says in whose name.
-type Store interface {
-	// CreateAccount is rules.ErrExists if the address is taken.
-	CreateAccount(ctx context.Context, account Account, passwordHash string) (Account, error)
-	Account(ctx context.Context, id AccountID) (Account, error)
-	// PasswordOf returns the account with an e-mail address and its password's hash.
-	PasswordOf(ctx context.Context, email string) (account Account, passwordHash string, err error)
-	// Accounts lists by e-mail address those whose address or name contains the text.
-	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
-	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all its sessions.
-	UpdateAccount(ctx context.Context, account Account) (Account, error)
-	// ChangePassword ends all sessions of the account but keep.
-	ChangePassword(ctx context.Context, id AccountID, passwordHash string, keep int64) error
-
-	CreateSession(ctx context.Context, session Session, token Digest) (Session, error)
-	// SessionOf returns the session with a token, unless it was idle since idleSince or created before oldest,
-	// and notes that it was seen.
-	SessionOf(ctx context.Context, token Digest, idleSince, oldest time.Time) (Session, error)
-	Sessions(ctx context.Context, account AccountID) ([]Session, error) // the latest first
-	EndSession(ctx context.Context, account AccountID, id int64) error
-	EndSessions(ctx context.Context, account AccountID) (ended int64, err error)
-
-	// Memberships lists the tenants of an account by slug.
-	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
-	// RoleIn is rules.ErrNotFound if the account is no member of the tenant.
-	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
-	Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]Member, error) // by e-mail address
-	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
-	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
-	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
-
-	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
-	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error) // open ones, the latest first
-	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
-	// InvitationOf returns the open invitation with a token, and its tenant.
-	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
-	// Accept uses an invitation up: the account becomes a member, or keeps a higher role that it has.
-	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
-	// AcceptAsNew creates the account of the invited address as well, or nothing at all.
-	AcceptAsNew(ctx context.Context, token Digest, account Account, passwordHash string) (Member, error)
-
-	// Attempt notes an attempt to sign in to the account with an address, before its password is looked at, and
-	// returns how long to wait if it comes too soon after failed ones; then nothing is noted. Addresses without an
-	// account count too, so that nobody can tell which exist.
-	Attempt(ctx context.Context, email string) (wait time.Duration, err error)
-	// ForgetAttempts is for a sign-in that succeeded.
-	ForgetAttempts(ctx context.Context, email string) error
 }

@@ -1,5 +1,5 @@
 // Package buckettest is the conformance suite of the enforce.Buckets port: what every store of
-// buckets must do, run against the real thing.
+// buckets must do, run against the real thing. RunCredits is that of the enforce.Creditor port.
 //
 // The suite holds a store to three standards. The decision scripts in testdata are right in exact
 // arithmetic. The contract's plain reading is the reference in reference.go, a dozen lines over
@@ -25,6 +25,8 @@ type Store struct {
 	// Take answers asks as enforce.Buckets does, at a time on the store's clock in microseconds
 	// since the Unix epoch.
 	Take func(now int64, asks []enforce.Ask) error
+	// Credit credits a bucket as enforce.Creditor does, at a time as above. Run does without it.
+	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
 	// State returns all that the store holds, one entry per bucket. Two equal states are states
 	// between which nothing was written that matters.
 	State func() map[string]string

@@ -67,6 +67,18 @@ type history struct {
 	reference   reference
 }
 
+func newHistory(t *rapid.T, tenant rules.TenantID) *history {
+	h := &history{now: epoch, latest: epoch, tenant: tenant, reference: reference{}}
+	for rule := range h.limits {
+		l := drawLimit(t, epoch)
+		h.limits[rule] = [2]enforce.Limit{l, l}
+	}
+	return h
+}
+
+// elapsed is how much later than the start it is.
+func (h *history) elapsed() time.Duration { return time.Duration(h.now-epoch) * time.Microsecond }
+
 func (h *history) advance(t *rapid.T) {
 	h.now = max(0, h.now+drawStep(t, h.limits[0][0]))
 	h.latest = max(h.latest, h.now)
@@ -122,11 +134,7 @@ func (h *history) forgettable(tier enforce.Tier) bool {
 func runHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		h := history{now: epoch, latest: epoch, tenant: rules.TenantID(tenant.Add(1)), reference: reference{}}
-		for rule := range h.limits {
-			l := drawLimit(t, epoch)
-			h.limits[rule] = [2]enforce.Limit{l, l}
-		}
+		h := newHistory(t, rules.TenantID(tenant.Add(1)))
 		for range rapid.IntRange(1, 30).Draw(t, "takes") {
 			h.advance(t)
 			asks := make([]enforce.Ask, rapid.IntRange(1, 4).Draw(t, "asks"))
@@ -139,7 +147,7 @@ func runHistories(t *testing.T, s Store) {
 				t.Fatalf("take: %v", err)
 			}
 			if err := equalAnswers(asks, want); err != nil {
-				t.Fatalf("%v after the start: %v", time.Duration(h.now-epoch)*time.Microsecond, err)
+				t.Fatalf("%v after the start: %v", h.elapsed(), err)
 			}
 		}
 	})

@@ -34,6 +34,20 @@ func (r reference) take(now int64, asks []enforce.Ask) {
 	}
 }
 
+func (r reference) credit(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket) {
+	bucket, used := r[key]
+	if !used {
+		bucket = enforce.NewBucket(limit, now)
+	}
+	bucket.Settle(limit, now)
+	before = bucket
+	bucket.Credit(amount)
+	if used || bucket != before {
+		r[key] = bucket
+	}
+	return before, bucket
+}
+
 // exact is one bucket in rational arithmetic: the algorithm as PRODUCT.md states it, without a
 // thought for machines. Levels are in tokens.
 type exact struct {
@@ -73,6 +87,17 @@ func (e *exact) earn(now int64) {
 
 func (e *exact) take(cost enforce.Tokens) {
 	e.level.Sub(e.level, big.NewRat(int64(cost), int64(enforce.Token)))
+}
+
+// credit adds an amount, and takes away what is above the burst or below nothing.
+func (e *exact) credit(amount enforce.Tokens) {
+	e.level.Add(e.level, big.NewRat(int64(amount), int64(enforce.Token)))
+	if burst := big.NewRat(e.limit.Burst, 1); e.level.Cmp(burst) > 0 {
+		e.level = burst
+	}
+	if e.level.Sign() < 0 {
+		e.level = new(big.Rat)
+	}
 }
 
 // off returns by how many tokens a level differs from the exact one.

@@ -22,6 +22,12 @@ func (s *surface) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return Explain(s.Limiter, w, r, tenant)
+}
+
+// Explain answers the explanation of the check in a request's body, for a caller who may ask for it. The
+// admin API answers by it too.
+func Explain(limiter *enforce.Limiter, w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 	x := exchanges.Get().(*exchange)
 	defer x.release()
 	if err := x.readCheck(w, r); err != nil {
@@ -32,7 +38,7 @@ func (s *surface) explain(w http.ResponseWriter, r *http.Request) error {
 	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
 		return err
 	}
-	d := s.Limiter.Explain(r.Context(), tenant, check)
+	d := limiter.Explain(r.Context(), tenant, check)
 	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
 	x.answer = appendExplanation(x.answer[:0], &d, source, misses)
 	x.headers.reset()

@@ -22,6 +22,7 @@ func (s *surface) authorize(w http.ResponseWriter, r *http.Request, permission r
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 		return nil, httpapi.Unauthorized.Problem(refusal)
 	}
+	s.KeyUsed(key.ID, s.Now())
 	tenant := snapshot.Tenant(key.TenantID)
 	switch {
 	case tenant == nil:

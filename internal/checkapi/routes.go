@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Config is what the surface stands on. All but Now must be given.
+// Config is what the surface stands on. All but KeyUsed and Now must be given.
 type Config struct {
 	// Snapshots has the rules; a *rules.Watcher is one.
 	Snapshots Snapshots
@@ -20,6 +20,8 @@ type Config struct {
 	Readiness func() Readiness
 	// Requests surrounds every route.
 	Requests *httpapi.Requests
+	// KeyUsed is told each time that a key proves itself; it must not wait. nil is nobody.
+	KeyUsed func(keyID string, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
 }
@@ -33,6 +35,9 @@ type Snapshots interface {
 func NewHandler(c Config) http.Handler {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.KeyUsed == nil {
+		c.KeyUsed = func(string, time.Time) {}
 	}
 	s := &surface{Config: c}
 	// A path that is not clean is not a route: redirecting a POST would ask callers to send it twice.

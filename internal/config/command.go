@@ -13,7 +13,9 @@ type Command string
 // The commands.
 const (
 	API               Command = "api"
+	AdminServe        Command = "admin serve"
 	AdminMigrate      Command = "admin migrate"
+	AdminCreateAdmin  Command = "admin create-admin"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
 	AdminApply        Command = "admin apply"
@@ -27,7 +29,9 @@ var commands = []struct {
 	summary string
 }{
 	{API, "Answer checks."},
+	{AdminServe, "Answer the admin API and show the web UI."},
 	{AdminMigrate, "Bring the database schema up to this binary's."},
+	{AdminCreateAdmin, "Make an account a platform admin, with a new password that it asks for."},
 	{AdminCreateTenant, "Create a tenant."},
 	{AdminCreateKey, "Create an API key of a tenant and print it. It is shown only this once."},
 	{AdminApply, "Make a tenant's plans, rules and overrides those of a file."},
@@ -45,8 +49,8 @@ func (c Command) summary() string {
 	return ""
 }
 
-// serves says whether the command runs until it is told to stop.
-func (c Command) serves() bool { return c == API || c == SluiceDev }
+// Serves says whether the command runs until it is told to stop.
+func (c Command) Serves() bool { return c == API || c == AdminServe || c == SluiceDev }
 
 // commandsOf returns what may follow the name of a binary, or nothing if it does one thing only.
 func commandsOf(binary string) []string {

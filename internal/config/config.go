@@ -52,12 +52,14 @@ type Config struct {
 
 // Arguments of the one-shot commands.
 type Arguments struct {
+	Email       string
 	Slug        string
 	Name        string
 	DefaultPlan string
 	Tenant      string // a slug
 	Permissions []rules.Permission
 	File        string // "-" is standard input
+	GrantTo     string // a database role; "" for none
 	DryRun      bool
 	Prune       bool
 }

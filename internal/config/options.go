@@ -46,11 +46,17 @@ var (
 		return !strings.HasPrefix(string(c), "admin ")
 	})
 	deciders = []Command{API, SluiceDev}
-	servers  = slices.DeleteFunc(slices.Clone(everyCommand), func(c Command) bool { return !c.serves() })
+	servers  = slices.DeleteFunc(slices.Clone(everyCommand), func(c Command) bool { return !c.Serves() })
 )
 
 // options is the table. The rows of a group stand together.
 var options = []option{
+	{
+		group: groupArguments, name: "email", argument: true,
+		takers: []Command{AdminCreateAdmin}, requiredBy: []Command{AdminCreateAdmin},
+		help:  "The address to sign in with.",
+		value: func(c *Config) value { return text{&c.Arguments.Email, "ADDRESS"} },
+	},
 	{
 		group: groupArguments, name: "slug", argument: true,
 		takers: []Command{AdminCreateTenant}, requiredBy: []Command{AdminCreateTenant},
@@ -86,6 +92,12 @@ var options = []option{
 				rules.PermissionCheck, rules.PermissionExplain, rules.PermissionManage,
 			}}
 		},
+	},
+	{
+		group: groupArguments, name: "grant-to", argument: true,
+		takers: []Command{AdminMigrate},
+		help:   "The database role that the other programs run as; it may then read and write rows, and only add to the audit log.",
+		value:  func(c *Config) value { return text{&c.Arguments.GrantTo, "ROLE"} },
 	},
 	{
 		group: groupArguments, name: "file", short: "f", argument: true,
@@ -145,14 +157,15 @@ var options = []option{
 		value:     func(c *Config) value { return address{&c.CheckAddr} },
 	},
 	{
-		group: groupListeners, name: "admin-addr", normal: "127.0.0.1:8081",
-		takers: []Command{SluiceDev},
-		help:   "Kept free for the admin API and the web UI; nothing listens there yet.",
-		value:  func(c *Config) value { return address{&c.AdminAddr} },
+		group: groupListeners, name: "admin-addr", normal: ":8081",
+		normalFor: map[Command]string{SluiceDev: "127.0.0.1:8081"},
+		takers:    []Command{AdminServe, SluiceDev},
+		help:      "Where the admin API and the web UI are. Browsers keep its cookies only over TLS, or on loopback.",
+		value:     func(c *Config) value { return address{&c.AdminAddr} },
 	},
 	{
 		group: groupListeners, name: "metrics-addr", normal: ":9090",
-		normalFor: map[Command]string{SluiceDev: "127.0.0.1:9090"},
+		normalFor: map[Command]string{AdminServe: ":9091", SluiceDev: "127.0.0.1:9090"},
 		takers:    servers,
 		help:      "Where Prometheus reads /metrics. Whoever reaches it needs no password.",
 		value:     func(c *Config) value { return address{&c.MetricsAddr} },
@@ -167,7 +180,7 @@ var options = []option{
 	},
 	{
 		group: groupDecisions, name: "poll-interval", normal: "1s",
-		takers: deciders,
+		takers: servers,
 		help:   "How often to look for changed rules.",
 		value: func(c *Config) value {
 			return duration{&c.PollInterval, 10 * time.Millisecond, time.Hour}
@@ -175,7 +188,7 @@ var options = []option{
 	},
 	{
 		group: groupDecisions, name: "reread-interval", normal: "60s",
-		takers: deciders,
+		takers: servers,
 		help:   "How often to read all rules again, changed or not.",
 		value: func(c *Config) value {
 			return duration{&c.RereadInterval, time.Second, 24 * time.Hour}

@@ -15,6 +15,10 @@
 // When the store cannot answer, every decision is still made, by the failure mode of each matching
 // rule, and is marked degraded. An error of a store is never an answer about a caller.
 //
+// People look at buckets through Buckets.Take at a cost of 0, and reset or credit one through the
+// Creditor port; a bucket's name for them is Key.Text. Simulate says what rules would do to arrivals
+// by running the same decisions on buckets of its own.
+//
 // A decision costs one call of Buckets.Take, which is one round trip, whatever the number of rules
 // that match. The package does no other input or output and holds no state of its own.
 package enforce

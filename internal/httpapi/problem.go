@@ -29,6 +29,12 @@ var (
 	Suspended      = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
 	NotFound       = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
 	WrongMethod    = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
+	Conflict       = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
+	InUse          = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
+	NoSharedStore  = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
+	Changed        = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
+	Unconditional  = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
+	TooSoon        = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
 	TooLarge       = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
 	WrongMediaType = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
 	Internal       = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}

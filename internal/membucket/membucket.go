@@ -50,7 +50,7 @@ type Options struct {
 	Clock func() int64
 }
 
-// Store implements enforce.Buckets. It is safe for concurrent use.
+// Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
 type Store struct {
 	clock func() int64
 	max   int
@@ -62,7 +62,7 @@ type Store struct {
 	ring      []*bucket
 	hand      int
 	evictions int64
-	found     []*bucket // of the ask at hand; kept to not allocate
+	held      []*enforce.Bucket // of the ask at hand; kept to not allocate
 }
 
 type bucket struct {
@@ -71,7 +71,10 @@ type bucket struct {
 	at  int // place in ring
 }
 
-var _ enforce.Buckets = (*Store)(nil)
+var (
+	_ enforce.Buckets  = (*Store)(nil)
+	_ enforce.Creditor = (*Store)(nil)
+)
 
 // New returns an empty store.
 func New(options Options) *Store {
@@ -100,43 +103,53 @@ func (s *Store) Take(_ context.Context, asks []enforce.Ask) error {
 }
 
 func (s *Store) take(ask *enforce.Ask, now int64) {
-	ask.Allowed = true
-	s.found = s.found[:0]
+	s.held = s.held[:0]
 	for i := range ask.Tiers {
-		tier := &ask.Tiers[i]
-		b := s.buckets[bounded(tier.Key)]
-		s.found = append(s.found, b)
-		if b == nil {
-			tier.Bucket = enforce.NewBucket(tier.Limit, now)
-		} else {
-			tier.Bucket = b.Bucket
-			if tier.Bucket.Settle(tier.Limit, now) {
-				b.Bucket = tier.Bucket
-			}
-		}
-		tier.Holds = tier.Bucket.Level.Holds(ask.Cost)
-		if !tier.Holds && !tier.Shadow {
-			ask.Allowed = false
-		}
-	}
-	if !ask.Allowed || ask.Cost == 0 {
-		return
+		s.held = append(s.held, s.bucket(ask.Tiers[i].Key))
 	}
 	// Old buckets are written before new ones are inserted: an insertion sweeps, and would drop as
 	// idle an old bucket that this very ask takes from.
-	for i, b := range s.found {
-		if tier := &ask.Tiers[i]; tier.Holds {
-			tier.Bucket.Level.Micros -= ask.Cost
-			if b != nil {
-				b.Bucket = tier.Bucket
-			}
-		}
+	if !ask.Answer(s.held, now) {
+		return
 	}
-	for i, b := range s.found {
-		if tier := &ask.Tiers[i]; tier.Holds && b == nil {
+	for i, held := range s.held {
+		if tier := &ask.Tiers[i]; tier.Holds && held == nil {
 			s.insert(bounded(tier.Key), tier.Bucket, now)
 		}
 	}
+}
+
+// Credit implements enforce.Creditor. It never returns an error.
+func (s *Store) Credit(
+	_ context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	held := s.bucket(key)
+	if held == nil {
+		before = enforce.NewBucket(limit, now)
+	} else {
+		before = *held
+		before.Settle(limit, now)
+	}
+	after = before
+	after.Credit(amount)
+	switch {
+	case held != nil:
+		*held = after
+	case after != before:
+		s.insert(bounded(key), after, now)
+	}
+	return before, after, nil
+}
+
+// bucket returns what the store holds of a bucket, or nil.
+func (s *Store) bucket(key enforce.Key) *enforce.Bucket {
+	if b := s.buckets[bounded(key)]; b != nil {
+		return &b.Bucket
+	}
+	return nil
 }
 
 // longSubject is how long a subject may be, in bytes, to be kept as it is.

@@ -19,13 +19,17 @@ const second = int64(1_000_000)
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	buckettest.Run(t, func(*testing.T) buckettest.Store {
+	open := func(*testing.T) buckettest.Store {
 		var now int64
 		s := New(Options{Clock: func() int64 { return now }})
 		return buckettest.Store{
 			Take: func(at int64, asks []enforce.Ask) error {
 				now = at
 				return s.Take(t.Context(), asks)
+			},
+			Credit: func(at int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
+				now = at
+				return s.Credit(t.Context(), key, limit, amount)
 			},
 			State: func() map[string]string {
 				state := map[string]string{}
@@ -35,7 +39,9 @@ func TestConformance(t *testing.T) {
 				return state
 			},
 		}
-	})
+	}
+	buckettest.Run(t, open)
+	buckettest.RunCredits(t, open)
 }
 
 func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.Ask {

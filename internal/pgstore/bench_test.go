@@ -36,7 +36,7 @@ func BenchmarkRead(b *testing.B) {
 	store := must(pgstore.Open(b.Context(), url, slog.New(slog.DiscardHandler)))(b)
 	b.Cleanup(store.Close)
 	known := map[rules.TenantID]int64{}
-	for _, tenant := range must(store.Tenants(b.Context()))(b) {
+	for _, tenant := range must(store.Tenants(b.Context(), "", "", 10000))(b) {
 		known[tenant.ID] = tenant.Revision
 	}
 	busy := must(store.TenantBySlug(b.Context(), "t1"))(b)
@@ -54,6 +54,6 @@ func BenchmarkRead(b *testing.B) {
 	}
 	b.Run("a poll when nothing changed", func(b *testing.B) { read(b, known, 0) })
 	b.Run("everything", func(b *testing.B) { read(b, nil, 1000+1000+10000+100000) })
-	must(store.AssignPlan(b.Context(), busy.ID, "free", []string{"new"}))(b)
+	must(store.As(tester).AssignAll(b.Context(), busy.ID, onPlan("free", "new")))(b)
 	b.Run("a poll when one of 100,000 users changed", func(b *testing.B) { read(b, known, 2) })
 }

@@ -86,7 +86,7 @@ func TestNoStatementStaysPrepared(t *testing.T) {
 		}
 		store := must(pgstore.Open(t.Context(), address+"&pool_max_conns=1"+mode, slog.New(slog.DiscardHandler)))(t)
 		t.Cleanup(store.Close)
-		must(store.Tenants(t.Context()))(t)
+		must(store.Tenants(t.Context(), "", "", 10000))(t)
 		if _, err := store.TenantBySlug(t.Context(), "acme"); !errors.Is(err, rules.ErrNotFound) {
 			t.Error(err)
 		}
@@ -99,7 +99,7 @@ func TestNoStatementStaysPrepared(t *testing.T) {
 func TestAConfigurationSaysWhatStandsAgainstRemovingItsPlans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	must(w.AssignPlan(t.Context(), w.ours.ID, "free", []string{"1", "2"}))(t)
+	w.assign(t, w.ours.ID, "free", "1", "2")
 	want := map[string]string{"free": "2 users are on it and it is the tenant's default", "pro": "1 user is on it", "only-ours": ""}
 	for _, plan := range must(w.Config(t.Context(), w.ours.ID))(t).Plans {
 		if plan.InUse != want[plan.Name] {
@@ -143,7 +143,7 @@ func TestNumbersDoNotWrapAround(t *testing.T) {
 		t.Errorf("a jitter of %d%%: %v", tenant.Settings.RetryJitterPercent, err)
 	}
 	for limit, want := range map[int]int{math.MaxInt: 2, 1<<32 + 1: 2, -1: 0} {
-		if got := must(w.Rules(t.Context(), w.ours.ID, 0, limit))(t); len(got) != want {
+		if got := must(w.Rules(t.Context(), w.ours.ID, rules.RuleFilter{}, 0, limit))(t).Rules; len(got) != want {
 			t.Errorf("limit %d: %d rules, want %d", limit, len(got), want)
 		}
 	}

@@ -34,7 +34,7 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	if err != nil {
 		return rules.Config{}, err
 	}
-	ruleRows, err := queries.RulesAfter(ctx, tenant, 0, math.MaxInt32)
+	ruleRows, err := queries.AllRules(ctx, tenant)
 	if err != nil {
 		return rules.Config{}, err
 	}
@@ -61,32 +61,24 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 
 // plansInUse returns a tenant's plans with what stands against removing them.
 func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID) ([]rules.Plan, error) {
-	tenant, err := queries.Tenant(ctx, id)
+	if _, err := queries.Tenant(ctx, id); err != nil {
+		return nil, err
+	}
+	rows, err := queries.PlanUses(ctx, id, "", math.MaxInt32)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := queries.Plans(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := queries.UsersOfPlans(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	users := make(map[string]int64, len(counts))
-	for _, count := range counts {
-		users[count.Plan] = count.Users
-	}
-	plans := each(rows, planFromRow)
-	for i := range plans {
+	plans := make([]rules.Plan, len(rows))
+	for i, row := range rows {
+		plans[i] = planFromRow(row.Plan)
 		var uses []string
-		switch n := users[plans[i].Name]; {
-		case n == 1:
+		switch {
+		case row.Users == 1:
 			uses = append(uses, "1 user is on it")
-		case n > 1:
-			uses = append(uses, fmt.Sprintf("%d users are on it", n))
+		case row.Users > 1:
+			uses = append(uses, fmt.Sprintf("%d users are on it", row.Users))
 		}
-		if plans[i].Name == orEmpty(tenant.DefaultPlan) {
+		if row.IsDefault {
 			uses = append(uses, "it is the tenant's default")
 		}
 		plans[i].InUse = strings.Join(uses, " and ")
@@ -96,10 +88,10 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 
 // ChangeConfig makes the changes that a function derives from the present configuration, all or
 // none, while no other write of the tenant is under way.
-func (s *Store) ChangeConfig(
+func (s Writer) ChangeConfig(
 	ctx context.Context, tenant rules.TenantID, change func(rules.Config) (rules.Changes, error),
 ) (changes rules.Changes, err error) {
-	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("import").inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		current, err := s.config(ctx, w.Queries, tenant)
 		if err != nil {
 			return err
@@ -125,6 +117,9 @@ func (w write) apply(ctx context.Context, current rules.Config, changes rules.Ch
 	for i := range current.Rules {
 		ids[current.Rules[i].Identity()] = current.Rules[i].ID
 	}
+	if err := w.CountRulesLater(ctx); err != nil {
+		return err
+	}
 	if err := w.applyRemovals(ctx, ids, changes); err != nil {
 		return err
 	}
@@ -132,6 +127,9 @@ func (w write) apply(ctx context.Context, current rules.Config, changes rules.Ch
 		return err
 	}
 	if err := w.applyRules(ctx, ids, changes.Rules); err != nil {
+		return err
+	}
+	if err := w.CountRules(ctx, int64(w.tenant)); err != nil {
 		return err
 	}
 	if err := w.applyOverrides(ctx, ids, changes.Overrides); err != nil {
@@ -194,13 +192,13 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 
 // applyRules adds and changes rules, and notes the ids of the new ones.
 func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.Rule]) error {
-	rows, err := w.Plans(ctx, w.tenant)
+	names, err := w.PlanNames(ctx, w.tenant)
 	if err != nil {
 		return err
 	}
 	plans := map[string]bool{"": true}
-	for _, row := range rows {
-		plans[row.Name] = true
+	for _, name := range names {
+		plans[name] = true
 	}
 	var created, updated []rules.Rule
 	var createdAt, updatedAt []int // where in the changes

@@ -56,6 +56,10 @@ func takenBy(constraint string) string {
 		return "a rule with this pattern, plan and name"
 	case "api_key_pkey", "api_key_key_id_key":
 		return "an API key with this id"
+	case "account_email_key":
+		return "an account with this e-mail address"
+	case "member_pkey":
+		return "this member"
 	default:
 		return "a row with this " + constraint
 	}

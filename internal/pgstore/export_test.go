@@ -9,6 +9,9 @@ import (
 // ReadInPagesOf makes Read use smaller pages, so that a test need not write thousands of rows.
 func (s *Store) ReadInPagesOf(rows int32) { s.pageSize = rows }
 
+// LookAt makes filters look at fewer rows, for the same reason.
+func (s *Store) LookAt(rows int64) { s.lookedAt = rows }
+
 // PreparedStatements counts the named statements of a connection.
 func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)

@@ -25,17 +25,17 @@ func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
 			_, err := w.UpdateRule(ctx, stolen)
 			return err
 		},
-		"removing a rule": func(ctx context.Context) error { return w.RemoveRule(ctx, ours, theirs.ID) },
+		"removing a rule": func(ctx context.Context) error { return w.RemoveRule(ctx, ours, theirs.ID, rules.AnyVersion) },
 		"overriding a rule": func(ctx context.Context) error {
-			_, err := w.PutOverride(ctx, overrideOf(stolen, "7"))
+			_, err := w.PutOverride(ctx, overrideOf(stolen, "7"), rules.AnyVersion)
 			return err
 		},
 		"replacing an override": func(ctx context.Context) error {
-			_, err := w.PutOverride(ctx, overrideOf(stolen, "42"))
+			_, err := w.PutOverride(ctx, overrideOf(stolen, "42"), rules.AnyVersion)
 			return err
 		},
-		"removing an override": func(ctx context.Context) error { return w.RemoveOverride(ctx, ours, theirs.ID, "42") },
-		"revoking a key":       func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID) },
+		"removing an override": func(ctx context.Context) error { return w.RemoveOverride(ctx, ours, theirs.ID, "42", rules.AnyVersion) },
+		"revoking a key":       func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID, rules.AnyVersion) },
 	}
 	for name, do := range tests {
 		t.Run(name, func(t *testing.T) { wantError(t, do(t.Context()), rules.ErrNotFound) })
@@ -50,19 +50,19 @@ func TestListsHoldOneTenantsRows(t *testing.T) {
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours
 	owners := map[string][]rules.TenantID{}
-	for _, plan := range must(w.Plans(ctx, ours.ID))(t) {
+	for _, plan := range must(w.Plans(ctx, ours.ID, "", 100))(t) {
 		owners["plans"] = append(owners["plans"], plan.TenantID)
 	}
-	for _, rule := range must(w.Rules(ctx, ours.ID, 0, 10))(t) {
+	for _, rule := range must(w.Rules(ctx, ours.ID, rules.RuleFilter{}, 0, 10))(t).Rules {
 		owners["rules"] = append(owners["rules"], rule.TenantID)
 	}
 	for _, override := range must(w.Overrides(ctx, ours.ID, ours.user.ID, "", 10))(t) {
 		owners["overrides"] = append(owners["overrides"], override.TenantID)
 	}
-	for _, assignment := range must(w.Assignments(ctx, ours.ID, "", "", 10))(t) {
+	for _, assignment := range must(w.Assignments(ctx, ours.ID, "", "", "", 10))(t) {
 		owners["assignments"] = append(owners["assignments"], assignment.TenantID)
 	}
-	for _, key := range must(w.Keys(ctx, ours.ID))(t) {
+	for _, key := range must(w.Keys(ctx, ours.ID, "", 100))(t) {
 		owners["keys"] = append(owners["keys"], key.TenantID)
 	}
 	config := must(w.Config(ctx, ours.ID))(t)

@@ -3,39 +3,50 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Keys returns a tenant's API keys, revoked ones too, by creation.
-func (s *Store) Keys(ctx context.Context, tenant rules.TenantID) ([]rules.NamedKey, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ApiKey, error) {
-		return q.Keys(ctx, tenant)
+// Keys returns a tenant's API keys, revoked ones too, the latest first: those before one id, at most
+// limit of them.
+func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]rules.NamedKey, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
+		var createdAt *time.Time
+		if before != "" {
+			key, err := q.Key(ctx, tenant, before)
+			if err != nil {
+				return nil, err
+			}
+			createdAt = &key.ApiKey.CreatedAt
+		}
+		return q.Keys(ctx, dbsqlc.KeysParams{
+			TenantID: tenant, BeforeCreatedAt: createdAt, BeforeKeyID: before, PageSize: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read API keys: %w", err)
 	}
-	return each(rows, namedKeyFromRow), nil
+	return each(rows, usedKeyFromRow), nil
+}
+
+// Key returns one API key, a revoked one too.
+func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (rules.NamedKey, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
+		return q.Key(ctx, tenant, keyID)
+	})
+	if err != nil {
+		return rules.NamedKey{}, fmt.Errorf("read API key %q: %w", keyID, err)
+	}
+	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
 }
 
 // CreateKey stores an API key, of whose secret only the digest is known.
-func (s *Store) CreateKey(ctx context.Context, key rules.NamedKey) (created rules.NamedKey, err error) {
+func (s Writer) CreateKey(ctx context.Context, key rules.NamedKey) (created rules.NamedKey, err error) {
 	err = s.inTenant(ctx, statementTimeout, key.TenantID, func(ctx context.Context, w write) error {
-		row, err := w.CreateKey(ctx, dbsqlc.CreateKeyParams{
-			TenantID:    w.tenant,
-			KeyID:       key.ID,
-			Name:        key.Name,
-			Digest:      key.Digest[:],
-			Permissions: key.Permissions,
-			ExpiresAt:   orNull(key.ExpiresAt),
-			Revision:    w.revision,
-		})
-		if err != nil {
-			return err
-		}
-		created = namedKeyFromRow(row)
-		return nil
+		created, err = w.createKey(ctx, key)
+		return err
 	})
 	if err != nil {
 		return rules.NamedKey{}, fmt.Errorf("create API key %q: %w", key.ID, err)
@@ -43,13 +54,102 @@ func (s *Store) CreateKey(ctx context.Context, key rules.NamedKey) (created rule
 	return created, nil
 }
 
+// RotateKey creates a key that takes over from an old one, and lets that one expire.
+func (s Writer) RotateKey(
+	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next rules.NamedKey, grace time.Duration,
+) (old, created rules.NamedKey, err error) {
+	err = s.acting("rotate").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		if old, err = w.keyAt(ctx, keyID, expected); err != nil {
+			return err
+		}
+		now := time.Now()
+		if !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(now) {
+			return rules.FieldErrors{{Field: "key_id", Message: "must be a key in force; create a new one"}}
+		}
+		next.Name, next.Permissions = old.Name, old.Permissions
+		if created, err = w.createKey(ctx, next); err != nil {
+			return err
+		}
+		if end := now.Add(grace); old.ExpiresAt.IsZero() || end.Before(old.ExpiresAt) {
+			old, err = w.expireKey(ctx, keyID, end)
+		}
+		return err
+	})
+	if err != nil {
+		return rules.NamedKey{}, rules.NamedKey{}, fmt.Errorf("rotate API key %q: %w", keyID, err)
+	}
+	return old, created, nil
+}
+
 // RevokeKey ends an API key for good. One that is revoked already is rules.ErrNotFound.
-func (s *Store) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string) error {
+func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		key, err := w.keyAt(ctx, keyID, rules.AnyVersion)
+		if err != nil {
+			return err
+		}
+		if !key.RevokedAt.IsZero() {
+			return rules.ErrNotFound
+		}
+		if err := expect(expected, key.Revision); err != nil {
+			return err
+		}
 		return foundOne(w.RevokeKey(ctx, w.revision, w.tenant, keyID))
 	})
 	if err != nil {
 		return fmt.Errorf("revoke API key %q: %w", keyID, err)
+	}
+	return nil
+}
+
+// keyAt returns a key that is stored at an expected revision.
+func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (rules.NamedKey, error) {
+	row, err := w.Key(ctx, w.tenant, keyID)
+	if err != nil {
+		return rules.NamedKey{}, err
+	}
+	return usedKeyFromRow(dbsqlc.KeysRow(row)), expect(expected, row.ApiKey.Revision)
+}
+
+func (w write) createKey(ctx context.Context, key rules.NamedKey) (rules.NamedKey, error) {
+	row, err := w.CreateKey(ctx, dbsqlc.CreateKeyParams{
+		TenantID:    w.tenant,
+		KeyID:       key.ID,
+		Name:        key.Name,
+		Digest:      key.Digest[:],
+		Permissions: key.Permissions,
+		ExpiresAt:   orNull(key.ExpiresAt),
+		Revision:    w.revision,
+	})
+	if err != nil {
+		return rules.NamedKey{}, err
+	}
+	return namedKeyFromRow(row), nil
+}
+
+// expireKey sets when a key expires; the zero time is never.
+func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (rules.NamedKey, error) {
+	row, err := w.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
+		ExpiresAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID,
+	})
+	if err != nil {
+		return rules.NamedKey{}, err
+	}
+	return namedKeyFromRow(row), nil
+}
+
+// RecordKeyUses notes when API keys were last used; see rules.KeyUses. Keys are named without their
+// tenant, because their ids are unique among all.
+func (s *Store) RecordKeyUses(ctx context.Context, uses []rules.KeyUse) error {
+	ids, at := make([]string, len(uses)), make([]time.Time, len(uses))
+	for i := range uses {
+		ids[i], at[i] = uses[i].KeyID, uses[i].At
+	}
+	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+		return struct{}{}, q.RecordKeyUses(ctx, ids, at)
+	})
+	if err != nil {
+		return fmt.Errorf("record the use of %d API keys: %w", len(uses), err)
 	}
 	return nil
 }

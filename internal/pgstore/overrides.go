@@ -2,7 +2,10 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -20,9 +23,40 @@ func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules
 	return each(rows, overrideFromRow), nil
 }
 
+// OverridesOfUser returns a user's overrides by rule, expired ones too, those after one rule, at most
+// limit of them.
+func (s *Store) OverridesOfUser(
+	ctx context.Context, tenant rules.TenantID, userID string, after rules.RuleID, limit int,
+) ([]rules.Override, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+		return q.OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{TenantID: tenant, UserID: userID, After: after, PageSize: rowLimit(limit)})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read overrides of user %q: %w", userID, err)
+	}
+	return each(rows, overrideFromRow), nil
+}
+
+// Override returns a user's override for a rule, an expired one too.
+func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
+		return q.Override(ctx, tenant, rule, userID)
+	})
+	if err != nil {
+		return rules.Override{}, fmt.Errorf("read the override of rule %d for user %q: %w", rule, userID, err)
+	}
+	return overrideFromRow(row), nil
+}
+
 // PutOverride creates a user's override for a rule or takes the place of the one there is.
-func (s *Store) PutOverride(ctx context.Context, override rules.Override) (stored rules.Override, err error) {
+func (s Writer) PutOverride(ctx context.Context, override rules.Override, expected rules.Expected) (stored rules.Override, err error) {
 	err = s.inTenant(ctx, statementTimeout, override.TenantID, func(ctx context.Context, w write) error {
+		if stored, err = w.overrideAt(ctx, override.RuleID, override.UserID, expected); err != nil {
+			return err
+		}
+		if stored.Revision != 0 && sameOverride(&stored, &override) {
+			return errUnchanged
+		}
 		stored, err = w.putOverride(ctx, override)
 		return err
 	})
@@ -33,14 +67,47 @@ func (s *Store) PutOverride(ctx context.Context, override rules.Override) (store
 }
 
 // RemoveOverride brings the rule's own limit back into force for a user.
-func (s *Store) RemoveOverride(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) error {
+func (s Writer) RemoveOverride(
+	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string, expected rules.Expected,
+) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		stored, err := w.overrideAt(ctx, rule, userID, rules.AnyVersion)
+		if err != nil {
+			return err
+		}
+		if stored.Revision == 0 {
+			return rules.ErrNotFound
+		}
+		if err := expect(expected, stored.Revision); err != nil {
+			return err
+		}
 		return w.removeOverride(ctx, rule, userID)
 	})
 	if err != nil {
 		return fmt.Errorf("remove the override of rule %d for user %q: %w", rule, userID, err)
 	}
 	return nil
+}
+
+// overrideAt returns the override that is stored at an expected revision, or the zero value if none is.
+func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string, expected rules.Expected) (rules.Override, error) {
+	row, err := w.Override(ctx, w.tenant, rule, userID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return rules.Override{}, err
+	}
+	if err := expect(expected, row.Revision); err != nil {
+		return rules.Override{}, err
+	}
+	if err != nil {
+		return rules.Override{}, nil
+	}
+	return overrideFromRow(row), nil
+}
+
+// sameOverride compares what can be changed of an override.
+func sameOverride(a, b *rules.Override) bool {
+	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
+		a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
 func (w write) putOverride(ctx context.Context, override rules.Override) (rules.Override, error) {

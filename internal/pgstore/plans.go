@@ -12,19 +12,30 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Plans returns a tenant's plans by name.
-func (s *Store) Plans(ctx context.Context, tenant rules.TenantID) ([]rules.Plan, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Plan, error) {
-		return q.Plans(ctx, tenant)
+// Plans returns a tenant's plans by name, those after one name, at most limit of them.
+func (s *Store) Plans(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]rules.PlanUse, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanUsesRow, error) {
+		return q.PlanUses(ctx, tenant, after, rowLimit(limit))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	return each(rows, planFromRow), nil
+	return each(rows, planUseFromRow), nil
+}
+
+// Plan returns one plan.
+func (s *Store) Plan(ctx context.Context, tenant rules.TenantID, name string) (rules.PlanUse, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanUseRow, error) {
+		return q.PlanUse(ctx, tenant, name)
+	})
+	if err != nil {
+		return rules.PlanUse{}, fmt.Errorf("read plan %q: %w", name, err)
+	}
+	return planUseFromRow(dbsqlc.PlanUsesRow(row)), nil
 }
 
 // CreatePlan creates a plan, or one that was removed anew.
-func (s *Store) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.Plan, err error) {
+func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.Plan, err error) {
 	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
 		created, err = w.createPlan(ctx, plan)
 		return err
@@ -36,14 +47,18 @@ func (s *Store) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.
 }
 
 // UpdatePlan changes a plan's description, if its Revision is still the stored one.
-func (s *Store) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
+func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
 	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, plan.Name)
 		if err != nil {
 			return err
 		}
-		if stored.Revision != plan.Revision {
-			return rules.ErrChanged
+		if err := expect(rules.Expected(plan.Revision), stored.Revision); err != nil {
+			return err
+		}
+		if stored.Description == plan.Description {
+			updated = planFromRow(stored)
+			return errUnchanged
 		}
 		updated, err = w.updatePlan(ctx, plan)
 		return err
@@ -55,8 +70,15 @@ func (s *Store) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 }
 
 // RemovePlan removes a plan that nobody uses.
-func (s *Store) RemovePlan(ctx context.Context, tenant rules.TenantID, name string) error {
+func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		stored, err := w.Plan(ctx, w.tenant, name)
+		if err != nil {
+			return err
+		}
+		if err := expect(expected, stored.Revision); err != nil {
+			return err
+		}
 		return w.removePlan(ctx, name)
 	})
 	if err != nil {

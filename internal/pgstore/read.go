@@ -44,15 +44,19 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 		return err
 	}
 	tenants := each(rows, tenantFromRow)
-	starts := make([]position, len(tenants))
+	starts := make([]position, 0, len(tenants))
 	for i := range tenants {
+		if tenants[i].Removed {
+			continue // that it is gone is all there is to say
+		}
 		revision, known := newerThan[tenants[i].ID]
 		// Keys are never empty and ids begin at 1, so that every row of the next revision, or of
 		// revision 0, comes after this position.
-		starts[i] = position{tenant: tenants[i].ID, whole: !known}
+		start := position{tenant: tenants[i].ID, whole: !known}
 		if known {
-			starts[i].revision = revision + 1
+			start.revision = revision + 1
 		}
+		starts = append(starts, start)
 	}
 	for len(tenants) > 0 {
 		n := min(len(tenants), int(s.pageSize))

@@ -34,39 +34,56 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			return err
 		}, rowCounts{Tenants: 1, Plans: 1}},
 		"a removed plan": {func(ctx context.Context, w *world) error {
-			return w.RemovePlan(ctx, w.ours.ID, "only-ours")
+			return w.RemovePlan(ctx, w.ours.ID, "only-ours", rules.AnyVersion)
 		}, rowCounts{Tenants: 1, Plans: 1}},
 		"an updated rule": {func(ctx context.Context, w *world) error {
-			_, err := w.UpdateRule(ctx, w.ours.daily)
+			rule := w.ours.daily
+			rule.Burst++
+			_, err := w.UpdateRule(ctx, rule)
 			return err
 		}, rowCounts{Tenants: 1, Rules: 1}},
+		"a rule updated to what it is": {func(ctx context.Context, w *world) error {
+			same, err := w.UpdateRule(ctx, w.ours.daily)
+			if same.Version != w.ours.daily.Version {
+				return errors.Join(err, errors.New("its version was raised"))
+			}
+			return err
+		}, rowCounts{}},
+		"a plan, override, assignment and tenant updated to what they are": {func(ctx context.Context, w *world) error {
+			plan := must(w.Plan(ctx, w.ours.ID, "pro"))(t).Plan
+			_, planErr := w.UpdatePlan(ctx, plan)
+			_, overrideErr := w.PutOverride(ctx, w.ours.override, rules.Expected(w.ours.override.Revision))
+			_, assignErr := w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: "42", Plan: "pro"}, rules.AnyVersion)
+			_, tenantErr := w.UpdateTenant(ctx, w.ours.Tenant)
+			return errors.Join(planErr, overrideErr, assignErr, tenantErr)
+		}, rowCounts{}},
 		"a removed rule": {func(ctx context.Context, w *world) error {
-			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID)
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
 		}, rowCounts{Tenants: 1, Rules: 1}},
 		"a new override": {func(ctx context.Context, w *world) error {
-			_, err := w.PutOverride(ctx, overrideOf(w.ours.user, "43"))
+			_, err := w.PutOverride(ctx, overrideOf(w.ours.user, "43"), rules.AnyVersion)
 			return err
 		}, rowCounts{Tenants: 1, Overrides: 1}},
 		"a removed override": {func(ctx context.Context, w *world) error {
-			return w.RemoveOverride(ctx, w.ours.ID, w.ours.user.ID, "42")
+			return w.RemoveOverride(ctx, w.ours.ID, w.ours.user.ID, "42", rules.AnyVersion)
 		}, rowCounts{Tenants: 1, Overrides: 1}},
-		"three users on a plan, one of them again and one named twice": {func(ctx context.Context, w *world) error {
-			changed, err := w.AssignPlan(ctx, w.ours.ID, "pro", []string{"1", "2", "2", "42"})
+		"three users on a plan, one of them again": {func(ctx context.Context, w *world) error {
+			changed, err := w.AssignAll(ctx, w.ours.ID, onPlan("pro", "1", "2", "42"))
 			if changed != 2 {
 				return errors.Join(err, errors.New("the two users that were not on the plan were not counted as two"))
 			}
 			return err
 		}, rowCounts{Tenants: 1, Assignments: 2}},
 		"a user back on the default plan": {func(ctx context.Context, w *world) error {
-			_, err := w.UnassignPlan(ctx, w.ours.ID, []string{"42", "nobody"})
+			_, err := w.AssignAll(ctx, w.ours.ID, onPlan("", "42", "nobody"))
 			return err
 		}, rowCounts{Tenants: 1, Assignments: 1}},
 		"a revoked key": {func(ctx context.Context, w *world) error {
-			return w.RevokeKey(ctx, w.ours.ID, w.ours.key.ID)
+			return w.RevokeKey(ctx, w.ours.ID, w.ours.key.ID, rules.AnyVersion)
 		}, rowCounts{Tenants: 1, Keys: 1}},
 		"nothing": {func(context.Context, *world) error { return nil }, rowCounts{}},
 		"users that are on the plan already": {func(ctx context.Context, w *world) error {
-			_, err := w.AssignPlan(ctx, w.ours.ID, "pro", []string{"42"})
+			_, err := w.AssignAll(ctx, w.ours.ID, onPlan("pro", "42"))
 			return err
 		}, rowCounts{}},
 		"a change of nothing": {func(ctx context.Context, w *world) error {
@@ -108,13 +125,13 @@ func TestAWholeReadLeavesOutWhatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours
-	must(w.PutOverride(ctx, overrideOf(ours.daily, "42")))(t)
-	must(w.UnassignPlan(ctx, ours.ID, []string{"42"}))(t)
+	must(w.PutOverride(ctx, overrideOf(ours.daily, "42"), rules.AnyVersion))(t)
+	w.assign(t, ours.ID, "", "42")
 	for _, err := range []error{
-		w.RemoveRule(ctx, ours.ID, ours.daily.ID),
-		w.RemoveOverride(ctx, ours.ID, ours.user.ID, "42"),
-		w.RemovePlan(ctx, ours.ID, "pro"),
-		w.RevokeKey(ctx, ours.ID, ours.key.ID),
+		w.RemoveRule(ctx, ours.ID, ours.daily.ID, rules.AnyVersion),
+		w.RemoveOverride(ctx, ours.ID, ours.user.ID, "42", rules.AnyVersion),
+		w.RemovePlan(ctx, ours.ID, "pro", rules.AnyVersion),
+		w.RevokeKey(ctx, ours.ID, ours.key.ID, rules.AnyVersion),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -145,9 +162,9 @@ func TestAReadIsOneViewInPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, users := t.Context(), []string{"a", "b", "c", "d", "e", "f", "g"}
-	must(w.AssignPlan(ctx, w.ours.ID, "pro", users))(t)
+	w.assign(t, w.ours.ID, "pro", users...)
 	for _, user := range users {
-		must(w.PutOverride(ctx, overrideOf(w.ours.user, user)))(t)
+		must(w.PutOverride(ctx, overrideOf(w.ours.user, user), rules.AnyVersion))(t)
 	}
 	want := count(w.poll(t, nil))
 	w.ReadInPagesOf(3)
@@ -156,9 +173,9 @@ func TestAReadIsOneViewInPages(t *testing.T) {
 	pages := 0
 	err := w.Read(ctx, nil, func(page rules.Rows) error {
 		if pages++; pages == 1 {
-			must(w.AssignPlan(ctx, w.ours.ID, "pro", []string{"late"}))(t)
-			must(w.AssignPlan(ctx, w.ours.ID, "free", users))(t)
-			must(w.PutOverride(ctx, overrideOf(w.ours.user, "late")))(t)
+			w.assign(t, w.ours.ID, "pro", "late")
+			w.assign(t, w.ours.ID, "free", users...)
+			must(w.PutOverride(ctx, overrideOf(w.ours.user, "late"), rules.AnyVersion))(t)
 		}
 		for _, assignment := range page.Assignments {
 			if key := string(rune(assignment.TenantID)) + assignment.UserID; seen[key] {

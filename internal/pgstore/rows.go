@@ -28,8 +28,9 @@ func first[Value any](values []Value) (value Value) {
 	return value
 }
 
-// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse.
-func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32)) }
+// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse. There
+// is always room for one more.
+func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32-1)) }
 
 func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 	return rules.Tenant{
@@ -44,7 +45,10 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 			IPv6Prefix:         int(row.Ipv6Prefix),
 			FailureMode:        row.FailureMode,
 		},
-		Revision: row.Revision,
+		Version:   row.Version,
+		Revision:  row.Revision,
+		CreatedAt: row.CreatedAt.UTC(),
+		Removed:   row.RemovedAt != nil,
 	}
 }
 
@@ -56,6 +60,10 @@ func planFromRow(row dbsqlc.Plan) rules.Plan {
 		Revision:    row.Revision,
 		Removed:     row.RemovedAt != nil,
 	}
+}
+
+func planUseFromRow(row dbsqlc.PlanUsesRow) rules.PlanUse {
+	return rules.PlanUse{Plan: planFromRow(row.Plan), Rules: row.Rules, Users: row.Users, IsDefault: row.IsDefault}
 }
 
 func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
@@ -148,6 +156,27 @@ func namedKeyFromRow(row dbsqlc.ApiKey) rules.NamedKey {
 		Name:      row.Name,
 		CreatedAt: row.CreatedAt.UTC(),
 		RevokedAt: orZero(row.RevokedAt),
+	}
+}
+
+func usedKeyFromRow(row dbsqlc.KeysRow) rules.NamedKey {
+	key := namedKeyFromRow(row.ApiKey)
+	key.LastUsedAt = orZero(row.LastUsedAt)
+	return key
+}
+
+func auditEntryFromRow(row dbsqlc.AuditEvent) rules.AuditEntry {
+	return rules.AuditEntry{
+		ID: rules.AuditID(row.AuditID),
+		At: row.At.UTC(),
+		Actor: rules.Actor{
+			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
+		},
+		Action: rules.AuditAction(row.Action),
+		Object: rules.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+		Change: row.ChangeID,
+		Before: row.Before,
+		After:  row.After,
 	}
 }
 

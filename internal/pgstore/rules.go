@@ -2,19 +2,79 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Rules returns a tenant's rules by id, those after one id, at most limit of them.
-func (s *Store) Rules(ctx context.Context, tenant rules.TenantID, after rules.RuleID, limit int) ([]rules.Rule, error) {
+// Rules returns a tenant's rules by id: those after one id that a filter selects, at most limit of them.
+// A filter looks at 5,000 rules a page.
+func (s *Store) Rules(
+	ctx context.Context, tenant rules.TenantID, filter rules.RuleFilter, after rules.RuleID, limit int,
+) (page rules.RulePage, err error) {
+	if limit <= 0 {
+		return page, nil
+	}
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		return q.RulesAfter(ctx, tenant, after, rowLimit(limit))
+		last := rules.RuleID(math.MaxInt64)
+		if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // few rules have one pattern, and an index finds them
+			end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
+			switch {
+			case err == nil:
+				last, page.Next = end, end
+			case !errors.Is(err, pgx.ErrNoRows):
+				return nil, err
+			}
+		}
+		return q.RulesPage(ctx, dbsqlc.RulesPageParams{
+			TenantID:   tenant,
+			After:      after,
+			Last:       last,
+			Scope:      string(filter.Scope),
+			Plan:       filter.Plan,
+			Mode:       string(filter.Mode),
+			Action:     string(filter.Action),
+			IsActive:   filter.Active,
+			KeyPattern: filter.Pattern,
+			Containing: filter.Text,
+			PageSize:   rowLimit(limit) + 1, // one more tells whether there is more
+		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read rules: %w", err)
+		return rules.RulePage{}, fmt.Errorf("read rules: %w", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.Next = rows[limit-1].RuleID
+	}
+	page.Rules = s.rulesFromRows(ctx, rows)
+	return page, nil
+}
+
+// Matrix returns the rules of the next limit rows of a tenant's plan matrix.
+func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int) ([]rules.Rule, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+		last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
+			TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Number: int64(limit),
+		})
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return nil, err
+		}
+		return q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
+			TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
+			ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the plan matrix: %w", err)
 	}
 	return s.rulesFromRows(ctx, rows), nil
 }
@@ -31,9 +91,13 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 }
 
 // CreateRule creates a rule.
-func (s *Store) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
+func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
-		created, err = w.createRule(ctx, rule)
+		if err := w.requireRoom(ctx, &rule); err != nil {
+			return err
+		}
+		stored, _, err := w.createRules(ctx, []rules.Rule{rule})
+		created = first(stored)
 		return err
 	})
 	if err != nil {
@@ -43,14 +107,13 @@ func (s *Store) CreateRule(ctx context.Context, rule rules.Rule) (created rules.
 }
 
 // UpdateRule changes all of a rule but what identifies it, if its Version is still the stored one.
-func (s *Store) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.Rule, err error) {
+func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.Rule, err error) {
 	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
-		stored, err := w.Rule(ctx, w.tenant, rule.ID)
-		if err != nil {
+		if updated, err = w.ruleAt(ctx, rule.ID, rules.Expected(rule.Version)); err != nil {
 			return err
 		}
-		if stored.Version != rule.Version {
-			return fmt.Errorf("version %d was to be updated and %d is stored: %w", rule.Version, stored.Version, rules.ErrChanged)
+		if sameRule(&updated, &rule) {
+			return errUnchanged
 		}
 		updated, err = w.updateRule(ctx, rule)
 		return err
@@ -62,8 +125,11 @@ func (s *Store) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 }
 
 // RemoveRule removes a rule and its overrides.
-func (s *Store) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID) error {
+func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		if _, err := w.ruleAt(ctx, id, expected); err != nil {
+			return err
+		}
 		return w.removeRule(ctx, id)
 	})
 	if err != nil {
@@ -72,12 +138,51 @@ func (s *Store) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.
 	return nil
 }
 
-func (w write) createRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
-	if err := w.requirePlan(ctx, "plan", rule.Plan); err != nil {
+// ruleAt returns a rule that is stored at an expected version.
+func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expected) (rules.Rule, error) {
+	row, err := w.Rule(ctx, w.tenant, id)
+	if err != nil {
 		return rules.Rule{}, err
 	}
-	created, _, err := w.createRules(ctx, []rules.Rule{rule})
-	return first(created), err
+	if err := expect(expected, row.Version); err != nil {
+		return rules.Rule{}, err
+	}
+	return ruleFromRow(row)
+}
+
+// requireRoom refuses a rule whose plan does not exist, and one too many with its pattern and plan.
+func (w write) requireRoom(ctx context.Context, rule *rules.Rule) error {
+	if err := w.requirePlan(ctx, "plan", rule.Plan); err != nil {
+		return err
+	}
+	pattern := rule.Pattern.String()
+	neighbours, err := w.RulesOfPatterns(ctx, w.tenant, []string{pattern})
+	if err != nil {
+		return err
+	}
+	alike := 0
+	for i := range neighbours {
+		if orEmpty(neighbours[i].Plan) == rule.Plan {
+			alike++
+		}
+	}
+	if alike >= rules.MaxRulesPerPattern {
+		return tooManyAlike()
+	}
+	return nil
+}
+
+func tooManyAlike() error {
+	return rules.FieldErrors{{
+		Field: "key_pattern", Message: fmt.Sprintf("must be another: %d rules with one pattern and plan are the most", rules.MaxRulesPerPattern),
+	}}
+}
+
+// sameRule compares what can be changed of a rule.
+func sameRule(a, b *rules.Rule) bool {
+	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
+		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
+		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {

@@ -1,15 +1,23 @@
 // Package pgstore keeps tenants and what they own in PostgreSQL 15 or later.
 //
-// A Store promises rules.Store and rules.Source: every method but those about tenants themselves
-// takes the tenant and neither reads nor writes anything of another's. A write is one transaction
-// that first raises the tenant's revision; the row lock that this takes makes a tenant's writers
-// follow one another, so that revisions become visible in their order. A write that turns out to
-// change nothing is rolled back, and the revision with it.
+// A Store promises rules.Stores and rules.Source. It only reads; [Store.As] returns what writes, so that
+// nobody can write without saying who. Every method but those about tenants themselves takes the tenant
+// and neither reads nor writes anything of another's. A write is one transaction that first raises the
+// tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
+// writers follow one another, so that revisions become visible in their order. A write that turns out
+// to change nothing is rolled back, and the revision with it.
+//
+// The audit log is written by triggers of the database, so that no write can forget it: see
+// db/schema.sql. An entry's time is taken while its writer holds the tenant, so that entries become
+// visible in their order as well.
 //
 // Nothing waits for ever: each method has a deadline (5 s; a bulk write 60 s, a Read 5 min), which
 // the context may shorten, and which covers waiting for a connection. When the database is away a method
 // returns an error at its deadline or earlier, never rules.ErrNotFound. Nothing is retried: a write whose
 // answer was lost may have happened, and only the caller knows whether it may happen twice.
+//
+// The first page of a list costs the same however many rows there are: lists go on after a key, by an
+// index, and where a filter has none they look at a bounded number of rows.
 //
 // A Store uses no session state, prepared statements included, so a pooler may stand in between. Migrate
 // holds an advisory lock of its session, so `admin migrate` needs a direct connection.
@@ -17,6 +25,7 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,22 +48,35 @@ const (
 
 	// pageSize is the most rows of one table that Read holds for one tenant.
 	pageSize = 5000
+	// lookedAt is the most rows that one page of a list looks at for a filter without an index.
+	lookedAt = 5000
 )
 
-// Store is the database. It is safe for concurrent use.
+// Store is the database, to read. It is safe for concurrent use.
 type Store struct {
 	pool     *pgxpool.Pool
 	queries  *dbsqlc.Queries
 	log      *slog.Logger
 	pageSize int32
+	lookedAt int64
 
 	unreadable atomic.Int64
 }
 
+// Writer is the Store in the name of one actor, to write.
+type Writer struct {
+	*Store
+	by rules.Actor
+}
+
 var (
-	_ rules.Store  = (*Store)(nil)
+	_ rules.Stores = (*Store)(nil)
 	_ rules.Source = (*Store)(nil)
+	_ rules.Store  = Writer{}
 )
+
+// As returns a Writer, whose writes are logged as the actor's.
+func (s *Store) As(by rules.Actor) rules.Store { return Writer{s, by} }
 
 // Open returns a Store for the database at a URL. It connects when it is first used, so that a
 // database that is away does not keep a process from starting. The URL may limit the pool with
@@ -69,7 +91,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize}, nil
+	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt}, nil
 }
 
 // setDefaults chooses what the URL does not. pgx's own choice for queries is named prepared statements,
@@ -101,21 +123,65 @@ var errUnchanged = errors.New("unchanged")
 
 // inTenant runs a function in a write of a tenant: its error, errUnchanged included, undoes
 // everything.
-func (s *Store) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
+func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		queries := s.queries.WithTx(tx)
-		revision, err := queries.RaiseRevision(ctx, tenant)
+		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
 			return fmt.Errorf("tenant %d: %w", tenant, err)
 		}
-		return do(ctx, write{queries, tenant, revision})
+		return do(ctx, write{queries, tenant, raised.Revision})
 	})
 	if errors.Is(err, errUnchanged) {
 		return nil
 	}
 	return writeError(err)
+}
+
+// inTenantAs runs a function in a transaction that writes what a tenant owns and no check depends on,
+// such as its members: as inTenant does it holds the tenant and says who writes, but raises no revision.
+func (s *Store) inTenantAs(
+	ctx context.Context, timeout time.Duration, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {
+			return fmt.Errorf("tenant %d: %w", tenant, err)
+		}
+		return do(ctx, tx)
+	})
+	return writeError(err)
+}
+
+// acting is the Writer for a write that the changed rows alone do not explain, unless the actor has
+// said what it does.
+func (s Writer) acting(act string) Writer {
+	if s.by.Act == "" {
+		s.by.Act = act
+	}
+	return s
+}
+
+// actorSetting is an actor as the database's function write_audit reads it.
+func actorSetting(by rules.Actor) string {
+	text, err := json.Marshal(map[string]string{
+		"kind": string(by.Kind), "id": by.ID, "name": by.Name, "act": by.Act, "request_id": by.RequestID,
+	})
+	if err != nil {
+		return "" // strings always have a form; without one the entry would be the database user's
+	}
+	return string(text)
+}
+
+// expect is rules.ErrChanged unless what is stored, 0 for nothing, is what was expected.
+func expect(expected rules.Expected, stored int64) error {
+	if expected == rules.AnyVersion || int64(expected) == stored {
+		return nil
+	}
+	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
 // ask runs queries that only read.

@@ -27,10 +27,10 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 			Settings: rules.Settings{RetryJitterPercent: 50, IPv4Prefix: 24, IPv6Prefix: 48, FailureMode: rules.FailClosed},
 		}
 		created := must(w.CreateTenant(ctx, tenant))(t)
-		tenant.ID, tenant.Revision = created.ID, 1
+		tenant.ID, tenant.Version, tenant.Revision, tenant.CreatedAt = created.ID, 1, 1, created.CreatedAt
 		same(t, created, tenant)
 		same(t, must(w.TenantBySlug(ctx, "full"))(t), tenant)
-		if plans := must(w.Plans(ctx, tenant.ID))(t); len(plans) != 1 || plans[0].Name != "basic" {
+		if plans := must(w.Plans(ctx, tenant.ID, "", 100))(t); len(plans) != 1 || plans[0].Name != "basic" {
 			t.Errorf("its plans are %+v, want the default plan", plans)
 		}
 	})
@@ -52,7 +52,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		t.Parallel()
 		override := overrideOf(w.ours.daily, "föö")
 		override.ExpiresAt = tomorrow()
-		stored := must(w.PutOverride(ctx, override))(t)
+		stored := must(w.PutOverride(ctx, override, rules.AnyVersion))(t)
 		override.InForceSince, override.Revision = stored.InForceSince, stored.Revision
 		same(t, stored, override)
 	})
@@ -113,16 +113,16 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 			old.Version--
 			_, err := w.UpdateRule(ctx, old)
 			return err
-		}, rules.ErrChanged, "version 0 was to be updated and 1 is stored"},
+		}, rules.ErrChanged, "version 0 was expected and 1 is stored"},
 		"a plan that was read before another write": {func(ctx context.Context) error {
 			_, err := w.UpdatePlan(ctx, rules.Plan{TenantID: ours, Name: "pro", Revision: 1})
 			return err
-		}, rules.ErrChanged, `update plan "pro": changed meanwhile`},
+		}, rules.ErrChanged, `update plan "pro": version 1 was expected and 2 is stored: changed meanwhile`},
 		"a plan in use": {func(ctx context.Context) error {
-			return w.RemovePlan(ctx, ours, "free")
+			return w.RemovePlan(ctx, ours, "free", rules.AnyVersion)
 		}, rules.ErrInUse, `plan "free" is in use by 1 rule and the tenant, as its default`},
 		"a user on a plan that is not ours": {func(ctx context.Context) error {
-			_, err := w.AssignPlan(ctx, ours, "only-theirs", []string{"1"})
+			_, err := w.AssignAll(ctx, ours, onPlan("only-theirs", "1"))
 			return err
 		}, nil, `plan: must be a plan of the tenant, and "only-theirs" is none`},
 		"a default plan that is not ours": {func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 			return err
 		}, nil, `default_plan: must be a plan of the tenant`},
 		"a user id with a NUL among others": {func(ctx context.Context) error {
-			_, err := w.AssignPlan(ctx, ours, "pro", []string{"1", "a\x00b", "3"})
+			_, err := w.AssignAll(ctx, ours, onPlan("pro", "1", "a\x00b", "3"))
 			return err
 		}, nil, "user 2 of 3: user_id: must not contain a NUL byte"},
 		"looking for a user id with a NUL": {func(ctx context.Context) error {
@@ -140,10 +140,10 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 			return err
 		}, rules.ErrNotFound, "not found"},
 		"a key that is revoked already": {func(ctx context.Context) error {
-			return errors.Join(w.RevokeKey(ctx, ours, w.ours.key.ID), w.RevokeKey(ctx, ours, w.ours.key.ID))
+			return errors.Join(w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion), w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion))
 		}, rules.ErrNotFound, "revoke API key"},
 		"a tenant that is not there": {func(ctx context.Context) error {
-			return w.RemovePlan(ctx, 0, "pro")
+			return w.RemovePlan(ctx, 0, "pro", rules.AnyVersion)
 		}, rules.ErrNotFound, "tenant 0: "},
 	}
 	for name, test := range tests {
@@ -162,10 +162,10 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 func TestARemovedPlanCanBeMadeAnew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := w.RemovePlan(t.Context(), w.ours.ID, "only-ours"); err != nil {
+	if err := w.RemovePlan(t.Context(), w.ours.ID, "only-ours", rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.AssignPlan(t.Context(), w.ours.ID, "only-ours", []string{"1"})
+	_, err := w.AssignAll(t.Context(), w.ours.ID, onPlan("only-ours", "1"))
 	var wrong rules.FieldErrors
 	if !asFieldErrors(err, &wrong) {
 		t.Errorf("a user was put on a removed plan: %v", err)
@@ -179,7 +179,7 @@ func TestARemovedPlanCanBeMadeAnew(t *testing.T) {
 func TestARemovedRulesIdentityCanBeUsedAgainAndItsIDCannot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.daily.ID); err != nil {
+	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	again := must(w.CreateRule(t.Context(), w.ours.daily))(t)
@@ -192,18 +192,18 @@ func TestListsContinueAfterARow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours
-	must(w.AssignPlan(ctx, ours.ID, "pro", []string{"43", "44"}))(t)
-	must(w.PutOverride(ctx, overrideOf(ours.user, "43")))(t)
-	if page := must(w.Rules(ctx, ours.ID, ours.user.ID, 1))(t); len(page) != 1 || page[0].ID != ours.daily.ID {
+	w.assign(t, ours.ID, "pro", "43", "44")
+	must(w.PutOverride(ctx, overrideOf(ours.user, "43"), rules.AnyVersion))(t)
+	if page := must(w.Rules(ctx, ours.ID, rules.RuleFilter{}, ours.user.ID, 1))(t).Rules; len(page) != 1 || page[0].ID != ours.daily.ID {
 		t.Errorf("after the first rule comes %+v", page)
 	}
 	if page := must(w.Overrides(ctx, ours.ID, ours.user.ID, "42", 5))(t); len(page) != 1 || page[0].UserID != "43" {
 		t.Errorf("after user 42's override comes %+v", page)
 	}
-	if page := must(w.Assignments(ctx, ours.ID, "pro", "42", 1))(t); len(page) != 1 || page[0].UserID != "43" {
+	if page := must(w.Assignments(ctx, ours.ID, "pro", "", "42", 1))(t); len(page) != 1 || page[0].UserID != "43" {
 		t.Errorf("after user 42 comes %+v", page)
 	}
-	if page := must(w.Assignments(ctx, ours.ID, "free", "", 5))(t); len(page) != 0 {
+	if page := must(w.Assignments(ctx, ours.ID, "free", "", "", 5))(t); len(page) != 0 {
 		t.Errorf("users on plan free are %+v, want none", page)
 	}
 }

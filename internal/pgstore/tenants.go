@@ -12,7 +12,7 @@ import (
 
 // CreateTenant creates a tenant, and its default plan if it names one. Settings are judged here and in
 // UpdateTenant, unlike elsewhere, because a number that the column's type cannot hold would wrap around.
-func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created rules.Tenant, err error) {
+func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
 	}
@@ -20,9 +20,14 @@ func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		queries := s.queries.WithTx(tx)
+		if err := queries.SetActor(ctx, actorSetting(s.by)); err != nil {
+			return err
+		}
 		row, err := queries.CreateTenant(ctx, dbsqlc.CreateTenantParams{
 			Slug:               tenant.Slug,
 			Name:               tenant.Name,
+			DefaultPlan:        tenant.DefaultPlan,
+			Suspended:          tenant.Suspended,
 			RetryJitterPercent: int16(tenant.Settings.RetryJitterPercent),
 			Ipv4Prefix:         int16(tenant.Settings.IPv4Prefix),
 			Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
@@ -31,14 +36,11 @@ func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 		if err != nil {
 			return err
 		}
-		tenant.ID = row.TenantID
-		w := write{queries, row.TenantID, row.Revision}
-		if tenant.DefaultPlan != "" {
-			if _, err := w.createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan}); err != nil {
-				return err
-			}
+		created = tenantFromRow(row)
+		if tenant.DefaultPlan == "" {
+			return nil
 		}
-		created, err = w.updateTenant(ctx, tenant)
+		_, err = write{queries, row.TenantID, row.Revision}.createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan})
 		return err
 	})
 	if err != nil {
@@ -47,14 +49,23 @@ func (s *Store) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	return created, nil
 }
 
-// UpdateTenant changes all of a tenant but its slug.
-func (s *Store) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
+// UpdateTenant changes all of a tenant but its slug, if its Version is still the stored one.
+func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
 	}
 	err = s.inTenant(ctx, statementTimeout, tenant.ID, func(ctx context.Context, w write) error {
-		if err := w.requirePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
+		stored, err := w.Tenant(ctx, w.tenant)
+		if err != nil {
 			return err
+		}
+		if err := expect(rules.Expected(tenant.Version), stored.Version); err != nil {
+			return err
+		}
+		updated = tenantFromRow(stored)
+		if sameTenant(updated, tenant) {
+			updated.Revision-- // the write raised it, and is rolled back
+			return errUnchanged
 		}
 		updated, err = w.updateTenant(ctx, tenant)
 		return err
@@ -65,7 +76,31 @@ func (s *Store) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 	return updated, nil
 }
 
+// RemoveTenant removes a suspended tenant for good. What it owns stays stored, and is not found.
+func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected rules.Expected) error {
+	err := s.inTenant(ctx, statementTimeout, id, func(ctx context.Context, w write) error {
+		stored, err := w.Tenant(ctx, w.tenant)
+		if err != nil {
+			return err
+		}
+		if err := expect(expected, stored.Version); err != nil {
+			return err
+		}
+		if stored.SuspendedAt == nil {
+			return fmt.Errorf("it is not suspended: %w", rules.ErrInUse)
+		}
+		return w.RemoveTenant(ctx, w.tenant)
+	})
+	if err != nil {
+		return fmt.Errorf("remove tenant %d: %w", id, err)
+	}
+	return nil
+}
+
 func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Tenant, error) {
+	if err := w.requirePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
+		return rules.Tenant{}, err
+	}
 	row, err := w.UpdateTenant(ctx, dbsqlc.UpdateTenantParams{
 		Name:               tenant.Name,
 		DefaultPlan:        tenant.DefaultPlan,
@@ -77,6 +112,11 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 		TenantID:           w.tenant,
 	})
 	return tenantFromRow(row), err
+}
+
+// sameTenant compares what can be changed of a tenant.
+func sameTenant(a, b rules.Tenant) bool {
+	return a.Name == b.Name && a.DefaultPlan == b.DefaultPlan && a.Suspended == b.Suspended && a.Settings == b.Settings
 }
 
 // Tenant returns the tenant with an id.
@@ -101,10 +141,11 @@ func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, er
 	return tenantFromRow(row), nil
 }
 
-// Tenants returns all tenants by slug.
-func (s *Store) Tenants(ctx context.Context) ([]rules.Tenant, error) {
+// Tenants returns by slug the tenants whose slug or name contains a text, those after one slug, at most
+// limit of them.
+func (s *Store) Tenants(ctx context.Context, text, after string, limit int) ([]rules.Tenant, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Tenant, error) {
-		return q.Tenants(ctx)
+		return q.Tenants(ctx, after, text, rowLimit(limit))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read tenants: %w", err)

@@ -2,17 +2,25 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Assignments returns who is on a plan, or on any if it is "", by user id, those after one id, at
-// most limit of them.
-func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, after string, limit int) ([]rules.Assignment, error) {
+// usersPerStatement is how many users one statement assigns.
+const usersPerStatement = 5000
+
+// Assignments returns by user id who is on a plan, or on any if it is "", and has an id with a prefix:
+// those after one id, at most limit of them.
+func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TenantUser, error) {
-		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{TenantID: tenant, After: after, Plan: plan, PageSize: rowLimit(limit)})
+		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
+			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read plan assignments: %w", err)
@@ -31,39 +39,99 @@ func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID st
 	return assignmentFromRow(row), nil
 }
 
-// AssignPlan puts users on a plan and returns how many were not on it before. The users are judged
+// Assign puts a user on a plan, or back on the tenant's default if it is "": what it returns is then
+// Removed.
+func (s Writer) Assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (stored rules.Assignment, err error) {
+	err = s.inTenant(ctx, statementTimeout, assignment.TenantID, func(ctx context.Context, w write) error {
+		stored, err = w.assign(ctx, assignment, expected)
+		return err
+	})
+	if err != nil {
+		return rules.Assignment{}, fmt.Errorf("assign plan %q to user %q: %w", assignment.Plan, assignment.UserID, err)
+	}
+	return stored, nil
+}
+
+func (w write) assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (rules.Assignment, error) {
+	row, err := w.Assignment(ctx, w.tenant, assignment.UserID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return rules.Assignment{}, err
+	}
+	if err := expect(expected, row.Revision); err != nil {
+		return rules.Assignment{}, err
+	}
+	after := rules.Assignment{
+		TenantID: w.tenant, UserID: assignment.UserID, Plan: assignment.Plan, Revision: w.revision, Removed: assignment.Plan == "",
+	}
+	if row.Plan == after.Plan {
+		after.Revision = row.Revision
+		return after, errUnchanged
+	}
+	if err := w.requirePlan(ctx, "plan", after.Plan); err != nil {
+		return rules.Assignment{}, err
+	}
+	_, err = w.assignAll(ctx, []rules.Assignment{after})
+	return after, err
+}
+
+// AssignAll assigns many users and returns how many were not on their plan before. The users are judged
 // here, unlike elsewhere, because one malformed id among thousands would fail the statement with an
 // error that does not say which.
-func (s *Store) AssignPlan(ctx context.Context, tenant rules.TenantID, plan string, userIDs []string) (changed int64, err error) {
-	for i, userID := range userIDs {
-		assignment := rules.Assignment{UserID: userID, Plan: plan}
-		if errs := assignment.Validate(map[string]bool{plan: true}); len(errs) > 0 {
-			return 0, fmt.Errorf("assign plan %q to user %d of %d: %w", plan, i+1, len(userIDs), errs)
+func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (changed int64, err error) {
+	plans := map[string]bool{"": true}
+	named := make(map[string]bool, len(assignments))
+	for i := range assignments {
+		plans[assignments[i].Plan] = true
+	}
+	for i := range assignments {
+		wrong := assignments[i].Validate(plans)
+		if named[assignments[i].UserID] {
+			wrong = append(wrong, rules.FieldError{Field: "user_id", Message: "must be named once"})
 		}
+		if len(wrong) > 0 {
+			return 0, fmt.Errorf("assign plans: user %d of %d: %w", i+1, len(assignments), wrong)
+		}
+		named[assignments[i].UserID] = true
 	}
 	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
-		if err := w.requirePlan(ctx, "plan", plan); err != nil {
-			return err
+		for plan := range plans {
+			if err := w.requirePlan(ctx, "plan", plan); err != nil {
+				return err
+			}
 		}
-		changed, err = w.AssignPlan(ctx, dbsqlc.AssignPlanParams{
-			TenantID: int64(tenant), Plan: plan, Revision: w.revision, UserIds: userIDs,
-		})
+		changed, err = w.assignAll(ctx, assignments)
 		return unlessNone(changed, err)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("assign plan %q: %w", plan, err)
+		return 0, fmt.Errorf("assign plans: %w", err)
 	}
 	return changed, nil
 }
 
-// UnassignPlan puts users back on the tenant's default plan and returns how many had another.
-func (s *Store) UnassignPlan(ctx context.Context, tenant rules.TenantID, userIDs []string) (changed int64, err error) {
-	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
-		changed, err = w.UnassignPlan(ctx, w.revision, w.tenant, userIDs)
-		return unlessNone(changed, err)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("unassign plans: %w", err)
+// assignAll expects that the plans were looked for.
+func (w write) assignAll(ctx context.Context, assignments []rules.Assignment) (changed int64, err error) {
+	for len(assignments) > 0 {
+		n := min(len(assignments), usersPerStatement)
+		var users, plans, unassigned []string
+		for _, a := range assignments[:n] {
+			if a.Plan == "" {
+				unassigned = append(unassigned, a.UserID)
+			} else {
+				users, plans = append(users, a.UserID), append(plans, a.Plan)
+			}
+		}
+		assigned, err := w.AssignUsers(ctx, dbsqlc.AssignUsersParams{
+			TenantID: int64(w.tenant), UserIds: users, Plans: plans, Revision: w.revision,
+		})
+		if err != nil {
+			return 0, err
+		}
+		gone, err := w.UnassignUsers(ctx, w.revision, w.tenant, unassigned)
+		if err != nil {
+			return 0, err
+		}
+		changed += assigned + gone
+		assignments = assignments[n:]
 	}
 	return changed, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
 
 // world is a database with two tenants that own the same things under the same names, but for one
 // plan each. Tests use the first; that no row of the second was touched is checked when the test ends.
+//
+// It is written by a role that does not own the tables, as in production; url is the owner's.
 type world struct {
-	*pgstore.Store
+	pgstore.Writer
 	url          string
 	ours, theirs owned
 }
@@ -37,12 +41,9 @@ type owned struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	url := devdbtest.Postgres(t)
-	store, err := pgstore.Open(t.Context(), url, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must(pgstore.Open(t.Context(), runtimeURL(t, url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
-	w := &world{Store: store, url: url}
+	w := &world{Writer: store.As(tester).(pgstore.Writer), url: url}
 	w.theirs = w.found(t, "theirs")
 	w.ours = w.found(t, "ours")
 	connection := connect(t, url)
@@ -66,14 +67,43 @@ func (w *world) found(t *testing.T, slug string) owned {
 	must(w.CreatePlan(ctx, rules.Plan{TenantID: o.ID, Name: "only-" + slug}))(t)
 	o.user = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "", "")))(t)
 	o.daily = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "free", "daily")))(t)
-	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42")))(t)
-	must(w.AssignPlan(ctx, o.ID, "pro", []string{"42"}))(t)
+	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42"), rules.AnyVersion))(t)
+	w.assign(t, o.ID, "pro", "42")
 	o.key = must(w.CreateKey(ctx, rules.NamedKey{
 		Key:  rules.Key{TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3}, Permissions: []rules.Permission{rules.PermissionCheck}},
 		Name: "ci",
 	}))(t)
 	o.Tenant = must(w.Tenant(ctx, o.ID))(t)
 	return o
+}
+
+// tester writes what tests write.
+var tester = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "tester@example.com", RequestID: "req-1"}
+
+// runtimeURL is the address of a database as a role that is granted what the programs need and no more.
+func runtimeURL(t *testing.T, databaseURL string) string {
+	t.Helper()
+	u := must(url.Parse(databaseURL))(t)
+	role := "runtime_" + strings.TrimPrefix(u.Path, "/")
+	exec(t, databaseURL, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'runtime'", role))
+	if err := pgstore.Grant(t.Context(), databaseURL, role); err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "runtime")
+	return u.String()
+}
+
+// assign puts users on a plan, or back on the default if it is "".
+func (w *world) assign(t *testing.T, tenant rules.TenantID, plan string, users ...string) {
+	t.Helper()
+	must(w.AssignAll(t.Context(), tenant, onPlan(plan, users...)))(t)
+}
+
+func onPlan(plan string, users ...string) (assignments []rules.Assignment) {
+	for _, user := range users {
+		assignments = append(assignments, rules.Assignment{UserID: user, Plan: plan})
+	}
+	return assignments
 }
 
 // limit is a rule of 10 per second with bursts to 50.
@@ -122,7 +152,9 @@ func exec(t *testing.T, url, sql string, args ...any) {
 // dump writes all rows of a tenant as text.
 func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text string) {
 	t.Helper()
-	for _, table := range []string{"tenant", "plan", "rate_limit_rule", "rate_limit_override", "tenant_user", "api_key"} {
+	for _, table := range []string{
+		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "tenant_user", "api_key", "api_key_use", "audit_event",
+	} {
 		var rows string
 		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE tenant_id = $1", table)
 		ctx := context.WithoutCancel(t.Context()) // also called when the test has ended
@@ -163,7 +195,7 @@ func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all rule
 func (w *world) revisions(t *testing.T) map[rules.TenantID]int64 {
 	t.Helper()
 	revisions := map[rules.TenantID]int64{}
-	for _, tenant := range must(w.Tenants(t.Context()))(t) {
+	for _, tenant := range must(w.Tenants(t.Context(), "", "", 10000))(t) {
 		revisions[tenant.ID] = tenant.Revision
 	}
 	return revisions

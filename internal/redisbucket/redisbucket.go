@@ -50,7 +50,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-// Store implements enforce.Buckets. It is safe for concurrent use.
+// Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
 type Store struct {
 	rdb     redis.UniversalClient
 	budget  time.Duration
@@ -58,7 +58,10 @@ type Store struct {
 	broken  atomic.Int64
 }
 
-var _ enforce.Buckets = (*Store)(nil)
+var (
+	_ enforce.Buckets  = (*Store)(nil)
+	_ enforce.Creditor = (*Store)(nil)
+)
 
 // New returns a store on a client made from Options; other settings of the client retry scripts or
 // wait longer than the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget.

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 	for database := range cap(free) {
 		free <- database
 	}
-	buckettest.Run(t, func(t *testing.T) buckettest.Store {
+	open := func(t *testing.T) buckettest.Store {
 		database := <-free
 		rdb := client(t, fmt.Sprintf("redis://%s/%d", server.Addr(), database), patience)
 		if err := rdb.FlushDB(t.Context()).Err(); err != nil {
@@ -43,8 +43,13 @@ func TestConformance(t *testing.T) {
 				return s.take(t.Context(), asks, now)
 			},
 			State: func() map[string]string { return contents(t, rdb) },
+			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
+				return s.credit(t.Context(), key, limit, amount, now)
+			},
 		}
-	})
+	}
+	buckettest.Run(t, open)
+	buckettest.RunCredits(t, open)
 }
 
 func TestProductionTimeIsThatOfRedis(t *testing.T) {

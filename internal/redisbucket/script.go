@@ -151,9 +151,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *takeC
 	}
 	limits := make([]byte, 0, limitBytes*len(s.limits))
 	for _, limit := range s.limits {
-		limits = appendFloat(limits, limit.Rate)
-		limits = binary.LittleEndian.AppendUint32(limits, uint32(limit.Burst))
-		limits = appendFloat(limits, float64(limit.Since))
+		limits = appendLimit(limits, limit)
 	}
 	args := make([]any, 0, len(s.keys)+7)
 	if bySource {
@@ -206,9 +204,7 @@ func (s *script) correct(foreign string) {
 	inForce := map[uint16]enforce.Limit{}
 	for ; foreign != ""; foreign = foreign[2+limitBytes:] {
 		place := uint16(foreign[0]) | uint16(foreign[1])<<8
-		inForce[place] = enforce.Limit{
-			Rate: float(foreign[2:]), Burst: int64(uint32At(foreign[10:])), Since: int64(float(foreign[14:])),
-		}
+		inForce[place] = limitAt(foreign[2:])
 	}
 	at := 0
 	for _, ask := range s.asks {
@@ -222,8 +218,8 @@ func (s *script) correct(foreign string) {
 	}
 }
 
-// takeCmd is a call of take.lua. A call that got no answer may have taken tokens, so nobody may
-// repeat it: with MaxRetries at -1, ClusterClient still would.
+// takeCmd is a call of take.lua or credit.lua. A call that got no answer may have taken tokens, so
+// nobody may repeat it: with MaxRetries at -1, ClusterClient still would.
 type takeCmd struct{ *redis.StringCmd }
 
 // NoRetry implements redis.Cmder.
@@ -231,6 +227,16 @@ func (*takeCmd) NoRetry() bool { return true }
 
 func appendFloat(buf []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
+}
+
+func appendLimit(buf []byte, limit enforce.Limit) []byte {
+	buf = appendFloat(buf, limit.Rate)
+	buf = binary.LittleEndian.AppendUint32(buf, uint32(limit.Burst))
+	return appendFloat(buf, float64(limit.Since))
+}
+
+func limitAt(s string) enforce.Limit {
+	return enforce.Limit{Rate: float(s), Burst: int64(uint32At(s[8:])), Since: int64(float(s[12:]))}
 }
 
 func float(s string) float64 {

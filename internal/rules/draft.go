@@ -42,7 +42,7 @@ func (d *draft) add(rows *Rows) {
 			t = newTenantDraft(new(TenantRules), true)
 			d.tenants[row.ID] = t
 		}
-		t.tenant, t.exists = *row, true
+		t.tenant, t.exists = *row, !row.Removed
 	}
 	for i := range rows.Plans {
 		if t := d.tenant(rows.Plans[i].TenantID); t != nil {

@@ -142,6 +142,9 @@ func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
+// Validate returns all that is wrong with a limit by itself.
+func (l Limit) Validate() FieldErrors { return wrongLimit(l.Rate, l.Burst) }
+
 // wrongLimit judges a rate and burst, and how long they take to fill a bucket if both are in range.
 func wrongLimit(rate float64, burst int64) FieldErrors {
 	var errs FieldErrors

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +26,8 @@ const demoSlug = "demo"
 //go:embed demo.yaml
 var demoRules []byte
 
+const noTable = "42P01" // the SQLSTATE
+
 // lookPatience is how long a given database has to say whose it is.
 const lookPatience = 10 * time.Second
 
@@ -45,14 +46,13 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
 		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
 	) ORDER BY slug LIMIT 1`, demoSlug, demoKey).Scan(&foreign)
-	const noTable = "42P01"
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
 		return fmt.Errorf("the database has a tenant %q that sluice dev did not make; it would add a tenant whose key "+
 			"everybody knows, so give it an empty database, or none for a private one", foreign)
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
-		return nil
+		return refuseForeignPeople(ctx, conn)
 	default:
 		return fmt.Errorf("look whose the database is: %w", err)
 	}
@@ -66,9 +66,10 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		return false, err
 	}
 	defer store.Close()
+	writer := store.As(rules.Actor{Kind: rules.ActorSystem, Name: "demo"})
 	tenant, err := store.TenantBySlug(ctx, demoSlug)
 	if errors.Is(err, rules.ErrNotFound) {
-		tenant, err = store.CreateTenant(ctx, rules.Tenant{
+		tenant, err = writer.CreateTenant(ctx, rules.Tenant{
 			Slug: demoSlug, Name: "Demo", DefaultPlan: "free", Settings: rules.DefaultSettings(),
 		})
 	}
@@ -76,22 +77,22 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		return false, err
 	}
 	id, secret, _ := rules.SplitToken(DemoToken)
-	keys, err := store.Keys(ctx, tenant.ID)
-	if err != nil {
-		return false, err
-	}
-	if i := slices.IndexFunc(keys, func(k rules.NamedKey) bool { return k.ID == id }); i >= 0 {
-		works = keys[i].RevokedAt.IsZero()
+	key, err := store.Key(ctx, tenant.ID, id)
+	if err == nil {
+		works = key.RevokedAt.IsZero()
 		if !works {
 			log.WarnContext(ctx, "the demo key was revoked, for good; use a key of your own", "tenant", demoSlug)
 		}
 		return works, nil
 	}
-	if err := createDemoRules(ctx, store, tenant.ID); err != nil {
+	if !errors.Is(err, rules.ErrNotFound) {
+		return false, err
+	}
+	if err := createDemoRules(ctx, writer, tenant.ID); err != nil {
 		return false, err
 	}
 	// The key comes last: where it is, all of the demo is.
-	_, err = store.CreateKey(ctx, rules.NamedKey{
+	_, err = writer.CreateKey(ctx, rules.NamedKey{
 		Key: rules.Key{
 			ID: id, TenantID: tenant.ID, Digest: rules.DigestSecret(secret),
 			Permissions: []rules.Permission{rules.PermissionCheck, rules.PermissionExplain},

@@ -42,6 +42,9 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err != nil {
 		return fmt.Errorf("create the demo tenant: %w", err)
 	}
+	if err := createDemoAdmin(ctx, cfg, log); err != nil {
+		return fmt.Errorf("create the demo's admin: %w", err)
+	}
 	api, err := app.NewAPI(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -49,10 +52,31 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err := api.Load(ctx); err != nil {
 		return errors.Join(err, api.Close())
 	}
-	if err := greet(out, api, cfg, data, works); err != nil {
+	admin, err := app.NewAdminServer(ctx, cfg, api, log)
+	if err != nil {
 		return errors.Join(err, api.Close())
 	}
-	return api.Run(ctx)
+	if err := greet(out, api, admin, cfg, data, works); err != nil {
+		return errors.Join(err, admin.Close(), api.Close())
+	}
+	return runBoth(ctx, api, admin)
+}
+
+// runBoth runs the planes until ctx ends or one of them fails. The API, whose parts the other shares,
+// ends last.
+func runBoth(ctx context.Context, api *app.API, admin *app.AdminServer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	apiCtx, stopAPI := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAPI()
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- api.Run(apiCtx)
+	}()
+	err := admin.Run(ctx)
+	stopAPI()
+	return errors.Join(err, <-ended)
 }
 
 // startServers starts the servers that the configuration names none of, and puts their addresses
@@ -109,6 +133,8 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 // greeting says what to try.
 const greeting = `
 Sluice is running. %s
+Admin    http://%s (sign in as %s with the password %s)
+API      http://%s/api/v1/docs
 Metrics  http://%s/metrics
 Rules    go run ./cmd/admin export --tenant %s, with SLUICE_DATABASE_URL=%s
 Data     %s
@@ -130,7 +156,7 @@ const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of 
 // greet prints the greeting; works says whether the demo key does. The password of a private database,
 // which is the one that has a directory, is the business of whoever runs it; that of another one is
 // not shown.
-func greet(out io.Writer, api *app.API, cfg config.Config, data string, works bool) error {
+func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {
 		database, kept = "'"+string(cfg.DatabaseURL)+"'", data+" (kept between runs)"
@@ -139,6 +165,6 @@ func greet(out io.Writer, api *app.API, cfg config.Config, data string, works bo
 	if !works {
 		try = fmt.Sprintf(tryYours, api.CheckAddr())
 	}
-	_, err := fmt.Fprintf(out, greeting, try, api.MetricsAddr(), demoSlug, database, kept)
+	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), DemoEmail, DemoPassword, admin.Addr(), api.MetricsAddr(), demoSlug, database, kept)
 	return err
 }

@@ -3,6 +3,7 @@ package dev
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -97,17 +99,18 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := store.Rules(t.Context(), demo.ID, 0, 100)
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d rules (%v)", len(all), err)
+	all, err := store.Rules(t.Context(), demo.ID, rules.RuleFilter{}, 0, 100)
+	if err != nil || len(all.Rules) == 0 {
+		t.Fatalf("%d rules (%v)", len(all.Rules), err)
 	}
-	for _, rule := range all {
-		if err := store.RemoveRule(t.Context(), demo.ID, rule.ID); err != nil {
+	writer := store.As(rules.Actor{Kind: rules.ActorSystem, Name: "test"})
+	for _, rule := range all.Rules {
+		if err := writer.RemoveRule(t.Context(), demo.ID, rule.ID, rules.AnyVersion); err != nil {
 			t.Fatal(err)
 		}
 	}
 	id, _, _ := rules.SplitToken(DemoToken)
-	if err := store.RevokeKey(t.Context(), demo.ID, id); err != nil {
+	if err := writer.RevokeKey(t.Context(), demo.ID, id, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	greeting, log, err := runDev(t, databaseURL)
@@ -117,7 +120,47 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 	if strings.Contains(greeting, DemoToken) || !strings.Contains(log, "the demo key was revoked") {
 		t.Errorf("it greets with %q and logs %s, want no revoked key and a warning", greeting, log)
 	}
-	if left, err := store.Rules(t.Context(), demo.ID, 0, 100); err != nil || len(left) > 0 {
-		t.Errorf("%d rules are back (%v)", len(left), err)
+	if left, err := store.Rules(t.Context(), demo.ID, rules.RuleFilter{}, 0, 100); err != nil || len(left.Rules) > 0 {
+		t.Errorf("%d rules are back (%v)", len(left.Rules), err)
+	}
+}
+
+func TestTheDemosAdminIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.EmptyPostgres(t)
+	if _, _, err := runDev(t, databaseURL); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, databaseURL)
+	gate := auth.NewGate(store, auth.Options{})
+	entry, err := gate.SignIn(t.Context(), DemoEmail, DemoPassword, auth.Browser{})
+	if err != nil || !entry.Session.Account.PlatformAdmin {
+		t.Fatalf("%+v signs in (%v)", entry.Session.Account, err)
+	}
+	tenants, err := store.Memberships(t.Context(), entry.Session.Account.ID, "", 10)
+	if err != nil || len(tenants) != 1 || tenants[0].Tenant.Slug != demoSlug || tenants[0].Role != auth.Owner {
+		t.Errorf("it is in %+v (%v)", tenants, err)
+	}
+	if _, err := gate.ChangePassword(t.Context(), entry.Session, DemoPassword, "a secret of mine"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := runDev(t, databaseURL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.SignIn(t.Context(), DemoEmail, DemoPassword, auth.Browser{}); !errors.Is(err, auth.ErrWrongPassword) {
+		t.Errorf("after another start the password that everybody knows: %v", err)
+	}
+}
+
+func TestADatabaseWithSomebodysAccountsIsRefused(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.Postgres(t)
+	store := open(t, databaseURL)
+	if _, err := store.CreateAccount(t.Context(), auth.Account{Email: DemoEmail}, "a hash"); err != nil {
+		t.Fatal(err)
+	}
+	greeting, _, err := runDev(t, databaseURL)
+	if err == nil || !strings.Contains(err.Error(), `has an account "`+DemoEmail+`"`) || greeting != "" {
+		t.Errorf("it greets with %q and error %v, want none and one that names the account", greeting, err)
 	}
 }

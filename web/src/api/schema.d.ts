@@ -311,7 +311,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -339,7 +339,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -365,7 +365,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -388,7 +388,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -412,12 +412,12 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -445,7 +445,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -469,7 +469,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -499,7 +499,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -529,7 +529,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -562,7 +562,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -589,7 +589,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -615,7 +615,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -640,7 +640,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -675,7 +675,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -701,7 +701,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -729,7 +729,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -755,7 +755,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -787,7 +787,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -818,7 +818,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -851,7 +851,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -879,7 +879,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -910,7 +910,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -937,7 +937,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -962,7 +962,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -990,7 +990,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -1018,7 +1018,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1041,7 +1041,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -1071,7 +1071,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1099,7 +1099,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
                 invitation_id: number;
             };
@@ -1124,7 +1124,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1147,7 +1147,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1170,7 +1170,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -1195,7 +1195,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -1224,7 +1224,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1250,7 +1250,7 @@ export interface paths {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -1262,6 +1262,355 @@ export interface paths {
          *     line of the file is wrong (`/lines/12`).
          */
         post: operations["importConfig"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List violations
+         * @description One rule, user, address or endpoint alone is found by an index. Other filters look at a bounded number of
+         *     violations for each page, and the page says how far back that was.
+         */
+        get: operations["listViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export violations
+         * @description As many as there are, while they are read. A connection that breaks off before the end means that the file is
+         *     not whole. In CSV, cells that a spreadsheet would take for a formula begin with an apostrophe.
+         */
+        get: operations["exportViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Watch violations arrive
+         * @description Server-sent events until the caller hangs up: an event `violation` for each, as it arrives, its `data` being a
+         *     Violation and its `id` the violation's. Those of the last ten seconds come first. A comment every 15 s shows
+         *     that the stream lives. When many arrive at once, the latest 500 of a second are shown, and an event `skipped`
+         *     says so. An event `ended` with `data` such as {"reason": "signed_out"} is the last: the session ended, or the
+         *     role in the tenant did (`forbidden`), or the process stops (`shutdown`); only after that is there any point in
+         *     connecting again. 429 for the fifth stream of one account at a time; 503 if the process has too many.
+         */
+        get: operations["tailViolations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/violations/{violation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 1795175491123456-17 */
+                violation_id: string;
+            };
+            cookie?: never;
+        };
+        /** Get a violation, with what else happened then */
+        get: operations["getViolation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See how checks were decided over time
+         * @description From exact counts. Without `rule_id`, all checks; with it, that rule's own verdicts on the checks that it matched.
+         *     Checks with cost 0 are not counted. The time is widened to whole steps.
+         */
+        get: operations["getSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/top": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See which rules, users, addresses or endpoints were denied most
+         * @description Of rules the counts are exact. Of users, addresses and endpoints they are drawn from the latest 100,000 violations,
+         *     back to `looked_back_to`.
+         */
+        get: operations["getTop"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See the sum of some time, and of the time before
+         * @description From exact counts. The time before has the same length and ends where this one begins. Both are widened to whole
+         *     minutes, or hours if they are longer than three hours.
+         */
+        get: operations["getSummary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /** List alerts */
+        get: operations["listAlerts"];
+        put?: never;
+        /**
+         * Create an alert
+         * @description The answer shows the secret that webhooks are signed with, once. Each is a POST of JSON with the headers
+         *     `X-Sluice-Timestamp` (Unix seconds) and `X-Sluice-Signature`, which is `v1=` and the hexadecimal HMAC-SHA256, by the
+         *     secret, of the timestamp, a dot and the body.
+         */
+        post: operations["createAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        /** Get an alert, without its secret */
+        get: operations["getAlert"];
+        put?: never;
+        post?: never;
+        /** Remove an alert and its deliveries */
+        delete: operations["deleteAlert"];
+        options?: never;
+        head?: never;
+        /** Change an alert */
+        patch: operations["updateAlert"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret that an alert's webhooks are signed with
+         * @description The answer shows the new secret, once. The old one is not used any more.
+         */
+        post: operations["rotateAlertSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send an alert's webhook once, marked as a test
+         * @description It is sent within seconds, even if the alert is not active; look at the deliveries for what came of it.
+         */
+        post: operations["testAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        /** List an alert's webhooks and what became of them */
+        get: operations["listAlertDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * See how the database, Redis and every process are
+         * @description Processes that answer checks report every five seconds; those that did within the last minute are shown. The
+         *     numbers are of the time since the report before.
+         */
+        get: operations["getStatus"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1360,6 +1709,11 @@ export interface components {
          * @enum {string}
          */
         FailureMode: "local" | "open" | "closed";
+        /**
+         * @description null: the tenant's
+         * @enum {string|null}
+         */
+        RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "store_unavailable";
         /** @enum {string} */
@@ -1379,10 +1733,11 @@ export interface components {
             method?: string;
             ip?: string;
             /**
+             * Format: double
              * @description At most 6 decimals; 0 looks without taking
              * @default 1
              */
-            cost?: number;
+            cost: number;
             attributes?: {
                 [key: string]: string;
             };
@@ -1461,6 +1816,7 @@ export interface components {
             allowed: boolean;
             /** Format: int64 */
             limit: number | null;
+            /** Format: double */
             remaining: number | null;
             /** Format: int64 */
             retry_after_ms: number | null;
@@ -1486,8 +1842,7 @@ export interface components {
             mode: components["schemas"]["Mode"];
             plan: string | null;
             action: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode: "local" | "open" | "closed" | null;
+            failure_mode: components["schemas"]["RuleFailureMode"];
             /** Format: double */
             rate_per_second: number | null;
             /** Format: int64 */
@@ -1728,7 +2083,7 @@ export interface components {
             /** @description 1 to 64 letters, digits, '_', '.' and '-'; never changes */
             name: string;
             /** @default  */
-            description?: string;
+            description: string;
         };
         /**
          * @example {
@@ -1775,11 +2130,7 @@ export interface components {
             algorithm: components["schemas"]["Algorithm"];
             mode: components["schemas"]["Mode"];
             action: components["schemas"]["Action"];
-            /**
-             * @description null: the tenant's
-             * @enum {string|null}
-             */
-            failure_mode: "local" | "open" | "closed" | null;
+            failure_mode: components["schemas"]["RuleFailureMode"];
             is_active: boolean;
             description: string;
             /** Format: int64 */
@@ -1806,7 +2157,7 @@ export interface components {
              * @description Tells apart the limits of one pattern and plan
              * @default
              */
-            name?: string;
+            name: string;
             /** @description Left out or null: all plans */
             plan?: string | null;
             /**
@@ -1815,27 +2166,23 @@ export interface components {
              */
             rate_per_second?: number;
             /** @default second */
-            rate_unit?: components["schemas"]["RateUnit"];
+            rate_unit: components["schemas"]["RateUnit"];
             /**
              * Format: int64
              * @description 1 to 1000000000; left out unless it limits
              */
             burst_capacity?: number;
             /** @default token_bucket */
-            algorithm?: components["schemas"]["Algorithm"];
+            algorithm: components["schemas"]["Algorithm"];
             /** @default enforce */
-            mode?: components["schemas"]["Mode"];
+            mode: components["schemas"]["Mode"];
             /** @default limit */
-            action?: components["schemas"]["Action"];
-            /**
-             * @description null: the tenant's
-             * @enum {string|null}
-             */
-            failure_mode?: "local" | "open" | "closed" | null;
+            action: components["schemas"]["Action"];
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             /** @default true */
-            is_active?: boolean;
+            is_active: boolean;
             /** @default  */
-            description?: string;
+            description: string;
         };
         RulePatch: {
             /** Format: double */
@@ -1846,8 +2193,7 @@ export interface components {
             algorithm?: components["schemas"]["Algorithm"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode?: "local" | "open" | "closed" | null;
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             is_active?: boolean;
             description?: string;
         };
@@ -1879,7 +2225,7 @@ export interface components {
              * @description Say what would change and change nothing
              * @default false
              */
-            dry_run?: boolean;
+            dry_run: boolean;
             cells: components["schemas"]["MatrixCell"][];
         };
         /**
@@ -1892,7 +2238,7 @@ export interface components {
             /** Format: int64 */
             version?: number | null;
             /** @default false */
-            remove?: boolean;
+            remove: boolean;
             key_pattern?: string;
             name?: string;
             plan?: string | null;
@@ -1904,8 +2250,7 @@ export interface components {
             algorithm?: components["schemas"]["Algorithm"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
-            /** @enum {string|null} */
-            failure_mode?: "local" | "open" | "closed" | null;
+            failure_mode?: components["schemas"]["RuleFailureMode"];
             is_active?: boolean;
             description?: string;
         };
@@ -1929,7 +2274,10 @@ export interface components {
         /** @description Either pattern or arrivals */
         Simulation: {
             rules: components["schemas"]["NewRule"][];
-            /** @description What each bucket holds at the start; left out: it is full */
+            /**
+             * Format: double
+             * @description What each bucket holds at the start; left out: it is full
+             */
             start_tokens?: number;
             pattern?: components["schemas"]["ArrivalPattern"];
             arrivals?: components["schemas"]["Arrival"][];
@@ -1944,23 +2292,34 @@ export interface components {
              * @description How many come at once
              * @default 1
              */
-            burst_size?: number;
+            burst_size: number;
             /** Format: double */
             duration_seconds: number;
-            /** @default 1 */
-            cost?: number;
+            /**
+             * Format: double
+             * @default 1
+             */
+            cost: number;
         };
         Arrival: {
-            /** @description After the start */
+            /**
+             * Format: double
+             * @description After the start
+             */
             at_ms: number;
-            /** @default 1 */
-            cost?: number;
+            /**
+             * Format: double
+             * @default 1
+             */
+            cost: number;
         };
         Timeline: {
             checks: number;
             allowed: number;
             denied: number;
+            /** Format: double */
             first_denial_ms: number | null;
+            /** Format: double */
             longest_wait_ms: number;
             /** @description At most 2000: where there were more, the rest is left out evenly */
             decisions: components["schemas"]["TimelineDecision"][];
@@ -1968,32 +2327,38 @@ export interface components {
             tiers: components["schemas"]["TimelineTier"][];
         };
         TimelineDecision: {
+            /** Format: double */
             at_ms: number;
+            /** Format: double */
             cost: number;
             allowed: boolean;
             /** @description The index in rules of the one that denied */
             deciding_rule: number | null;
             /** @enum {string|null} */
             reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | null;
-            /** @description 0 if allowed, null if no wait ends it */
+            /**
+             * Format: double
+             * @description 0 if allowed, null if no wait ends it
+             */
             retry_after_ms: number | null;
         };
         TimelineTier: {
-            /** @description How many it would have let pass by itself */
-            allowed: number;
-            denied: number;
+            /** @description How many would have been recorded: denials it decided, or would have in shadow mode */
+            violations: number;
             /** @description What the bucket holds; draw straight lines between the points. Empty unless the rule limits. */
             levels: components["schemas"]["Level"][];
         };
         Level: {
+            /** Format: double */
             at_ms: number;
+            /** Format: double */
             tokens: number;
         };
         OverrideLimit: {
             /** Format: double */
             rate_per_second: number;
             /** @default second */
-            rate_unit?: components["schemas"]["RateUnit"];
+            rate_unit: components["schemas"]["RateUnit"];
             /** Format: int64 */
             burst_capacity: number;
             /** @description Why the user has an own limit, 1 to 500 characters */
@@ -2062,6 +2427,8 @@ export interface components {
             plan_source: "user" | "tenant" | null;
             /** @description The first 500 by rule, expired ones too */
             overrides: components["schemas"]["Override"][];
+            /** @description The latest 20; listViolations has all */
+            recent_violations: components["schemas"]["Violation"][];
             /**
              * Format: int64
              * @description Of the assignment; 0 without one
@@ -2106,7 +2473,10 @@ export interface components {
             scope: components["schemas"]["Scope"];
             mode: components["schemas"]["Mode"];
             plan: string | null;
-            /** @description What it holds now */
+            /**
+             * Format: double
+             * @description What it holds now
+             */
             tokens: number;
             /**
              * Format: int64
@@ -2137,12 +2507,17 @@ export interface components {
         };
         BucketCredit: {
             bucket_key: string;
-            /** @description At most 6 decimals; negative takes away */
+            /**
+             * Format: double
+             * @description At most 6 decimals; negative takes away
+             */
             tokens: number;
         };
         BucketChange: {
             bucket_key: string;
+            /** Format: double */
             tokens_before: number;
+            /** Format: double */
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
@@ -2311,6 +2686,632 @@ export interface components {
             /** @description What the API calls it; an override's is its rule and user, as in 12:42 */
             id: string;
         };
+        /**
+         * @description A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
+         *     checks that differed in nothing but time, tokens and wait.
+         * @example {
+         *       "violation_id": "1795175491123456-17",
+         *       "requested_at": "2026-11-20T12:31:31.123456Z",
+         *       "last_at": "2026-11-20T12:31:31.920114Z",
+         *       "count": 11,
+         *       "rule_id": 12,
+         *       "rule_version": 3,
+         *       "bucket_key": "12:42",
+         *       "scope": "user",
+         *       "mode": "enforce",
+         *       "reason": "limit_exceeded",
+         *       "key_pattern": "user:{user_id}",
+         *       "rate_per_second": 10,
+         *       "burst_capacity": 50,
+         *       "user_id": "42",
+         *       "ip_address": "203.0.113.9",
+         *       "endpoint": "/api/search",
+         *       "method": "GET",
+         *       "plan": "free",
+         *       "cost": 1,
+         *       "tokens_at_time": 0.65,
+         *       "retry_after_ms": 35
+         *     }
+         */
+        Violation: {
+            /** @description Opaque */
+            violation_id: string;
+            /**
+             * Format: date-time
+             * @description Of the first check
+             */
+            requested_at: string;
+            /**
+             * Format: date-time
+             * @description Of the last check
+             */
+            last_at: string;
+            /** Format: int64 */
+            count: number;
+            /**
+             * Format: int64
+             * @description The rule may have been removed since
+             */
+            rule_id: number;
+            /**
+             * Format: int64
+             * @description A rule that was edited since has a higher one
+             */
+            rule_version: number;
+            /** @description The rule's id, a colon and the subject */
+            bucket_key: string;
+            scope: components["schemas"]["Scope"];
+            mode: components["schemas"]["Mode"];
+            reason: components["schemas"]["Reason"];
+            key_pattern: string;
+            /**
+             * Format: double
+             * @description Of the limit then in force, which can be an override; 0 unless the rule limits
+             */
+            rate_per_second: number;
+            /**
+             * Format: int64
+             * @description The same
+             */
+            burst_capacity: number;
+            /** @description null, like the next four: the check had none */
+            user_id: string | null;
+            ip_address: string | null;
+            endpoint: string | null;
+            method: string | null;
+            /** @description That the check was judged on */
+            plan: string | null;
+            /** Format: double */
+            cost: number;
+            /**
+             * Format: double
+             * @description What the bucket held; null: it was not read
+             */
+            tokens_at_time: number | null;
+            /**
+             * Format: int64
+             * @description null: no wait would have ended it
+             */
+            retry_after_ms: number | null;
+        };
+        /**
+         * @example {
+         *       "items": [
+         *         {
+         *           "violation_id": "1795175491123456-17",
+         *           "requested_at": "2026-11-20T12:31:31.123456Z",
+         *           "last_at": "2026-11-20T12:31:31.920114Z",
+         *           "count": 11,
+         *           "rule_id": 12,
+         *           "rule_version": 3,
+         *           "bucket_key": "12:42",
+         *           "scope": "user",
+         *           "mode": "enforce",
+         *           "reason": "limit_exceeded",
+         *           "key_pattern": "user:{user_id}",
+         *           "rate_per_second": 10,
+         *           "burst_capacity": 50,
+         *           "user_id": "42",
+         *           "ip_address": "203.0.113.9",
+         *           "endpoint": "/api/search",
+         *           "method": "GET",
+         *           "plan": "free",
+         *           "cost": 1,
+         *           "tokens_at_time": 0.65,
+         *           "retry_after_ms": 35
+         *         }
+         *       ],
+         *       "next_cursor": null,
+         *       "scanned_until": null
+         *     }
+         */
+        ViolationList: {
+            items: components["schemas"]["Violation"][];
+            next_cursor: components["schemas"]["NextCursor"];
+            /**
+             * Format: date-time
+             * @description How far back the list is known so far; null at the end, when all is
+             */
+            scanned_until: string | null;
+        };
+        /**
+         * @example {
+         *       "violation": {
+         *         "violation_id": "1795175491123456-17",
+         *         "requested_at": "2026-11-20T12:31:31.123456Z",
+         *         "last_at": "2026-11-20T12:31:31.920114Z",
+         *         "count": 11,
+         *         "rule_id": 12,
+         *         "rule_version": 3,
+         *         "bucket_key": "12:42",
+         *         "scope": "user",
+         *         "mode": "enforce",
+         *         "reason": "limit_exceeded",
+         *         "key_pattern": "user:{user_id}",
+         *         "rate_per_second": 10,
+         *         "burst_capacity": 50,
+         *         "user_id": "42",
+         *         "ip_address": "203.0.113.9",
+         *         "endpoint": "/api/search",
+         *         "method": "GET",
+         *         "plan": "free",
+         *         "cost": 1,
+         *         "tokens_at_time": 0.65,
+         *         "retry_after_ms": 35
+         *       },
+         *       "rule": null,
+         *       "denied_in_minute": 11,
+         *       "beside": []
+         *     }
+         */
+        ViolationDetail: {
+            violation: components["schemas"]["Violation"];
+            /** @description As it is now; null: it was removed */
+            rule: components["schemas"]["Rule"] | null;
+            /**
+             * Format: int64
+             * @description How often the rule denied this bucket's subject in that minute, exactly
+             */
+            denied_in_minute: number;
+            /** @description The latest 100 other violations in the same minute of the same user or, if the check named none, of the same address */
+            beside: components["schemas"]["Violation"][];
+        };
+        /** @description How checks were decided; each is in one of the first three */
+        Verdicts: {
+            /** Format: int64 */
+            allowed: number;
+            /**
+             * Format: int64
+             * @description Of a shadow rule, what it would have denied
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description A bypass rule let them pass
+             */
+            bypassed: number;
+            /**
+             * Format: int64
+             * @description How many of these were decided without Redis
+             */
+            degraded: number;
+            /**
+             * Format: double
+             * @description Tokens that were taken
+             */
+            cost: number;
+        };
+        /**
+         * @example {
+         *       "from": "2026-11-20T12:30:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "step_seconds": 60,
+         *       "points": [
+         *         {
+         *           "at": "2026-11-20T12:30:00Z",
+         *           "allowed": 1200,
+         *           "denied": 0,
+         *           "bypassed": 0,
+         *           "degraded": 0,
+         *           "cost": 1200
+         *         },
+         *         {
+         *           "at": "2026-11-20T12:31:00Z",
+         *           "allowed": 1300,
+         *           "denied": 11,
+         *           "bypassed": 0,
+         *           "degraded": 0,
+         *           "cost": 1300
+         *         }
+         *       ],
+         *       "total": {
+         *         "allowed": 2500,
+         *         "denied": 11,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 2500
+         *       }
+         *     }
+         */
+        Series: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            step_seconds: number;
+            points: components["schemas"]["Point"][];
+            total: components["schemas"]["Verdicts"];
+        };
+        Point: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+        } & components["schemas"]["Verdicts"];
+        /** @enum {string} */
+        TopBy: "rule" | "user" | "ip" | "endpoint";
+        /**
+         * @example {
+         *       "by": "user",
+         *       "from": "2026-11-19T12:32:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "items": [
+         *         {
+         *           "value": "42",
+         *           "denied": 5120,
+         *           "checks": null,
+         *           "last_at": "2026-11-20T12:31:31.920114Z",
+         *           "rule": null
+         *         }
+         *       ],
+         *       "looked_back_to": null
+         *     }
+         */
+        Top: {
+            by: components["schemas"]["TopBy"];
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            items: components["schemas"]["TopItem"][];
+            /**
+             * Format: date-time
+             * @description Violations before this were too many to look at; null: the whole time was looked at
+             */
+            looked_back_to: string | null;
+        };
+        TopItem: {
+            /** @description The user id, address or endpoint; of a rule, its id */
+            value: string;
+            /**
+             * Format: int64
+             * @description Checks that the rule denied or would have, or violations that share the value
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description Checks that the rule matched; null but for rules
+             */
+            checks: number | null;
+            /**
+             * Format: date-time
+             * @description null for rules
+             */
+            last_at: string | null;
+            /** @description As it is now; null: it was removed, or this is none */
+            rule: components["schemas"]["RuleName"] | null;
+        };
+        /** @description What people call a rule */
+        RuleName: {
+            /** Format: int64 */
+            rule_id: number;
+            key_pattern: string;
+            name: string;
+            /** @description null: all plans */
+            plan: string | null;
+            scope: components["schemas"]["Scope"];
+            mode: components["schemas"]["Mode"];
+        };
+        /**
+         * @example {
+         *       "from": "2026-11-19T12:32:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "total": {
+         *         "allowed": 98000,
+         *         "denied": 2000,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 98000
+         *       },
+         *       "share_denied": 0.02,
+         *       "before": {
+         *         "allowed": 99000,
+         *         "denied": 1000,
+         *         "bypassed": 0,
+         *         "degraded": 0,
+         *         "cost": 99000
+         *       },
+         *       "share_denied_before": 0.01,
+         *       "shadow_rules": [
+         *         {
+         *           "rule": {
+         *             "rule_id": 31,
+         *             "key_pattern": "user:{user_id}",
+         *             "name": "candidate",
+         *             "plan": "free",
+         *             "scope": "user",
+         *             "mode": "shadow"
+         *           },
+         *           "checks": 40000,
+         *           "denied": 800
+         *         }
+         *       ]
+         *     }
+         */
+        Summary: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            total: components["schemas"]["Verdicts"];
+            /**
+             * Format: double
+             * @description 0 to 1; null: there were no checks
+             */
+            share_denied: number | null;
+            before: components["schemas"]["Verdicts"];
+            /** Format: double */
+            share_denied_before: number | null;
+            /** @description Those that are active, up to 100, what would have denied most first */
+            shadow_rules: components["schemas"]["ShadowRule"][];
+        };
+        ShadowRule: {
+            rule: components["schemas"]["RuleName"];
+            /**
+             * Format: int64
+             * @description That it matched
+             */
+            checks: number;
+            /**
+             * Format: int64
+             * @description That it would have denied
+             */
+            denied: number;
+        };
+        /**
+         * @description rule: all that the rule denies is counted together; subject: each subject alone
+         * @enum {string}
+         */
+        AlertPer: "rule" | "subject";
+        /**
+         * @description Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+         * @example {
+         *       "alert_id": 4,
+         *       "name": "Somebody hammers search",
+         *       "rule_id": 12,
+         *       "per": "subject",
+         *       "threshold": 1000,
+         *       "window_minutes": 5,
+         *       "url": "https://hooks.example.com/sluice",
+         *       "is_active": true,
+         *       "last_fired_at": null,
+         *       "created_at": "2026-11-01T09:00:00Z",
+         *       "updated_at": "2026-11-01T09:00:00Z",
+         *       "version": 1
+         *     }
+         */
+        Alert: {
+            /** Format: int64 */
+            alert_id: number;
+            name: string;
+            /**
+             * Format: int64
+             * @description A shadow rule's are those that it would have denied
+             */
+            rule_id: number;
+            per: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold: number;
+            window_minutes: number;
+            url: string;
+            is_active: boolean;
+            /** Format: date-time */
+            last_fired_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /** Format: int64 */
+            version: number;
+        };
+        AlertList: {
+            items: components["schemas"]["Alert"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        NewAlert: {
+            /** @description 1 to 100 characters */
+            name: string;
+            /** Format: int64 */
+            rule_id: number;
+            per: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold: number;
+            window_minutes: number;
+            /** @description https, without a user name; its host may not have a private address, unless the installation allows it */
+            url: string;
+            /** @default true */
+            is_active: boolean;
+        };
+        AlertPatch: {
+            name?: string;
+            /** Format: int64 */
+            rule_id?: number;
+            per?: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold?: number;
+            window_minutes?: number;
+            url?: string;
+            is_active?: boolean;
+        };
+        /**
+         * @example {
+         *       "alert": {
+         *         "alert_id": 4,
+         *         "name": "Somebody hammers search",
+         *         "rule_id": 12,
+         *         "per": "subject",
+         *         "threshold": 1000,
+         *         "window_minutes": 5,
+         *         "url": "https://hooks.example.com/sluice",
+         *         "is_active": true,
+         *         "last_fired_at": null,
+         *         "created_at": "2026-11-01T09:00:00Z",
+         *         "updated_at": "2026-11-01T09:00:00Z",
+         *         "version": 1
+         *       },
+         *       "secret": "slw_0123456789abcdef0123456789abcdef"
+         *     }
+         */
+        AlertWithSecret: {
+            alert: components["schemas"]["Alert"];
+            /** @description What the webhook's signature is made with */
+            secret: string;
+        };
+        /**
+         * @example {
+         *       "delivery_id": 90,
+         *       "is_test": false,
+         *       "subject": "42",
+         *       "denied": 1043,
+         *       "state": "delivered",
+         *       "attempts": 1,
+         *       "last_status": 200,
+         *       "last_error": "",
+         *       "created_at": "2026-11-20T12:31:00Z",
+         *       "next_attempt_at": null,
+         *       "delivered_at": "2026-11-20T12:31:01Z"
+         *     }
+         */
+        AlertDelivery: {
+            /**
+             * Format: int64
+             * @description The webhook's body has it too, the same in each attempt
+             */
+            delivery_id: number;
+            is_test: boolean;
+            /** @description Who was denied; null unless the alert is per subject */
+            subject: string | null;
+            /**
+             * Format: int64
+             * @description How many checks within the window
+             */
+            denied: number;
+            /**
+             * @description failed: it was given up
+             * @enum {string}
+             */
+            state: "waiting" | "delivered" | "failed";
+            attempts: number;
+            /** @description The HTTP status of the last answer */
+            last_status: number | null;
+            /** @description Why the last attempt failed */
+            last_error: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            /** Format: date-time */
+            delivered_at: string | null;
+        };
+        AlertDeliveryList: {
+            items: components["schemas"]["AlertDelivery"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @example {
+         *       "at": "2026-11-20T12:32:00Z",
+         *       "database": {
+         *         "state": "up",
+         *         "latency_ms": 0.4
+         *       },
+         *       "admin": {
+         *         "version": "1.4.0",
+         *         "started_at": "2026-11-20T08:00:00Z",
+         *         "rules_loaded": true,
+         *         "rules_age_ms": 410,
+         *         "redis": "up"
+         *       },
+         *       "processes": [
+         *         {
+         *           "process_id": "3f2a91c07b5de604",
+         *           "name": "api-7c9f-x2v8",
+         *           "version": "1.4.0",
+         *           "started_at": "2026-11-20T08:00:00Z",
+         *           "reported_at": "2026-11-20T12:31:57Z",
+         *           "rules_loaded": true,
+         *           "rules": 240,
+         *           "rules_age_ms": 410,
+         *           "database": "up",
+         *           "redis": "up",
+         *           "checks_per_second": 812.4,
+         *           "degraded_share": 0
+         *         }
+         *       ]
+         *     }
+         */
+        Status: {
+            /**
+             * Format: date-time
+             * @description The database's time, by which ages are reckoned
+             */
+            at: string;
+            database: components["schemas"]["DatabaseStatus"];
+            admin: components["schemas"]["AdminStatus"];
+            /** @description By name; none means that nothing answers checks */
+            processes: components["schemas"]["ProcessStatus"][];
+        };
+        /** @description A database that is down makes this request fail, like all others */
+        DatabaseStatus: {
+            /** @enum {string} */
+            state: "up";
+            /**
+             * Format: double
+             * @description Of one small query
+             */
+            latency_ms: number;
+        };
+        /**
+         * @description up; down: failure modes act; memory: none is configured
+         * @enum {string}
+         */
+        RedisState: "up" | "down" | "memory" | "unknown";
+        /** @description The process that answers this */
+        AdminStatus: {
+            version: string;
+            /** Format: date-time */
+            started_at: string;
+            rules_loaded: boolean;
+            /** Format: int64 */
+            rules_age_ms: number | null;
+            redis: components["schemas"]["RedisState"];
+        };
+        /** @description A process that answers checks */
+        ProcessStatus: {
+            /** @description Of one run */
+            process_id: string;
+            /** @description The name of its host */
+            name: string;
+            version: string;
+            /** Format: date-time */
+            started_at: string;
+            /** Format: date-time */
+            reported_at: string;
+            rules_loaded: boolean;
+            /**
+             * Format: int64
+             * @description How many it has in memory, of all tenants
+             */
+            rules: number;
+            /**
+             * Format: int64
+             * @description How old they were then
+             */
+            rules_age_ms: number | null;
+            /**
+             * @description Whether it could read rules
+             * @enum {string}
+             */
+            database: "up" | "down" | "unknown";
+            redis: components["schemas"]["RedisState"];
+            /** Format: double */
+            checks_per_second: number;
+            /**
+             * Format: double
+             * @description The part of the checks that was decided without Redis, 0 to 1
+             */
+            degraded_share: number;
+        };
         ConfigDiff: {
             dry_run: boolean;
             plans: components["schemas"]["ConfigChange"][];
@@ -2422,7 +3423,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too many attempts have failed */
+        /** @description Too many attempts have failed, or too many streams are open */
         TooManyRequests: {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -2452,7 +3453,7 @@ export interface components {
             };
         };
         /** @description Ready */
-        Readiness: {
+        TheReadiness: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2470,7 +3471,7 @@ export interface components {
             };
         };
         /** @description What would be decided, and why */
-        Explanation: {
+        TheExplanation: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2479,7 +3480,7 @@ export interface components {
             };
         };
         /** @description The account and its tenants; the ETag is the account's */
-        Session: {
+        TheSession: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2501,7 +3502,7 @@ export interface components {
             };
         };
         /** @description The account */
-        Account: {
+        TheAccount: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2511,7 +3512,7 @@ export interface components {
             };
         };
         /** @description The tenant */
-        Tenant: {
+        TheTenant: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2532,7 +3533,7 @@ export interface components {
             };
         };
         /** @description The plan */
-        Plan: {
+        ThePlan: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2553,7 +3554,7 @@ export interface components {
             };
         };
         /** @description The rule */
-        Rule: {
+        TheRule: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2574,7 +3575,7 @@ export interface components {
             };
         };
         /** @description The override */
-        Override: {
+        TheOverride: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2594,7 +3595,7 @@ export interface components {
             };
         };
         /** @description The user; the ETag is the plan assignment's */
-        User: {
+        TheUser: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2604,7 +3605,7 @@ export interface components {
             };
         };
         /** @description The bucket before and after */
-        BucketChange: {
+        TheBucketChange: {
             headers: {
                 [name: string]: unknown;
             };
@@ -2613,7 +3614,7 @@ export interface components {
             };
         };
         /** @description The API key */
-        Key: {
+        TheKey: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
@@ -2634,13 +3635,44 @@ export interface components {
             };
         };
         /** @description The member */
-        Member: {
+        TheMember: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
             };
             content: {
                 "application/json": components["schemas"]["Member"];
+            };
+        };
+        /** @description The alert */
+        TheAlert: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Alert"];
+            };
+        };
+        /** @description Created; the only answer that shows the secret */
+        AlertCreated: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                Location: components["headers"]["Location"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AlertWithSecret"];
+            };
+        };
+        /** @description The alert and its new secret; the only answer that shows it */
+        AlertSecret: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AlertWithSecret"];
             };
         };
         /** @description Created; the only answer that shows the token */
@@ -2658,12 +3690,12 @@ export interface components {
          * @description A tenant's slug
          * @example acme
          */
-        Tenant: string;
+        TenantSlug: string;
         /**
          * @description A plan's name
          * @example pro
          */
-        Plan: string;
+        PlanName: string;
         /** @example 12 */
         RuleID: number;
         /**
@@ -2677,6 +3709,8 @@ export interface components {
         AccountID: number;
         /** @example 812 */
         AuditID: number;
+        /** @example 4 */
+        AlertID: number;
         /** @description How many items to answer at most */
         Limit: number;
         /** @description The `next_cursor` of the page before */
@@ -2687,14 +3721,37 @@ export interface components {
         From: string;
         /** @description The time before which all are */
         Until: string;
+        /** @description Left out: 24 hours before until */
+        StatsFrom: string;
+        /** @description Left out: now. At most 400 days after from. */
+        StatsUntil: string;
+        /** @description A rule's id, also of one that was removed */
+        ByRule: number;
+        ByScope: components["schemas"]["Scope"];
+        /** @description The plan that checks were judged on */
+        ByPlan: string;
+        /** @example 42 */
+        ByUser: string;
+        /**
+         * @description An address, or a network in CIDR notation
+         * @example 203.0.113.0/24
+         */
+        ByIP: string;
+        /**
+         * @description An endpoint or, with * as its last character, the beginning of endpoints
+         * @example /api/*
+         */
+        ByEndpoint: string;
+        /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+        ByMode: components["schemas"]["Mode"];
         /** @description The id of an account or API key */
-        AuditActor: string;
-        AuditAction: components["schemas"]["AuditAction"];
-        AuditObjectKind: components["schemas"]["AuditObjectKind"];
+        ByActor: string;
+        ByAction: components["schemas"]["AuditAction"];
+        ByObjectKind: components["schemas"]["AuditObjectKind"];
         /** @description With object_kind */
-        AuditObjectID: string;
+        ByObjectID: string;
         /** @description All entries of one change */
-        AuditChange: number;
+        ByChange: number;
         /**
          * @description The ETag that is to be changed, or `*`; 428 without
          * @example "3"
@@ -2884,7 +3941,7 @@ export interface operations {
         };
         requestBody: components["requestBodies"]["Check"];
         responses: {
-            200: components["responses"]["Explanation"];
+            200: components["responses"]["TheExplanation"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2924,7 +3981,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Readiness"];
+            200: components["responses"]["TheReadiness"];
             500: components["responses"]["Internal"];
             503: components["responses"]["NotReady"];
         };
@@ -2938,7 +3995,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Session"];
+            200: components["responses"]["TheSession"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
@@ -3100,7 +4157,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3259,7 +4316,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3298,7 +4355,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Account"];
+            200: components["responses"]["TheAccount"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3384,13 +4441,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3414,7 +4471,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3453,7 +4510,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3471,7 +4528,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3499,13 +4556,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3531,13 +4588,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Tenant"];
+            200: components["responses"]["TheTenant"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3562,7 +4619,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3594,7 +4651,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3631,18 +4688,18 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Plan"];
+            200: components["responses"]["ThePlan"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3666,12 +4723,12 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -3710,12 +4767,12 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description A plan's name
                  * @example pro
                  */
-                plan: components["parameters"]["Plan"];
+                plan: components["parameters"]["PlanName"];
             };
             cookie?: never;
         };
@@ -3732,7 +4789,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Plan"];
+            200: components["responses"]["ThePlan"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3769,7 +4826,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3801,7 +4858,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -3841,7 +4898,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3849,7 +4906,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3873,7 +4930,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3913,7 +4970,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3931,7 +4988,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3959,7 +5016,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -3977,7 +5034,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Rule"];
+            200: components["responses"]["TheRule"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4005,7 +5062,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4037,7 +5094,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4101,7 +5158,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4156,13 +5213,13 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
         requestBody: components["requestBodies"]["Check"];
         responses: {
-            200: components["responses"]["Explanation"];
+            200: components["responses"]["TheExplanation"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4187,7 +5244,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
             };
@@ -4221,7 +5278,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4234,7 +5291,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Override"];
+            200: components["responses"]["TheOverride"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4260,7 +5317,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4286,7 +5343,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Override"];
+            200: components["responses"]["TheOverride"];
             201: components["responses"]["OverrideCreated"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -4315,7 +5372,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 12 */
                 rule_id: components["parameters"]["RuleID"];
                 /**
@@ -4362,7 +5419,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4397,7 +5454,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4444,7 +5501,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4481,7 +5538,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4492,7 +5549,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["User"];
+            200: components["responses"]["TheUser"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4516,7 +5573,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4538,7 +5595,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["User"];
+            200: components["responses"]["TheUser"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4560,7 +5617,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4598,7 +5655,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4618,7 +5675,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["BucketChange"];
+            200: components["responses"]["TheBucketChange"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4639,7 +5696,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /**
                  * @description Any bytes but NUL, percent-encoded
                  * @example 42
@@ -4660,7 +5717,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["BucketChange"];
+            200: components["responses"]["TheBucketChange"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4686,7 +5743,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4718,7 +5775,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4756,7 +5813,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4764,7 +5821,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Key"];
+            200: components["responses"]["TheKey"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4788,7 +5845,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4836,7 +5893,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example k3Jx9mQ2 */
                 key_id: components["parameters"]["KeyID"];
             };
@@ -4844,7 +5901,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Key"];
+            200: components["responses"]["TheKey"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4869,7 +5926,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -4901,7 +5958,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4909,7 +5966,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["Member"];
+            200: components["responses"]["TheMember"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4933,7 +5990,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4974,7 +6031,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 3 */
                 account_id: components["parameters"]["AccountID"];
             };
@@ -4993,7 +6050,7 @@ export interface operations {
             };
         };
         responses: {
-            200: components["responses"]["Member"];
+            200: components["responses"]["TheMember"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5021,7 +6078,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5053,7 +6110,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5090,7 +6147,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
                 invitation_id: number;
             };
@@ -5121,13 +6178,13 @@ export interface operations {
                 /** @description The time before which all are */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
-                actor_id?: components["parameters"]["AuditActor"];
-                action?: components["parameters"]["AuditAction"];
-                object_kind?: components["parameters"]["AuditObjectKind"];
+                actor_id?: components["parameters"]["ByActor"];
+                action?: components["parameters"]["ByAction"];
+                object_kind?: components["parameters"]["ByObjectKind"];
                 /** @description With object_kind */
-                object_id?: components["parameters"]["AuditObjectID"];
+                object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
-                change_id?: components["parameters"]["AuditChange"];
+                change_id?: components["parameters"]["ByChange"];
                 /** @description How many items to answer at most */
                 limit?: components["parameters"]["Limit"];
                 /** @description The `next_cursor` of the page before */
@@ -5139,7 +6196,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5171,13 +6228,13 @@ export interface operations {
                 /** @description The time before which all are */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
-                actor_id?: components["parameters"]["AuditActor"];
-                action?: components["parameters"]["AuditAction"];
-                object_kind?: components["parameters"]["AuditObjectKind"];
+                actor_id?: components["parameters"]["ByActor"];
+                action?: components["parameters"]["ByAction"];
+                object_kind?: components["parameters"]["ByObjectKind"];
                 /** @description With object_kind */
-                object_id?: components["parameters"]["AuditObjectID"];
+                object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
-                change_id?: components["parameters"]["AuditChange"];
+                change_id?: components["parameters"]["ByChange"];
             };
             header?: never;
             path: {
@@ -5185,7 +6242,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5219,7 +6276,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -5253,7 +6310,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
                 /** @example 812 */
                 audit_id: components["parameters"]["AuditID"];
             };
@@ -5288,7 +6345,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5330,7 +6387,7 @@ export interface operations {
                  * @description A tenant's slug
                  * @example acme
                  */
-                tenant: components["parameters"]["Tenant"];
+                tenant: components["parameters"]["TenantSlug"];
             };
             cookie?: never;
         };
@@ -5361,6 +6418,662 @@ export interface operations {
             404: components["responses"]["NotFound"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listViolations: {
+        parameters: {
+            query?: {
+                /** @description The earliest time */
+                from?: components["parameters"]["From"];
+                /** @description The time before which all are */
+                until?: components["parameters"]["Until"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViolationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportViolations: {
+        parameters: {
+            query?: {
+                format?: "csv" | "jsonl";
+                /** @description The earliest time */
+                from?: components["parameters"]["From"];
+                /** @description The time before which all are */
+                until?: components["parameters"]["Until"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first; CSV with the fields of a Violation as its header, or a Violation as JSON on each line */
+            200: {
+                headers: {
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/jsonl": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    tailViolations: {
+        parameters: {
+            query?: {
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The stream */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id: 1795175491123456-17
+                     *     event: violation
+                     *     data: {"violation_id":"1795175491123456-17","rule_id":12}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getViolation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 1795175491123456-17 */
+                violation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The violation */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViolationDetail"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSeries: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description Left out: the shortest that makes at most 200 points. At most 2000 points. */
+                step_seconds?: 60 | 300 | 900 | 3600 | 21600 | 86400 | 604800;
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A point for each step, zero where nothing happened */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTop: {
+        parameters: {
+            query: {
+                /** @example user */
+                by: components["schemas"]["TopBy"];
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+                /** @description How many items to answer at most */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The most denied first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Top"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSummary: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The sums */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Summary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAlerts: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "Somebody hammers search",
+                 *       "rule_id": 12,
+                 *       "per": "subject",
+                 *       "threshold": 1000,
+                 *       "window_minutes": 5,
+                 *       "url": "https://hooks.example.com/sluice"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewAlert"];
+            };
+        };
+        responses: {
+            201: components["responses"]["AlertCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAlert: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateAlert: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "threshold": 5000,
+                 *       "is_active": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["AlertPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateAlertSecret: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AlertSecret"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery that is to be */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDelivery"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAlertDeliveries: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDeliveryList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As far as this process knows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

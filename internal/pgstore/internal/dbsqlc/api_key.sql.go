@@ -54,30 +54,122 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) (ApiKey, e
 	return i, err
 }
 
-const keys = `-- name: Keys :many
-SELECT tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at FROM api_key WHERE tenant_id = $1 ORDER BY created_at, key_id
+const expireKey = `-- name: ExpireKey :one
+UPDATE api_key
+SET expires_at = $1, revision = $2, updated_at = clock_timestamp()
+WHERE tenant_id = $3 AND key_id = $4 AND revoked_at IS NULL
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at
 `
 
-func (q *Queries) Keys(ctx context.Context, tenantID rules.TenantID) ([]ApiKey, error) {
-	rows, err := q.db.Query(ctx, keys, tenantID)
+type ExpireKeyParams struct {
+	ExpiresAt *time.Time
+	Revision  int64
+	TenantID  rules.TenantID
+	KeyID     string
+}
+
+func (q *Queries) ExpireKey(ctx context.Context, arg ExpireKeyParams) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, expireKey,
+		arg.ExpiresAt,
+		arg.Revision,
+		arg.TenantID,
+		arg.KeyID,
+	)
+	var i ApiKey
+	err := row.Scan(
+		&i.TenantID,
+		&i.KeyID,
+		&i.Name,
+		&i.Digest,
+		&i.Permissions,
+		&i.ExpiresAt,
+		&i.RevokedAt,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const key = `-- name: Key :one
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+FROM api_key AS k
+WHERE k.tenant_id = $1 AND k.key_id = $2
+`
+
+type KeyRow struct {
+	ApiKey     ApiKey
+	LastUsedAt *time.Time
+}
+
+func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string) (KeyRow, error) {
+	row := q.db.QueryRow(ctx, key, tenantID, keyID)
+	var i KeyRow
+	err := row.Scan(
+		&i.ApiKey.TenantID,
+		&i.ApiKey.KeyID,
+		&i.ApiKey.Name,
+		&i.ApiKey.Digest,
+		&i.ApiKey.Permissions,
+		&i.ApiKey.ExpiresAt,
+		&i.ApiKey.RevokedAt,
+		&i.ApiKey.Revision,
+		&i.ApiKey.CreatedAt,
+		&i.ApiKey.UpdatedAt,
+		&i.LastUsedAt,
+	)
+	return i, err
+}
+
+const keys = `-- name: Keys :many
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+FROM api_key AS k
+WHERE k.tenant_id = $1
+    AND ($2::timestamptz IS NULL
+        OR (k.created_at, k.key_id) < ($2::timestamptz, $3::text))
+ORDER BY k.created_at DESC, k.key_id DESC
+LIMIT $4
+`
+
+type KeysParams struct {
+	TenantID        rules.TenantID
+	BeforeCreatedAt *time.Time
+	BeforeKeyID     string
+	PageSize        int32
+}
+
+type KeysRow struct {
+	ApiKey     ApiKey
+	LastUsedAt *time.Time
+}
+
+// The latest first, those before one.
+func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
+	rows, err := q.db.Query(ctx, keys,
+		arg.TenantID,
+		arg.BeforeCreatedAt,
+		arg.BeforeKeyID,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ApiKey
+	var items []KeysRow
 	for rows.Next() {
-		var i ApiKey
+		var i KeysRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.KeyID,
-			&i.Name,
-			&i.Digest,
-			&i.Permissions,
-			&i.ExpiresAt,
-			&i.RevokedAt,
-			&i.Revision,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.ApiKey.TenantID,
+			&i.ApiKey.KeyID,
+			&i.ApiKey.Name,
+			&i.ApiKey.Digest,
+			&i.ApiKey.Permissions,
+			&i.ApiKey.ExpiresAt,
+			&i.ApiKey.RevokedAt,
+			&i.ApiKey.Revision,
+			&i.ApiKey.CreatedAt,
+			&i.ApiKey.UpdatedAt,
+			&i.LastUsedAt,
 		); err != nil {
 			return nil, err
 		}

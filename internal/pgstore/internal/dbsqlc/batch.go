@@ -728,9 +728,15 @@ func (b *RemoveOverrideBatchResults) Close() error {
 }
 
 const removeRule = `-- name: RemoveRule :batchone
-UPDATE rate_limit_rule
-SET removed_at = clock_timestamp(), version = version + 1, revision = $1, updated_at = clock_timestamp()
-WHERE tenant_id = $2 AND rule_id = $3 AND removed_at IS NULL
+UPDATE rate_limit_rule AS r
+SET removed_at = moment_after(ARRAY[r.in_force_since, (
+        SELECT max(greatest(o.in_force_since, o.removed_at, if_passed(o.expires_at)))
+        FROM rate_limit_override AS o
+        WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)]),
+    version = r.version + 1,
+    revision = $1,
+    updated_at = clock_timestamp()
+WHERE r.tenant_id = $2 AND r.rule_id = $3 AND r.removed_at IS NULL
 RETURNING rule_id
 `
 
@@ -746,6 +752,8 @@ type RemoveRuleParams struct {
 	RuleID   rules.RuleID
 }
 
+// It is removed after everything that its buckets may have seen, so that all that holds once it is
+// revived is later.
 func (q *Queries) RemoveRule(ctx context.Context, arg []RemoveRuleParams) *RemoveRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

@@ -5,10 +5,24 @@
 package dbsqlc
 
 import (
+	"net/netip"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
+
+type Account struct {
+	AccountID       auth.AccountID
+	Email           string
+	Name            string
+	PasswordHash    string
+	IsPlatformAdmin bool
+	DisabledAt      *time.Time
+	Version         int64
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+}
 
 type ApiKey struct {
 	TenantID    rules.TenantID
@@ -23,6 +37,59 @@ type ApiKey struct {
 	UpdatedAt   time.Time
 }
 
+type ApiKeyUse struct {
+	TenantID   rules.TenantID
+	KeyID      string
+	LastUsedAt *time.Time
+}
+
+type AuditEvent struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+}
+
+type Invitation struct {
+	TenantID     rules.TenantID
+	InvitationID int64
+	Email        string
+	Role         auth.Role
+	TokenDigest  []byte
+	InvitedBy    string
+	ExpiresAt    time.Time
+	AcceptedAt   *time.Time
+	AcceptedBy   *int64
+	RevokedAt    *time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+}
+
+type LoginFailure struct {
+	Counter  []byte
+	Failures int32
+	LastAt   time.Time
+}
+
+type Member struct {
+	TenantID  rules.TenantID
+	AccountID auth.AccountID
+	Role      auth.Role
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type Plan struct {
 	TenantID    rules.TenantID
 	Name        string
@@ -31,6 +98,13 @@ type Plan struct {
 	RemovedAt   *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type PlanUse struct {
+	TenantID rules.TenantID
+	Plan     string
+	Rules    int64
+	Users    int64
 }
 
 type RateLimitOverride struct {
@@ -73,6 +147,16 @@ type RateLimitRule struct {
 	UpdatedAt     time.Time
 }
 
+type Session struct {
+	SessionID   int64
+	AccountID   auth.AccountID
+	TokenDigest []byte
+	UserAgent   string
+	Ip          *netip.Addr
+	CreatedAt   time.Time
+	LastSeenAt  time.Time
+}
+
 type Tenant struct {
 	TenantID           rules.TenantID
 	Slug               string
@@ -86,6 +170,8 @@ type Tenant struct {
 	Revision           int64
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
+	Version            int64
+	RemovedAt          *time.Time
 }
 
 type TenantUser struct {

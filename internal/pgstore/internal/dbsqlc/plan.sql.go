@@ -11,6 +11,32 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const countRules = `-- name: CountRules :exec
+INSERT INTO plan_use (tenant_id, plan, rules)
+SELECT $1::bigint, p.name, (
+    SELECT count(*) FROM rate_limit_rule AS r
+    WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL)
+FROM plan AS p
+WHERE p.tenant_id = $1
+ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = excluded.rules
+`
+
+// Counts each plan's rules anew.
+func (q *Queries) CountRules(ctx context.Context, tenantID int64) error {
+	_, err := q.db.Exec(ctx, countRules, tenantID)
+	return err
+}
+
+const countRulesLater = `-- name: CountRulesLater :exec
+SELECT set_config('sluice.count_rules', 'later', true)
+`
+
+// Leaves the counting of rules to CountRules, which this transaction must then run; see count_plan_use.
+func (q *Queries) CountRulesLater(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, countRulesLater)
+	return err
+}
+
 const createPlan = `-- name: CreatePlan :one
 INSERT INTO plan (tenant_id, name, description, revision)
 VALUES ($1, $2, $3, $4)
@@ -71,48 +97,104 @@ func (q *Queries) Plan(ctx context.Context, tenantID rules.TenantID, name string
 	return i, err
 }
 
+const planNames = `-- name: PlanNames :many
+SELECT name FROM plan WHERE tenant_id = $1 AND removed_at IS NULL
+`
+
+func (q *Queries) PlanNames(ctx context.Context, tenantID rules.TenantID) ([]string, error) {
+	rows, err := q.db.Query(ctx, planNames, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const planUse = `-- name: PlanUse :one
 SELECT
-    (SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = $1 AND r.plan = $2::text AND r.removed_at IS NULL) AS rules,
-    (SELECT count(*) FROM tenant_user AS u WHERE u.tenant_id = $1 AND u.plan = $2::text AND u.removed_at IS NULL) AS users,
-    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = $1 AND t.default_plan = $2::text) AS is_default
+    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
+FROM plan AS p
+WHERE p.tenant_id = $1 AND p.name = $2 AND p.removed_at IS NULL
 `
 
 type PlanUseRow struct {
+	Plan      Plan
 	Rules     int64
 	Users     int64
 	IsDefault bool
 }
 
-// Who would be left without the plan.
 func (q *Queries) PlanUse(ctx context.Context, tenantID rules.TenantID, name string) (PlanUseRow, error) {
 	row := q.db.QueryRow(ctx, planUse, tenantID, name)
 	var i PlanUseRow
-	err := row.Scan(&i.Rules, &i.Users, &i.IsDefault)
+	err := row.Scan(
+		&i.Plan.TenantID,
+		&i.Plan.Name,
+		&i.Plan.Description,
+		&i.Plan.Revision,
+		&i.Plan.RemovedAt,
+		&i.Plan.CreatedAt,
+		&i.Plan.UpdatedAt,
+		&i.Rules,
+		&i.Users,
+		&i.IsDefault,
+	)
 	return i, err
 }
 
-const plans = `-- name: Plans :many
-SELECT tenant_id, name, description, revision, removed_at, created_at, updated_at FROM plan WHERE tenant_id = $1 AND removed_at IS NULL ORDER BY name
+const planUses = `-- name: PlanUses :many
+SELECT
+    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
+FROM plan AS p
+WHERE p.tenant_id = $1 AND p.name > $2 AND p.removed_at IS NULL
+ORDER BY p.name
+LIMIT $3
 `
 
-func (q *Queries) Plans(ctx context.Context, tenantID rules.TenantID) ([]Plan, error) {
-	rows, err := q.db.Query(ctx, plans, tenantID)
+type PlanUsesRow struct {
+	Plan      Plan
+	Rules     int64
+	Users     int64
+	IsDefault bool
+}
+
+func (q *Queries) PlanUses(ctx context.Context, tenantID rules.TenantID, after string, pageSize int32) ([]PlanUsesRow, error) {
+	rows, err := q.db.Query(ctx, planUses, tenantID, after, pageSize)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Plan
+	var items []PlanUsesRow
 	for rows.Next() {
-		var i Plan
+		var i PlanUsesRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.Name,
-			&i.Description,
-			&i.Revision,
-			&i.RemovedAt,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Plan.TenantID,
+			&i.Plan.Name,
+			&i.Plan.Description,
+			&i.Plan.Revision,
+			&i.Plan.RemovedAt,
+			&i.Plan.CreatedAt,
+			&i.Plan.UpdatedAt,
+			&i.Rules,
+			&i.Users,
+			&i.IsDefault,
 		); err != nil {
 			return nil, err
 		}

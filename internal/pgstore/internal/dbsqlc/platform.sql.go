@@ -7,22 +7,26 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 const changedTenants = `-- name: ChangedTenants :many
 
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
 ) AS known
     ON known.tenant_id = tenant.tenant_id
-WHERE known.revision IS NULL OR tenant.revision > known.revision
+WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id
 `
 
 // The queries that must cross tenants. The lint test holds all other files to one tenant each.
-// Those that are missing from the known ones, or have a higher revision.
+// Those that are missing from the known ones, or have a higher revision; a removed one only while it
+// is known.
 func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRevisions []int64) ([]Tenant, error) {
 	rows, err := q.db.Query(ctx, changedTenants, knownIds, knownRevisions)
 	if err != nil {
@@ -45,6 +49,8 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Version,
+			&i.RemovedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -54,4 +60,121 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 		return nil, err
 	}
 	return items, nil
+}
+
+const invitationByToken = `-- name: InvitationByToken :one
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
+FROM invitation AS i
+JOIN tenant AS t ON t.tenant_id = i.tenant_id
+WHERE i.token_digest = $1
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > clock_timestamp()
+    AND t.removed_at IS NULL
+`
+
+type InvitationByTokenRow struct {
+	Invitation Invitation
+	Tenant     Tenant
+}
+
+// The open one: whoever opens the link knows no tenant.
+func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (InvitationByTokenRow, error) {
+	row := q.db.QueryRow(ctx, invitationByToken, tokenDigest)
+	var i InvitationByTokenRow
+	err := row.Scan(
+		&i.Invitation.TenantID,
+		&i.Invitation.InvitationID,
+		&i.Invitation.Email,
+		&i.Invitation.Role,
+		&i.Invitation.TokenDigest,
+		&i.Invitation.InvitedBy,
+		&i.Invitation.ExpiresAt,
+		&i.Invitation.AcceptedAt,
+		&i.Invitation.AcceptedBy,
+		&i.Invitation.RevokedAt,
+		&i.Invitation.CreatedAt,
+		&i.Invitation.UpdatedAt,
+		&i.Tenant.TenantID,
+		&i.Tenant.Slug,
+		&i.Tenant.Name,
+		&i.Tenant.DefaultPlan,
+		&i.Tenant.SuspendedAt,
+		&i.Tenant.RetryJitterPercent,
+		&i.Tenant.Ipv4Prefix,
+		&i.Tenant.Ipv6Prefix,
+		&i.Tenant.FailureMode,
+		&i.Tenant.Revision,
+		&i.Tenant.CreatedAt,
+		&i.Tenant.UpdatedAt,
+		&i.Tenant.Version,
+		&i.Tenant.RemovedAt,
+	)
+	return i, err
+}
+
+const membershipsAfter = `-- name: MembershipsAfter :many
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, m.role
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
+ORDER BY t.slug
+LIMIT $3
+`
+
+type MembershipsAfterRow struct {
+	Tenant Tenant
+	Role   auth.Role
+}
+
+func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID, after string, pageSize int32) ([]MembershipsAfterRow, error) {
+	rows, err := q.db.Query(ctx, membershipsAfter, accountID, after, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MembershipsAfterRow
+	for rows.Next() {
+		var i MembershipsAfterRow
+		if err := rows.Scan(
+			&i.Tenant.TenantID,
+			&i.Tenant.Slug,
+			&i.Tenant.Name,
+			&i.Tenant.DefaultPlan,
+			&i.Tenant.SuspendedAt,
+			&i.Tenant.RetryJitterPercent,
+			&i.Tenant.Ipv4Prefix,
+			&i.Tenant.Ipv6Prefix,
+			&i.Tenant.FailureMode,
+			&i.Tenant.Revision,
+			&i.Tenant.CreatedAt,
+			&i.Tenant.UpdatedAt,
+			&i.Tenant.Version,
+			&i.Tenant.RemovedAt,
+			&i.Role,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recordKeyUses = `-- name: RecordKeyUses :exec
+INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
+SELECT k.tenant_id, k.key_id, used.at
+FROM (
+    SELECT unnest($1::text[]) AS key_id, unnest($2::timestamptz[]) AS at
+) AS used
+JOIN api_key AS k ON k.key_id = used.key_id
+ORDER BY k.tenant_id, k.key_id
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
+WHERE u.last_used_at < excluded.last_used_at
+`
+
+// Keys that do not exist (any more) are passed over, and a use never becomes earlier.
+func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
+	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
+	return err
 }

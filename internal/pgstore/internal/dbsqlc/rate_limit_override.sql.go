@@ -21,6 +21,31 @@ func (q *Queries) DeleteOverridesOfRules(ctx context.Context, tenantID rules.Ten
 	return err
 }
 
+const override = `-- name: Override :one
+SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2 AND user_id = $3 AND removed_at IS NULL
+`
+
+func (q *Queries) Override(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, userID string) (RateLimitOverride, error) {
+	row := q.db.QueryRow(ctx, override, tenantID, ruleID, userID)
+	var i RateLimitOverride
+	err := row.Scan(
+		&i.TenantID,
+		&i.RuleID,
+		&i.UserID,
+		&i.RatePerSecond,
+		&i.RateUnit,
+		&i.BurstCapacity,
+		&i.Reason,
+		&i.ExpiresAt,
+		&i.InForceSince,
+		&i.Revision,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const overridesAfter = `-- name: OverridesAfter :many
 SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
 WHERE tenant_id = $1 AND rule_id = $2 AND user_id > $3
@@ -40,6 +65,60 @@ func (q *Queries) OverridesAfter(ctx context.Context, arg OverridesAfterParams) 
 	rows, err := q.db.Query(ctx, overridesAfter,
 		arg.TenantID,
 		arg.RuleID,
+		arg.After,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitOverride
+	for rows.Next() {
+		var i RateLimitOverride
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.UserID,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const overridesOfUser = `-- name: OverridesOfUser :many
+SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
+WHERE tenant_id = $1 AND user_id = $2 AND rule_id > $3
+    AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT $4
+`
+
+type OverridesOfUserParams struct {
+	TenantID rules.TenantID
+	UserID   string
+	After    rules.RuleID
+	PageSize int32
+}
+
+func (q *Queries) OverridesOfUser(ctx context.Context, arg OverridesOfUserParams) ([]RateLimitOverride, error) {
+	rows, err := q.db.Query(ctx, overridesOfUser,
+		arg.TenantID,
+		arg.UserID,
 		arg.After,
 		arg.PageSize,
 	)

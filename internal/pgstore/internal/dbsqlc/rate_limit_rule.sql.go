@@ -11,6 +11,205 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const allRules = `-- name: AllRules :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+`
+
+func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, allRules, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const matrixLast = `-- name: MatrixLast :one
+SELECT row.key_pattern, row.name
+FROM (
+    SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = $1 AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > ($2::text, $3::text)
+    ORDER BY r.key_pattern, r.name
+) AS row
+ORDER BY row.key_pattern, row.name
+LIMIT 1 OFFSET $4::bigint - 1
+`
+
+type MatrixLastParams struct {
+	TenantID     rules.TenantID
+	AfterPattern string
+	AfterName    string
+	Number       int64
+}
+
+type MatrixLastRow struct {
+	KeyPattern string
+	Name       string
+}
+
+// The last of a number of matrix rows after one; none if there are fewer.
+func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
+	row := q.db.QueryRow(ctx, matrixLast,
+		arg.TenantID,
+		arg.AfterPattern,
+		arg.AfterName,
+		arg.Number,
+	)
+	var i MatrixLastRow
+	err := row.Scan(&i.KeyPattern, &i.Name)
+	return i, err
+}
+
+const matrixPage = `-- name: MatrixPage :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+WHERE tenant_id = $1 AND removed_at IS NULL
+    AND (key_pattern, name) > ($2::text, $3::text)
+    AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
+ORDER BY key_pattern, name, plan NULLS FIRST
+`
+
+type MatrixPageParams struct {
+	TenantID     rules.TenantID
+	AfterPattern string
+	AfterName    string
+	ToEnd        bool
+	LastPattern  string
+	LastName     string
+}
+
+// All rules of the rows after one, up to and with the last, or to the end.
+func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, matrixPage,
+		arg.TenantID,
+		arg.AfterPattern,
+		arg.AfterName,
+		arg.ToEnd,
+		arg.LastPattern,
+		arg.LastName,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removedRule = `-- name: RemovedRule :one
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+`
+
+func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
+	row := q.db.QueryRow(ctx, removedRule, tenantID, ruleID)
+	var i RateLimitRule
+	err := row.Scan(
+		&i.TenantID,
+		&i.RuleID,
+		&i.Name,
+		&i.KeyPattern,
+		&i.Scope,
+		&i.Plan,
+		&i.RatePerSecond,
+		&i.RateUnit,
+		&i.BurstCapacity,
+		&i.Algorithm,
+		&i.Mode,
+		&i.Action,
+		&i.FailureMode,
+		&i.IsActive,
+		&i.Description,
+		&i.Version,
+		&i.InForceSince,
+		&i.Revision,
+		&i.RemovedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const reviveRule = `-- name: ReviveRule :exec
+UPDATE rate_limit_rule
+SET removed_at = NULL,
+    in_force_since = moment_after(ARRAY[in_force_since, removed_at]),
+    version = version + 1,
+    revision = $1,
+    updated_at = clock_timestamp()
+WHERE tenant_id = $2 AND rule_id = $3 AND removed_at IS NOT NULL
+`
+
+// As it was, under the id that it had.
+func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules.TenantID, ruleID rules.RuleID) error {
+	_, err := q.db.Exec(ctx, reviveRule, revision, tenantID, ruleID)
+	return err
+}
+
 const rule = `-- name: Rule :one
 SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
@@ -44,15 +243,161 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 	return i, err
 }
 
-const rulesAfter = `-- name: RulesAfter :many
+const rulesByID = `-- name: RulesByID :many
 SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
-WHERE tenant_id = $1 AND rule_id > $2 AND removed_at IS NULL
-ORDER BY rule_id
-LIMIT $3
+WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
-func (q *Queries) RulesAfter(ctx context.Context, tenantID rules.TenantID, after rules.RuleID, pageSize int32) ([]RateLimitRule, error) {
-	rows, err := q.db.Query(ctx, rulesAfter, tenantID, after, pageSize)
+func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, rulesByID, tenantID, ruleIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rulesLookedAt = `-- name: RulesLookedAt :one
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = $1 AND rule_id > $2 AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT 1 OFFSET $3::bigint - 1
+`
+
+// The last of a number of rules after one id; none if there are fewer.
+func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, after rules.RuleID, number int64) (rules.RuleID, error) {
+	row := q.db.QueryRow(ctx, rulesLookedAt, tenantID, after, number)
+	var rule_id rules.RuleID
+	err := row.Scan(&rule_id)
+	return rule_id, err
+}
+
+const rulesOfPatterns = `-- name: RulesOfPatterns :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
+`
+
+func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, keyPatterns []string) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, rulesOfPatterns, tenantID, keyPatterns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const rulesPage = `-- name: RulesPage :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
+    AND ($4::text = '' OR scope = $4::text)
+    AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
+    AND ($6::text = '' OR mode = $6::text)
+    AND ($7::text = '' OR action = $7::text)
+    AND ($8::boolean IS NULL OR is_active = $8::boolean)
+    AND ($9::text = '' OR key_pattern = $9::text)
+    AND ($10::text = ''
+        OR strpos(lower(key_pattern COLLATE "C"), lower($10::text COLLATE "C")) > 0
+        OR strpos(lower(name COLLATE "C"), lower($10::text COLLATE "C")) > 0
+        OR strpos(lower(description COLLATE "C"), lower($10::text COLLATE "C")) > 0)
+ORDER BY rule_id
+LIMIT $11
+`
+
+type RulesPageParams struct {
+	TenantID   rules.TenantID
+	After      rules.RuleID
+	Last       rules.RuleID
+	Scope      string
+	Plan       *string
+	Mode       string
+	Action     string
+	IsActive   *bool
+	KeyPattern string
+	Containing string
+	PageSize   int32
+}
+
+// Those up to and with a last id, of which a search looks no further.
+func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, rulesPage,
+		arg.TenantID,
+		arg.After,
+		arg.Last,
+		arg.Scope,
+		arg.Plan,
+		arg.Mode,
+		arg.Action,
+		arg.IsActive,
+		arg.KeyPattern,
+		arg.Containing,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -12,24 +12,33 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
-VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at
+INSERT INTO tenant (slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
+VALUES (
+    $1, $2, nullif($3::text, ''),
+    CASE WHEN $4::boolean THEN clock_timestamp() END,
+    $5, $6, $7, $8
+)
+RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
 `
 
 type CreateTenantParams struct {
 	Slug               string
 	Name               string
+	DefaultPlan        string
+	Suspended          bool
 	RetryJitterPercent int16
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16
 	FailureMode        rules.FailureMode
 }
 
+// The foreign key of the default plan waits for the end of the transaction.
 func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Tenant, error) {
 	row := q.db.QueryRow(ctx, createTenant,
 		arg.Slug,
 		arg.Name,
+		arg.DefaultPlan,
+		arg.Suspended,
 		arg.RetryJitterPercent,
 		arg.Ipv4Prefix,
 		arg.Ipv6Prefix,
@@ -49,25 +58,72 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
+		&i.RemovedAt,
 	)
 	return i, err
 }
 
-const raiseRevision = `-- name: RaiseRevision :one
-UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1
-RETURNING revision
+const lockTenant = `-- name: LockTenant :one
+SELECT tenant_id, set_config('sluice.actor', $2::text, true) FROM tenant
+WHERE tenant_id = $1 AND removed_at IS NULL
+FOR NO KEY UPDATE
 `
 
-// Opens every write: it locks the tenant against other writers until the transaction ends.
-func (q *Queries) RaiseRevision(ctx context.Context, tenantID rules.TenantID) (int64, error) {
-	row := q.db.QueryRow(ctx, raiseRevision, tenantID)
-	var revision int64
-	err := row.Scan(&revision)
-	return revision, err
+type LockTenantRow struct {
+	TenantID  rules.TenantID
+	SetConfig string
+}
+
+// Opens every other write of what a tenant owns, as RaiseRevision does.
+func (q *Queries) LockTenant(ctx context.Context, tenantID rules.TenantID, actor string) (LockTenantRow, error) {
+	row := q.db.QueryRow(ctx, lockTenant, tenantID, actor)
+	var i LockTenantRow
+	err := row.Scan(&i.TenantID, &i.SetConfig)
+	return i, err
+}
+
+const raiseRevision = `-- name: RaiseRevision :one
+UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1 AND removed_at IS NULL
+RETURNING revision, set_config('sluice.actor', $2::text, true)
+`
+
+type RaiseRevisionRow struct {
+	Revision  int64
+	SetConfig string
+}
+
+// Opens every write that checks depend on: it locks the tenant against other writers until the
+// transaction ends, and says in whose name it writes.
+func (q *Queries) RaiseRevision(ctx context.Context, tenantID rules.TenantID, actor string) (RaiseRevisionRow, error) {
+	row := q.db.QueryRow(ctx, raiseRevision, tenantID, actor)
+	var i RaiseRevisionRow
+	err := row.Scan(&i.Revision, &i.SetConfig)
+	return i, err
+}
+
+const removeTenant = `-- name: RemoveTenant :exec
+UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+WHERE tenant_id = $1
+`
+
+func (q *Queries) RemoveTenant(ctx context.Context, tenantID rules.TenantID) error {
+	_, err := q.db.Exec(ctx, removeTenant, tenantID)
+	return err
+}
+
+const setActor = `-- name: SetActor :exec
+SELECT set_config('sluice.actor', $1::text, true)
+`
+
+// Says until the end of the transaction in whose name it writes; the audit log's triggers read it.
+func (q *Queries) SetActor(ctx context.Context, actor string) error {
+	_, err := q.db.Exec(ctx, setActor, actor)
+	return err
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at FROM tenant WHERE tenant_id = $1
+SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -86,12 +142,14 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
+		&i.RemovedAt,
 	)
 	return i, err
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at FROM tenant WHERE slug = $1
+SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -110,16 +168,22 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
+		&i.RemovedAt,
 	)
 	return i, err
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at FROM tenant ORDER BY slug
+SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant
+WHERE slug > $1 AND removed_at IS NULL
+    AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
+ORDER BY slug
+LIMIT $3
 `
 
-func (q *Queries) Tenants(ctx context.Context) ([]Tenant, error) {
-	rows, err := q.db.Query(ctx, tenants)
+func (q *Queries) Tenants(ctx context.Context, after string, containing string, pageSize int32) ([]Tenant, error) {
+	rows, err := q.db.Query(ctx, tenants, after, containing, pageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +204,8 @@ func (q *Queries) Tenants(ctx context.Context) ([]Tenant, error) {
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Version,
+			&i.RemovedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -160,9 +226,10 @@ SET name = $1,
     ipv4_prefix = $5,
     ipv6_prefix = $6,
     failure_mode = $7,
+    version = version + 1,
     updated_at = clock_timestamp()
 WHERE tenant_id = $8
-RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at
+RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
 `
 
 type UpdateTenantParams struct {
@@ -201,6 +268,8 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Version,
+		&i.RemovedAt,
 	)
 	return i, err
 }

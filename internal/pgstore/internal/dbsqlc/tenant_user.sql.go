@@ -11,29 +11,28 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const assignPlan = `-- name: AssignPlan :execrows
+const assignUsers = `-- name: AssignUsers :execrows
 INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
-SELECT DISTINCT $1::bigint, user_id, $2::text, $3::bigint
-FROM unnest($4::text[]) AS user_id
+SELECT $1::bigint, unnest($2::text[]), unnest($3::text[]), $4::bigint
 ON CONFLICT (tenant_id, user_id) DO UPDATE
 SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
 WHERE tenant_user.plan <> excluded.plan OR tenant_user.removed_at IS NOT NULL
 `
 
-type AssignPlanParams struct {
+type AssignUsersParams struct {
 	TenantID int64
-	Plan     string
-	Revision int64
 	UserIds  []string
+	Plans    []string
+	Revision int64
 }
 
-// Counts the users that were not on the plan. DISTINCT, because one upsert may not meet a row twice.
-func (q *Queries) AssignPlan(ctx context.Context, arg AssignPlanParams) (int64, error) {
-	result, err := q.db.Exec(ctx, assignPlan,
+// Puts each user on the plan of the same position, and counts those that were not on it.
+func (q *Queries) AssignUsers(ctx context.Context, arg AssignUsersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, assignUsers,
 		arg.TenantID,
-		arg.Plan,
-		arg.Revision,
 		arg.UserIds,
+		arg.Plans,
+		arg.Revision,
 	)
 	if err != nil {
 		return 0, err
@@ -63,14 +62,16 @@ func (q *Queries) Assignment(ctx context.Context, tenantID rules.TenantID, userI
 const assignmentsAfter = `-- name: AssignmentsAfter :many
 SELECT tenant_id, user_id, plan, revision, removed_at, created_at, updated_at FROM tenant_user
 WHERE tenant_id = $1 AND user_id > $2 AND removed_at IS NULL
-    AND ($3::text = '' OR plan = $3::text)
+    AND starts_with(user_id, $3::text)
+    AND ($4::text = '' OR plan = $4::text)
 ORDER BY user_id
-LIMIT $4
+LIMIT $5
 `
 
 type AssignmentsAfterParams struct {
 	TenantID rules.TenantID
 	After    string
+	Prefix   string
 	Plan     string
 	PageSize int32
 }
@@ -80,6 +81,7 @@ func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterPara
 	rows, err := q.db.Query(ctx, assignmentsAfter,
 		arg.TenantID,
 		arg.After,
+		arg.Prefix,
 		arg.Plan,
 		arg.PageSize,
 	)
@@ -109,48 +111,16 @@ func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterPara
 	return items, nil
 }
 
-const unassignPlan = `-- name: UnassignPlan :execrows
+const unassignUsers = `-- name: UnassignUsers :execrows
 UPDATE tenant_user
 SET removed_at = clock_timestamp(), revision = $1, updated_at = clock_timestamp()
 WHERE tenant_id = $2 AND user_id = ANY ($3::text[]) AND removed_at IS NULL
 `
 
-func (q *Queries) UnassignPlan(ctx context.Context, revision int64, tenantID rules.TenantID, userIds []string) (int64, error) {
-	result, err := q.db.Exec(ctx, unassignPlan, revision, tenantID, userIds)
+func (q *Queries) UnassignUsers(ctx context.Context, revision int64, tenantID rules.TenantID, userIds []string) (int64, error) {
+	result, err := q.db.Exec(ctx, unassignUsers, revision, tenantID, userIds)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const usersOfPlans = `-- name: UsersOfPlans :many
-SELECT plan, count(*) AS users FROM tenant_user
-WHERE tenant_id = $1 AND removed_at IS NULL
-GROUP BY plan
-`
-
-type UsersOfPlansRow struct {
-	Plan  string
-	Users int64
-}
-
-// How many users each plan has that has any.
-func (q *Queries) UsersOfPlans(ctx context.Context, tenantID rules.TenantID) ([]UsersOfPlansRow, error) {
-	rows, err := q.db.Query(ctx, usersOfPlans, tenantID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsersOfPlansRow
-	for rows.Next() {
-		var i UsersOfPlansRow
-		if err := rows.Scan(&i.Plan, &i.Users); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

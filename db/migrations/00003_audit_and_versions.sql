@@ -1,0 +1,226 @@
+-- +goose Up
+
+-- Tenants get a version of their own, and can be removed. The default plan may be written after the
+-- tenant that names it.
+ALTER TABLE tenant
+    ADD COLUMN version bigint NOT NULL DEFAULT 1,
+    ADD COLUMN removed_at timestamptz,
+    ALTER CONSTRAINT tenant_default_plan_fkey DEFERRABLE INITIALLY DEFERRED;
+
+-- Lists that people page through, whatever was removed.
+CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
+DROP INDEX tenant_user_plan_idx;
+CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan, user_id) WHERE removed_at IS NULL;
+CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
+
+-- What happened to the objects of a tenant, written by triggers in the transaction of the change: bulk
+-- writes and statements by hand included. It can be added to and read, and nothing else.
+CREATE TABLE audit_event (
+    tenant_id   bigint      NOT NULL,
+    audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    at          timestamptz NOT NULL,
+    actor_kind  text        NOT NULL,
+    actor_id    text        NOT NULL COLLATE "C",
+    actor_name  text        NOT NULL,
+    act         text        NOT NULL,
+    request_id  text        NOT NULL,
+    action      text        NOT NULL,
+    object_kind text        NOT NULL COLLATE "C",
+    object_id   text        NOT NULL COLLATE "C",
+    change_id   bigint      NOT NULL, -- the audit_id of the first entry of the same transaction
+    before      jsonb, -- null: there was none
+    after       jsonb,
+    CONSTRAINT audit_event_pkey PRIMARY KEY (tenant_id, audit_id),
+    CONSTRAINT audit_event_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT audit_event_action_check CHECK (action IN ('create', 'update', 'remove', 'reset', 'credit'))
+);
+
+CREATE INDEX audit_event_at_idx ON audit_event (tenant_id, at, audit_id);
+CREATE INDEX audit_event_actor_idx ON audit_event (tenant_id, actor_id, at, audit_id);
+CREATE INDEX audit_event_kind_idx ON audit_event (tenant_id, object_kind, at, audit_id);
+CREATE INDEX audit_event_object_idx ON audit_event (tenant_id, object_kind, object_id, at, audit_id);
+CREATE INDEX audit_event_change_idx ON audit_event (tenant_id, change_id, at, audit_id);
+
+-- +goose StatementBegin
+CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log can only be added to' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_event
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
+
+-- write_audit adds an entry in the name of the setting sluice.actor, which every write sets for its
+-- transaction: {"kind", "id", "name", "act", "request_id"}. Without it the entry is the database user's.
+-- The first entry's id is kept in the setting sluice.change for the entries that follow.
+-- +goose StatementBegin
+CREATE FUNCTION write_audit(tenant_id bigint, action text, object_kind text, object_id text, before jsonb, after jsonb)
+    RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    actor     jsonb  := nullif(current_setting('sluice.actor', true), '');
+    audit_id  bigint := nextval('audit_event_audit_id_seq');
+    change_id bigint := nullif(current_setting('sluice.change', true), '');
+BEGIN
+    IF actor IS NULL THEN
+        actor := jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database');
+    END IF;
+    IF change_id IS NULL THEN
+        change_id := audit_id;
+        PERFORM set_config('sluice.change', change_id::text, true);
+    END IF;
+    INSERT INTO audit_event OVERRIDING SYSTEM VALUE VALUES (
+        tenant_id, audit_id, clock_timestamp(), coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''),
+        coalesce(actor->>'name', ''), coalesce(actor->>'act', ''), coalesce(actor->>'request_id', ''),
+        action, object_kind, object_id, change_id, before, after);
+    RETURN audit_id;
+END
+$$;
+-- +goose StatementEnd
+
+-- audit_change writes what happened to a row of a tenant. Its arguments are the kind of object, and the
+-- columns that make the object's id, joined by colons: audit_change('override', 'rule_id', 'user_id').
+--
+-- A row that is marked removed or revoked is gone: marking it is "remove", and taking the mark away
+-- "create". A change of bookkeeping alone is none. Secrets never reach the log, although that one
+-- changed does.
+-- +goose StatementBegin
+CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    bookkeeping CONSTANT text[] := '{revision,version,updated_at,last_used_at,last_seen_at}';
+    hidden      CONSTANT text[] := '{tenant_id,removed_at,revoked_at,digest,token_digest,password_hash,secret}';
+    before jsonb;
+    after  jsonb;
+    object jsonb;
+    keys   text[];
+    action text;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        before := to_jsonb(OLD);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        after := to_jsonb(NEW);
+    END IF;
+    IF before - bookkeeping = after - bookkeeping THEN
+        RETURN NULL;
+    END IF;
+    object := coalesce(after, before);
+    IF coalesce(before->>'removed_at', before->>'revoked_at') IS NOT NULL THEN
+        before := NULL;
+    END IF;
+    IF coalesce(after->>'removed_at', after->>'revoked_at') IS NOT NULL THEN
+        after := NULL;
+    END IF;
+    action := CASE WHEN before IS NULL AND after IS NULL THEN NULL
+        WHEN before IS NULL THEN 'create' WHEN after IS NULL THEN 'remove' ELSE 'update' END;
+    IF action IS NOT NULL THEN
+        FOR i IN 1..TG_NARGS - 1 LOOP
+            keys := keys || (object->>TG_ARGV[i]);
+        END LOOP;
+        PERFORM write_audit((object->>'tenant_id')::bigint, action, TG_ARGV[0], array_to_string(keys, ':'),
+            before - hidden, after - hidden);
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER tenant_audit AFTER INSERT OR UPDATE OR DELETE ON tenant
+    FOR EACH ROW EXECUTE FUNCTION audit_change('tenant', 'slug');
+CREATE TRIGGER plan_audit AFTER INSERT OR UPDATE OR DELETE ON plan
+    FOR EACH ROW EXECUTE FUNCTION audit_change('plan', 'name');
+CREATE TRIGGER rate_limit_rule_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rule
+    FOR EACH ROW EXECUTE FUNCTION audit_change('rule', 'rule_id');
+CREATE TRIGGER rate_limit_override_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_override
+    FOR EACH ROW EXECUTE FUNCTION audit_change('override', 'rule_id', 'user_id');
+CREATE TRIGGER tenant_user_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_user
+    FOR EACH ROW EXECUTE FUNCTION audit_change('user', 'user_id');
+CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
+    FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');
+CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
+    FOR EACH ROW EXECUTE FUNCTION audit_change('member', 'account_id');
+CREATE TRIGGER invitation_audit AFTER INSERT OR UPDATE OR DELETE ON invitation
+    FOR EACH ROW EXECUTE FUNCTION audit_change('invitation', 'invitation_id');
+
+-- How many rules name a plan and how many users are on it, kept by triggers, because counting a million
+-- users takes long. A row stays when both are 0.
+CREATE TABLE plan_use (
+    tenant_id bigint NOT NULL,
+    plan      text   NOT NULL COLLATE "C",
+    rules     bigint NOT NULL DEFAULT 0,
+    users     bigint NOT NULL DEFAULT 0,
+    CONSTRAINT plan_use_pkey PRIMARY KEY (tenant_id, plan),
+    CONSTRAINT plan_use_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
+    CONSTRAINT plan_use_rules_check CHECK (rules >= 0),
+    CONSTRAINT plan_use_users_check CHECK (users >= 0)
+);
+
+-- count_plan_use works once for a statement: a million users who change plans are two sums. A
+-- transaction that writes rules one by one sets sluice.count_rules to 'later' and runs count_rules at
+-- its end, because each version of a row that one transaction writes makes the next one slower.
+-- +goose StatementBegin
+CREATE FUNCTION count_plan_use() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    a_rule CONSTANT bigint := (TG_TABLE_NAME = 'rate_limit_rule')::int;
+    a_user CONSTANT bigint := 1 - a_rule;
+BEGIN
+    IF a_rule = 1 AND current_setting('sluice.count_rules', true) = 'later' THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE plan_use AS u
+        SET rules = u.rules - gone.n * a_rule, users = u.users - gone.n * a_user
+        FROM (
+            SELECT o.tenant_id, o.plan, count(*) AS n FROM old_rows AS o
+            WHERE o.removed_at IS NULL AND o.plan IS NOT NULL
+            GROUP BY o.tenant_id, o.plan
+        ) AS gone
+        WHERE u.tenant_id = gone.tenant_id AND u.plan = gone.plan;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO plan_use AS u (tenant_id, plan, rules, users)
+        SELECT n.tenant_id, n.plan, count(*) * a_rule, count(*) * a_user FROM new_rows AS n
+        WHERE n.removed_at IS NULL AND n.plan IS NOT NULL
+        GROUP BY n.tenant_id, n.plan
+        ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = u.rules + excluded.rules, users = u.users + excluded.users;
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER rate_limit_rule_inserted AFTER INSERT ON rate_limit_rule
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER rate_limit_rule_updated AFTER UPDATE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER rate_limit_rule_deleted AFTER DELETE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_inserted AFTER INSERT ON tenant_user
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_updated AFTER UPDATE ON tenant_user
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+CREATE TRIGGER tenant_user_deleted AFTER DELETE ON tenant_user
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
+
+-- When a key was last used, to the minute. Apart from api_key, whose rows checks depend on: being used
+-- is no change of a key.
+CREATE TABLE api_key_use (
+    tenant_id    bigint      NOT NULL,
+    key_id       text        NOT NULL COLLATE "C",
+    last_used_at timestamptz NOT NULL,
+    CONSTRAINT api_key_use_pkey PRIMARY KEY (tenant_id, key_id),
+    CONSTRAINT api_key_use_key_fkey FOREIGN KEY (tenant_id, key_id) REFERENCES api_key (tenant_id, key_id)
+);
+
+INSERT INTO plan_use (tenant_id, plan, rules, users)
+SELECT tenant_id, plan, sum(rules), sum(users)
+FROM (
+    SELECT tenant_id, plan, count(*) AS rules, 0 AS users FROM rate_limit_rule
+    WHERE removed_at IS NULL AND plan IS NOT NULL GROUP BY tenant_id, plan
+    UNION ALL
+    SELECT tenant_id, plan, 0, count(*) FROM tenant_user WHERE removed_at IS NULL GROUP BY tenant_id, plan
+) AS counted
+GROUP BY tenant_id, plan;

@@ -1,0 +1,45 @@
+-- Entries are read by what an index finds: the change, else the object, else the actor, else the kind of
+-- object, else all. by_… of these queries is that; the conditions without by_ may be any.
+
+-- name: AuditPage :many
+-- The latest first: those before one place, back to another.
+SELECT * FROM audit_event
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
+    AND (at, audit_id) >= (sqlc.arg(last_at)::timestamptz, sqlc.arg(last_id)::bigint)
+    AND (sqlc.arg(change_id)::bigint = 0 OR change_id = sqlc.arg(change_id)::bigint)
+    AND (sqlc.arg(object_kind)::text = '' OR object_kind = sqlc.arg(object_kind)::text)
+    AND (sqlc.arg(object_id)::text = '' OR object_id = sqlc.arg(object_id)::text)
+    AND (sqlc.arg(actor_id)::text = '' OR actor_id = sqlc.arg(actor_id)::text)
+    AND (sqlc.arg(action)::text = '' OR action = sqlc.arg(action)::text)
+ORDER BY at DESC, audit_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: AuditLookedAt :one
+-- The last of a number of entries before one place, back to a time; none if there are fewer.
+SELECT at, audit_id FROM audit_event
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
+    AND at >= sqlc.arg(since)::timestamptz
+    AND (sqlc.arg(by_change_id)::bigint = 0 OR change_id = sqlc.arg(by_change_id)::bigint)
+    AND (sqlc.arg(by_object_kind)::text = '' OR object_kind = sqlc.arg(by_object_kind)::text)
+    AND (sqlc.arg(by_object_id)::text = '' OR object_id = sqlc.arg(by_object_id)::text)
+    AND (sqlc.arg(by_actor_id)::text = '' OR actor_id = sqlc.arg(by_actor_id)::text)
+ORDER BY at DESC, audit_id DESC
+LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
+
+-- name: AuditEntry :one
+SELECT * FROM audit_event WHERE tenant_id = $1 AND audit_id = $2;
+
+-- name: LatestOfChange :one
+-- The id of the last entry about an object that this transaction wrote.
+SELECT audit_id FROM audit_event
+WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = nullif(current_setting('sluice.change', true), '')::bigint
+    AND object_kind = sqlc.arg(object_kind) AND object_id = sqlc.arg(object_id)
+ORDER BY at DESC, audit_id DESC
+LIMIT 1;
+
+-- name: WriteAudit :one
+-- For changes to what is not in the database.
+SELECT write_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(action)::text, sqlc.arg(object_kind)::text, sqlc.arg(object_id)::text,
+    sqlc.narg(before)::jsonb, sqlc.narg(after)::jsonb)::bigint AS audit_id;

@@ -1,0 +1,35 @@
+-- name: CreateInvitation :one
+INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+RETURNING *;
+
+-- name: InvitationsBefore :many
+-- The open ones; 0 is no bound.
+SELECT * FROM invitation
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (sqlc.arg(before)::bigint = 0 OR invitation_id < sqlc.arg(before)::bigint)
+    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
+ORDER BY invitation_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: RevokeInvitation :execrows
+UPDATE invitation
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id)
+    AND accepted_at IS NULL AND revoked_at IS NULL;
+
+-- name: RevokeInvitationsOf :exec
+UPDATE invitation
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND lower(email) = lower(sqlc.arg(email)::text COLLATE "C")
+    AND accepted_at IS NULL AND revoked_at IS NULL;
+
+-- name: OpenInvitation :one
+SELECT * FROM invitation
+WHERE tenant_id = $1 AND invitation_id = $2
+    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp();
+
+-- name: UseInvitation :exec
+UPDATE invitation
+SET accepted_at = clock_timestamp(), accepted_by = sqlc.arg(account_id)::bigint, updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id);

@@ -1,0 +1,38 @@
+-- name: Attempt :one
+-- Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
+-- failures cost, its last element what all further ones do. A stamp from the future is of a clock that
+-- stepped back, and locks nobody out.
+INSERT INTO login_failure AS f (counter, failures, last_at)
+VALUES (sqlc.arg(counter), 1, clock_timestamp())
+ON CONFLICT (counter) DO UPDATE
+SET failures = CASE
+        WHEN f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision) THEN 1
+        ELSE least(f.failures, 1000000) + 1
+    END,
+    last_at = clock_timestamp()
+WHERE f.last_at > clock_timestamp() + interval '1 minute'
+    OR f.last_at <= clock_timestamp() - make_interval(
+        secs => (sqlc.arg(waits)::double precision[])[least(f.failures + 1, cardinality(sqlc.arg(waits)::double precision[]))])
+RETURNING failures;
+
+-- name: SecondsToWait :one
+SELECT cast(
+    extract(epoch FROM last_at - clock_timestamp())
+    + (sqlc.arg(waits)::double precision[])[least(failures + 1, cardinality(sqlc.arg(waits)::double precision[]))]
+    AS double precision) AS seconds
+FROM login_failure
+WHERE counter = sqlc.arg(counter);
+
+-- name: ForgetAttempts :exec
+DELETE FROM login_failure WHERE counter = $1;
+
+-- name: ForgetOldAttempts :exec
+-- A few with each attempt: more go than come, so that made-up addresses stay for a day and no longer.
+DELETE FROM login_failure
+WHERE counter IN (
+    SELECT f.counter FROM login_failure AS f
+    WHERE f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision)
+    ORDER BY f.last_at
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
+);

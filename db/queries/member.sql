@@ -1,0 +1,43 @@
+-- name: MembersAfter :many
+SELECT sqlc.embed(m), sqlc.embed(a)
+FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) > lower(sqlc.arg(after)::text COLLATE "C")
+ORDER BY lower(a.email)
+LIMIT sqlc.arg(page_size);
+
+-- name: Member :one
+SELECT sqlc.embed(m), sqlc.embed(a)
+FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = sqlc.arg(account_id);
+
+-- name: RoleIn :one
+SELECT role FROM member WHERE tenant_id = $1 AND account_id = $2;
+
+-- name: HasMemberWithEmail :one
+SELECT EXISTS (
+    SELECT FROM member AS m
+    JOIN account AS a ON a.account_id = m.account_id
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")
+);
+
+-- name: HasOtherOwner :one
+-- Somebody else who is an owner and can sign in.
+SELECT EXISTS (
+    SELECT FROM member AS m
+    JOIN account AS a ON a.account_id = m.account_id
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id <> sqlc.arg(account_id)
+        AND m.role = 'owner' AND a.disabled_at IS NULL
+);
+
+-- name: CreateMember :exec
+INSERT INTO member (tenant_id, account_id, role) VALUES ($1, $2, $3);
+
+-- name: ChangeRole :exec
+UPDATE member
+SET role = sqlc.arg(role), version = version + 1, updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
+
+-- name: RemoveMember :exec
+DELETE FROM member WHERE tenant_id = $1 AND account_id = $2;

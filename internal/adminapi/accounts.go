@@ -1,0 +1,99 @@
+package adminapi
+
+import (
+	"context"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func showAccount(a *auth.Account) openapi.Account {
+	return openapi.Account{
+		AccountId: int64(a.ID), Email: a.Email, Name: a.Name, PlatformAdmin: a.PlatformAdmin,
+		Disabled: !a.DisabledAt.IsZero(), CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
+	}
+}
+
+func answerAccount(a *auth.Account) openapi.TheAccountJSONResponse {
+	return openapi.TheAccountJSONResponse{
+		Body: showAccount(a), Headers: openapi.TheAccountResponseHeaders{ETag: etag(a.Version)},
+	}
+}
+
+// ListAccounts handles GET /api/v1/accounts.
+func (s *surface) ListAccounts(ctx context.Context, request openapi.ListAccountsRequestObject) (openapi.ListAccountsResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	accounts, err := s.People.Accounts(ctx, valueOf(request.Params.Q), place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, accounts, limit, showAccount, func(a *auth.Account) string { return a.Email })
+	return openapi.ListAccounts200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// GetAccount handles GET /api/v1/accounts/{account_id}.
+func (s *surface) GetAccount(ctx context.Context, request openapi.GetAccountRequestObject) (openapi.GetAccountResponseObject, error) {
+	account, err := s.People.Account(ctx, auth.AccountID(request.AccountId))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
+}
+
+// UpdateAccount handles PATCH /api/v1/accounts/{account_id}.
+func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
+	id := auth.AccountID(request.AccountId)
+	answer, err := s.changeAccount(ctx, id, request.Params.IfMatch, func(a *auth.Account) error {
+		set(&a.PlatformAdmin, request.Body.PlatformAdmin)
+		if disable := request.Body.Disabled; disable != nil && *disable != !a.DisabledAt.IsZero() {
+			a.DisabledAt = s.Now()
+			if !*disable {
+				a.DisabledAt = never
+			}
+		}
+		if id == visitOf(ctx).account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
+			return httpapi.Conflict.Problem("You cannot take your own access away; another platform admin can.")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
+}
+
+// changeAccount changes an account at the version that the caller has read.
+func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string, change func(*auth.Account) error) (openapi.TheAccountJSONResponse, error) {
+	var answer openapi.TheAccountJSONResponse
+	at, err := expected(ifMatch)
+	if err != nil {
+		return answer, err
+	}
+	read := func() (int64, error) {
+		account, err := s.People.Account(ctx, id)
+		return account.Version, err
+	}
+	account, err := s.People.Account(ctx, id)
+	if err != nil {
+		return answer, err
+	}
+	if !holds(at, account.Version) {
+		return answer, lost(ctx, rules.ErrChanged, read)
+	}
+	if err := change(&account); err != nil {
+		return answer, err
+	}
+	if wrong := account.Validate(); len(wrong) > 0 {
+		return answer, wrong
+	}
+	if account, err = s.People.UpdateAccount(ctx, account); err != nil {
+		return answer, lost(ctx, err, read)
+	}
+	return answerAccount(&account), nil
+}

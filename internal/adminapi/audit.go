@@ -1,0 +1,151 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// showEntry shows a change. It is an error only if what is stored is not JSON.
+func showEntry(e *rules.AuditEntry) (openapi.AuditEntry, error) {
+	before, err := asObject(e.Before)
+	if err != nil {
+		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
+	}
+	after, err := asObject(e.After)
+	if err != nil {
+		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
+	}
+	return openapi.AuditEntry{
+		AuditId: int64(e.ID), ChangeId: e.Change, At: e.At.UTC(), Action: openapi.AuditAction(e.Action),
+		Actor: openapi.Actor{
+			Kind: openapi.ActorKind(e.Actor.Kind), Id: e.Actor.ID, Name: e.Actor.Name, Act: e.Actor.Act, RequestId: e.Actor.RequestID,
+		},
+		Object: openapi.AuditObject{Kind: openapi.AuditObjectKind(e.Object.Kind), Id: e.Object.ID},
+		Before: before, After: after,
+	}, nil
+}
+
+// asObject keeps numbers as they are written.
+func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
+	if len(raw) == 0 {
+		return nullable.NewNullNullable[map[string]any](), nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var object map[string]any
+	if err := decoder.Decode(&object); err != nil {
+		return nil, err
+	}
+	return nullable.NewNullableWithValue(object), nil
+}
+
+func auditFilter(
+	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string, change *int64,
+) rules.AuditFilter {
+	return rules.AuditFilter{
+		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: rules.AuditAction(valueOf(action)),
+		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
+	}
+}
+
+// ListAudit handles GET …/audit.
+func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditRequestObject) (openapi.ListAuditResponseObject, error) {
+	before, err := auditPlace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := request.Params
+	filter := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	if filter.ObjectID != "" && filter.ObjectKind == "" {
+		return nil, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: ids of different kinds are alike"})
+	}
+	entries, cursor, err := s.Stores.Audit(ctx, visitOf(ctx).tenant.ID, filter, before, limitOf(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.ListAudit200JSONResponse{Items: make([]openapi.AuditEntry, len(entries)), NextCursor: next(ctx)}
+	for i := range entries {
+		if answer.Items[i], err = showEntry(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	if cursor != (rules.AuditCursor{}) {
+		answer.NextCursor = next(ctx, cursor.At.UTC().Format(time.RFC3339Nano), formatInt(int64(cursor.ID)))
+	}
+	return answer, nil
+}
+
+func auditPlace(ctx context.Context) (rules.AuditCursor, error) {
+	place, err := after(ctx, 2)
+	if err != nil || place[0] == "" {
+		return rules.AuditCursor{}, err
+	}
+	at, timeErr := time.Parse(time.RFC3339Nano, place[0])
+	id, idErr := parseInt(place[1])
+	if errors.Join(timeErr, idErr) != nil {
+		return rules.AuditCursor{}, errCursor
+	}
+	return rules.AuditCursor{At: at, ID: rules.AuditID(id)}, nil
+}
+
+// GetAuditEntry handles GET …/audit/{audit_id}.
+func (s *surface) GetAuditEntry(ctx context.Context, request openapi.GetAuditEntryRequestObject) (openapi.GetAuditEntryResponseObject, error) {
+	entry, err := s.auditEntry(ctx, rules.AuditID(request.AuditId))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetAuditEntry200JSONResponse(entry), nil
+}
+
+func (s *surface) auditEntry(ctx context.Context, id rules.AuditID) (openapi.AuditEntry, error) {
+	entry, err := s.Stores.AuditEntry(ctx, visitOf(ctx).tenant.ID, id)
+	if err != nil {
+		return openapi.AuditEntry{}, err
+	}
+	return showEntry(&entry)
+}
+
+// RevertChange handles POST …/audit/{audit_id}/revert.
+func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChangeRequestObject) (openapi.RevertChangeResponseObject, error) {
+	v, id := visitOf(ctx), rules.AuditID(request.AuditId)
+	entry, err := s.Stores.AuditEntry(ctx, v.tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	// Undoing a change takes what making it takes.
+	switch entry.Object.Kind {
+	case "tenant", "api_key", "member", "invitation", "alert":
+		if err := v.judge(anOwner); err != nil {
+			return nil, err
+		}
+	}
+	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, v.tenant.ID, id)
+	switch {
+	case errors.Is(err, rules.ErrChanged):
+		return nil, httpapi.Conflict.Problem("It is no longer as this change left it; look at the changes since then.")
+	case errors.Is(err, rules.ErrFinal):
+		return nil, httpapi.Conflict.Problem("A change of this kind cannot be undone.")
+	case errors.Is(err, rules.ErrInUse), errors.Is(err, rules.ErrExists), errors.Is(err, auth.ErrLastOwner),
+		errors.As(err, new(rules.FieldErrors)), errors.Is(err, rules.ErrNotFound):
+		return nil, httpapi.Conflict.Problem("What has changed since then stands against it, such as a plan that was removed or is in use; undo that first.")
+	case err != nil:
+		return nil, err
+	}
+	answer, err := s.auditEntry(ctx, reverted)
+	if err != nil {
+		return nil, fmt.Errorf("show the reverting change: %w", err)
+	}
+	return openapi.RevertChange200JSONResponse(answer), nil
+}

@@ -1,0 +1,193 @@
+package adminapi
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// maxUserBuckets is how many buckets of a user are shown.
+	maxUserBuckets = 500
+	// tiersPerAsk keeps one question from blocking Redis; see enforce.Buckets.
+	tiersPerAsk = 64
+	// maxViolatedBuckets is of how many of a user's violations the buckets are shown.
+	maxViolatedBuckets = 100
+)
+
+var noSharedStore = httpapi.NoSharedStore.Problem(
+	"No Redis is configured, so buckets are in the memory of each api process, where this process cannot reach them.")
+
+// ListBuckets handles GET …/users/{user_id}/buckets.
+func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRequestObject) (openapi.ListBucketsResponseObject, error) {
+	if s.Buckets == nil {
+		return nil, noSharedStore
+	}
+	if err := wrongUser(request.UserId); err != nil {
+		return nil, err
+	}
+	tenant, err := s.tenantRules(visitOf(ctx).tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	matches := tenant.UserBuckets(request.UserId, s.Now(), maxUserBuckets)
+	fixed := len(matches)
+	if matches, err = s.addViolated(ctx, tenant, request.UserId, matches); err != nil {
+		return nil, err
+	}
+	tiers, err := s.lookInto(ctx, tenant.Tenant.ID, matches)
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers))}
+	for i := range tiers {
+		answer.Items[i] = showBucket(&matches[i], &tiers[i])
+		if i >= fixed {
+			answer.Items[i].Source = openapi.BucketSourceViolation
+		}
+	}
+	return answer, nil
+}
+
+// addViolated adds the buckets of the user's latest violations that are still buckets.
+func (s *surface) addViolated(ctx context.Context, tenant *rules.TenantRules, userID string, matches []rules.Match) ([]rules.Match, error) {
+	if s.ViolatedBuckets == nil {
+		return matches, nil
+	}
+	texts, err := s.ViolatedBuckets(ctx, tenant.Tenant.ID, userID, maxViolatedBuckets)
+	if err != nil {
+		return nil, fmt.Errorf("list the buckets of a user's violations: %w", err)
+	}
+	seen := map[enforce.Key]bool{}
+	for i := range matches {
+		seen[keyOf(tenant.Tenant.ID, &matches[i])] = true
+	}
+	for _, text := range texts {
+		key, err := enforce.ParseKey(tenant.Tenant.ID, text)
+		if err != nil || seen[key] {
+			continue // a rule that changed since then leaves keys that mean nothing any more
+		}
+		if match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now()); ok {
+			matches = append(matches, match)
+			seen[key] = true
+		}
+	}
+	return matches, nil
+}
+
+func keyOf(tenant rules.TenantID, m *rules.Match) enforce.Key {
+	return enforce.Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}
+}
+
+// lookInto reads buckets without taking anything.
+func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches []rules.Match) ([]enforce.Tier, error) {
+	tiers := make([]enforce.Tier, len(matches))
+	for i := range matches {
+		tiers[i] = enforce.Tier{Key: keyOf(tenant, &matches[i]), Limit: matches[i].Limit}
+	}
+	var asks []enforce.Ask
+	for start := 0; start < len(tiers); start += tiersPerAsk {
+		asks = append(asks, enforce.Ask{Tiers: tiers[start:min(start+tiersPerAsk, len(tiers))]})
+	}
+	if len(asks) == 0 {
+		return nil, nil
+	}
+	if err := s.Buckets.Take(ctx, asks); err != nil {
+		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
+	}
+	return tiers, nil
+}
+
+var bucketsAway = httpapi.Unavailable.Problem("Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
+
+func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
+	rule, bucket := m.Rule, &t.Bucket
+	return openapi.Bucket{
+		BucketKey: t.Key.Text(), RuleId: int64(rule.ID), KeyPattern: rule.Pattern.String(), Name: rule.Name,
+		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(rule.Mode), Plan: orNull(rule.Plan),
+		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
+		RateUnit:     openapi.RateUnit(rule.RateUnit),
+		Overridden:   m.Limit.Rate != rule.RatePerSecond || m.Limit.Burst != rule.Burst,
+		ResetAfterMs: int64((bucket.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
+		Source:       openapi.BucketSourceUser,
+	}
+}
+
+func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / float64(enforce.Token) }
+
+// ResetBucket handles POST …/buckets/reset.
+func (s *surface) ResetBucket(ctx context.Context, request openapi.ResetBucketRequestObject) (openapi.ResetBucketResponseObject, error) {
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditReset, enforce.Fill)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ResetBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
+}
+
+// CreditBucket handles POST …/buckets/credit.
+func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucketRequestObject) (openapi.CreditBucketResponseObject, error) {
+	amount, ok := exactTokens(request.Body.Tokens)
+	if !ok {
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/tokens", Detail: "must have at most 6 decimals"}})
+	}
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditCredit, amount)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.CreditBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
+}
+
+// exactTokens turns a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand
+// million tokens the shortest decimal of a float64 is the one that was sent.
+func exactTokens(number float64) (enforce.Tokens, bool) {
+	_, decimals, _ := strings.Cut(strconv.FormatFloat(number, 'f', -1, 64), ".")
+	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
+}
+
+// changeBucket credits a bucket and writes that to the audit log.
+func (s *surface) changeBucket(ctx context.Context, userID, text string, action rules.AuditAction, amount enforce.Tokens) (openapi.TheBucketChangeJSONResponse, error) {
+	var answer openapi.TheBucketChangeJSONResponse
+	if s.Buckets == nil {
+		return answer, noSharedStore
+	}
+	if err := wrongUser(userID); err != nil {
+		return answer, err
+	}
+	id := visitOf(ctx).tenant.ID
+	tenant, err := s.tenantRules(id)
+	if err != nil {
+		return answer, err
+	}
+	key, err := enforce.ParseKey(id, text)
+	match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now())
+	if err != nil || !ok {
+		return answer, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/bucket_key", Detail: "must be the bucket_key of one of the user's buckets",
+		}})
+	}
+	object := rules.AuditObject{Kind: "bucket", ID: key.Text()}
+	err = s.store(ctx).RecordChange(ctx, id, object, action, func(ctx context.Context) (any, any, error) {
+		before, after, err := s.Buckets.Credit(ctx, key, match.Limit, amount)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w (%w)", bucketsAway, err)
+		}
+		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
+		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)
+		return bucketState{userID, answer.TokensBefore}, bucketState{userID, answer.TokensAfter}, nil
+	})
+	return answer, err
+}
+
+// bucketState is what the audit log keeps of a bucket.
+type bucketState struct {
+	UserID string  `json:"user_id"` // for whom it was changed
+	Tokens float64 `json:"tokens"`
+}

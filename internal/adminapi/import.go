@@ -1,0 +1,236 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rulesfile"
+)
+
+var usersHeader = []string{"user_id", "plan"}
+
+// ImportUsers handles POST …/users/import.
+func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRequestObject) (openapi.ImportUsersResponseObject, error) {
+	tenant := visitOf(ctx).tenant.ID
+	plans, err := s.planNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	assignments, err := readUsers(request.Body, tenant, plans)
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.ImportUsers200JSONResponse{DryRun: valueOf(request.Params.DryRun), Lines: len(assignments)}
+	if answer.DryRun {
+		answer.Changed, err = s.countMoves(tenant, assignments)
+	} else {
+		answer.Changed, err = s.acting(ctx, "import").AssignAll(ctx, tenant, assignments)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// planNames are those of the tenant's plans, and "" for no assignment.
+func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
+	names := map[string]bool{"": true}
+	for after := ""; ; {
+		plans, err := s.Stores.Plans(ctx, visitOf(ctx).tenant.ID, after, maxLimit)
+		if err != nil {
+			return nil, err
+		}
+		for _, plan := range plans {
+			names[plan.Name] = true
+		}
+		if len(plans) < maxLimit {
+			return names, nil
+		}
+		after = plans[len(plans)-1].Name
+	}
+}
+
+// readUsers reads assignments from CSV, or says which lines are wrong.
+func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]rules.Assignment, error) {
+	in := csv.NewReader(body)
+	in.FieldsPerRecord = len(usersHeader)
+	in.ReuseRecord = true
+	header, err := in.Read()
+	if err == nil {
+		header[0] = strings.TrimPrefix(header[0], "\uFEFF") // spreadsheets begin files with it
+	}
+	if err != nil && !isCSVError(err) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if err != nil || header[0] != usersHeader[0] || header[1] != usersHeader[1] {
+		return nil, fileProblem([]httpapi.FieldError{{Pointer: "/lines/1", Detail: "must be the header user_id,plan"}})
+	}
+	var assignments []rules.Assignment
+	var wrong []httpapi.FieldError
+	lines := map[string]int{} // where a user stands
+	for {
+		record, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return assignments, fileProblem(wrong)
+		}
+		var syntax *csv.ParseError
+		if errors.As(err, &syntax) {
+			// Where one line ends is not clear after such a mistake, so reading ends here.
+			return nil, fileProblem(append(wrong, httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not two values in CSV: " + syntax.Err.Error()}))
+		}
+		if err != nil {
+			return nil, err
+		}
+		line, _ := in.FieldPos(0)
+		one := rules.Assignment{TenantID: tenant, UserID: strings.Clone(alive(record[0])), Plan: strings.Clone(alive(record[1]))}
+		wrong = append(wrong, pointers(linePointer(line), one.Validate(plans))...)
+		if earlier := lines[one.UserID]; earlier != 0 {
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line) + "/user_id", Detail: fmt.Sprintf("stands in line %d already", earlier)})
+		}
+		lines[one.UserID] = line
+		assignments = append(assignments, one)
+	}
+}
+
+func isCSVError(err error) bool {
+	var syntax *csv.ParseError
+	return errors.As(err, &syntax)
+}
+
+func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
+
+func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
+
+// countMoves says how many assignments differ from those in memory, which are at most seconds old.
+func (s *surface) countMoves(tenant rules.TenantID, assignments []rules.Assignment) (moves int64, err error) {
+	inMemory, err := s.tenantRules(tenant)
+	if err != nil {
+		return 0, err
+	}
+	for _, one := range assignments {
+		if plan, _ := inMemory.AssignedPlan(one.UserID); plan != one.Plan {
+			moves++
+		}
+	}
+	return moves, nil
+}
+
+// tenantRules is what this process has in memory of the tenant.
+func (s *surface) tenantRules(tenant rules.TenantID) (*rules.TenantRules, error) {
+	snapshot := s.Snapshots.Snapshot()
+	if snapshot == nil || snapshot.Tenant(tenant) == nil {
+		return nil, httpapi.Unavailable.Problem("The tenant's rules were not loaded yet; try again in a second.")
+	}
+	return snapshot.Tenant(tenant), nil
+}
+
+// ImportConfig handles POST …/import.
+func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
+	tenant := visitOf(ctx).tenant.ID
+	current, err := s.Stores.Config(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var plans []string
+	for _, plan := range current.Plans {
+		plans = append(plans, plan.Name)
+	}
+	desired, err := rulesfile.Decode(request.Body, "", plans)
+	if err != nil {
+		return nil, rulesFileProblem(err)
+	}
+	options := rules.DiffOptions{Prune: valueOf(request.Params.Prune), Now: s.Now()}
+	var contradiction error // between the file and what there is
+	diff := func(current rules.Config) (rules.Changes, error) {
+		var changes rules.Changes
+		changes, contradiction = rules.Diff(current, desired, options)
+		return changes, contradiction
+	}
+	isDryRun := valueOf(request.Params.DryRun)
+	var changes rules.Changes
+	if isDryRun {
+		changes, err = diff(current)
+	} else {
+		changes, err = s.acting(ctx, "import").ChangeConfig(ctx, tenant, diff)
+	}
+	switch {
+	case contradiction != nil:
+		return nil, fileProblem([]httpapi.FieldError{{Pointer: "", Detail: contradiction.Error()}})
+	case err != nil:
+		return nil, err
+	}
+	return showConfigDiff(changes, isDryRun)
+}
+
+// rulesFileProblem points at the lines that are wrong.
+func rulesFileProblem(err error) error {
+	var mistakes rulesfile.Errors
+	if !errors.As(err, &mistakes) {
+		return err
+	}
+	var fields []httpapi.FieldError
+	for _, mistake := range mistakes {
+		field := httpapi.FieldError{Pointer: "", Detail: mistake.Message}
+		if mistake.Line > 0 {
+			field.Pointer = linePointer(mistake.Line)
+		}
+		if mistake.Field != "" {
+			field.Detail = mistake.Field + ": " + mistake.Message
+		}
+		fields = append(fields, field)
+	}
+	return fileProblem(fields)
+}
+
+func showConfigDiff(changes rules.Changes, isDryRun bool) (openapi.ImportConfig200JSONResponse, error) {
+	var text strings.Builder
+	if err := changes.WriteText(&text); err != nil {
+		return openapi.ImportConfig200JSONResponse{}, err
+	}
+	rows := changes.Rows()
+	return openapi.ImportConfig200JSONResponse{
+		DryRun: isDryRun, Text: text.String(),
+		Plans: itemsOf(rows.Plans, showRow), Rules: itemsOf(rows.Rules, showRow), Overrides: itemsOf(rows.Overrides, showRow),
+	}, nil
+}
+
+func showRow(row *rules.ChangedRow) openapi.ConfigChange {
+	kind := openapi.ChangeKindUpdate
+	switch {
+	case row.IsNew:
+		kind = openapi.ChangeKindCreate
+	case row.IsGone:
+		kind = openapi.ChangeKindRemove
+	}
+	return openapi.ConfigChange{Change: kind, Label: row.Label, Fields: itemsOf(row.Fields, func(f *rules.ChangedField) openapi.ConfigFieldChange {
+		shown := openapi.ConfigFieldChange{Field: f.Name, Before: &f.Before, After: &f.After}
+		if row.IsNew {
+			shown.Before = nil
+		}
+		if row.IsGone {
+			shown.After = nil
+		}
+		return shown
+	})}
+}
+
+// importPatience is how long a file has to arrive and be imported.
+const importPatience = 2 * time.Minute
+
+// allowTime gives a file's transfer more time than servers give other requests.
+func allowTime(w http.ResponseWriter) {
+	controller := http.NewResponseController(w)
+	// A writer without deadlines, such as a test's recorder, needs none.
+	_ = controller.SetReadDeadline(time.Now().Add(importPatience))
+	_ = controller.SetWriteDeadline(time.Now().Add(importPatience + pagePatience))
+}

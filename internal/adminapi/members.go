@@ -1,0 +1,135 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func showMember(m *auth.Member) openapi.Member {
+	return openapi.Member{
+		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
+		Disabled: !m.Account.DisabledAt.IsZero(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
+	}
+}
+
+func answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
+	return openapi.TheMemberJSONResponse{Body: showMember(m), Headers: openapi.TheMemberResponseHeaders{ETag: etag(m.Version)}}
+}
+
+// ListMembers handles GET …/members.
+func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRequestObject) (openapi.ListMembersResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	members, err := s.People.Members(ctx, visitOf(ctx).tenant.ID, place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, members, limit, showMember, func(m *auth.Member) string { return m.Account.Email })
+	return openapi.ListMembers200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// GetMember handles GET …/members/{account_id}.
+func (s *surface) GetMember(ctx context.Context, request openapi.GetMemberRequestObject) (openapi.GetMemberResponseObject, error) {
+	member, err := s.People.Member(ctx, visitOf(ctx).tenant.ID, auth.AccountID(request.AccountId))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetMember200JSONResponse{TheMemberJSONResponse: answerMember(&member)}, nil
+}
+
+func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (int64, error) {
+	return func() (int64, error) {
+		member, err := s.People.Member(ctx, visitOf(ctx).tenant.ID, id)
+		return member.Version, err
+	}
+}
+
+// ChangeRole handles PATCH …/members/{account_id}.
+func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequestObject) (openapi.ChangeRoleResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	v, id := visitOf(ctx), auth.AccountID(request.AccountId)
+	member, err := s.People.Member(ctx, v.tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	if !holds(at, member.Version) {
+		return nil, lost(ctx, rules.ErrChanged, s.memberVersion(ctx, id))
+	}
+	member.Role = auth.Role(request.Body.Role)
+	if member, err = s.People.ChangeRole(ctx, v.actor, member); err != nil {
+		return nil, lost(ctx, err, s.memberVersion(ctx, id))
+	}
+	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: answerMember(&member)}, nil
+}
+
+// RemoveMember handles DELETE …/members/{account_id}.
+func (s *surface) RemoveMember(ctx context.Context, request openapi.RemoveMemberRequestObject) (openapi.RemoveMemberResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	v, id := visitOf(ctx), auth.AccountID(request.AccountId)
+	if err := s.People.RemoveMember(ctx, v.actor, v.tenant.ID, id, at); err != nil {
+		return nil, lost(ctx, err, s.memberVersion(ctx, id))
+	}
+	return openapi.RemoveMember204Response{}, nil
+}
+
+func showInvitation(i *auth.Invitation) openapi.Invitation {
+	return openapi.Invitation{
+		InvitationId: i.ID, Email: i.Email, Role: openapi.Role(i.Role), InvitedBy: i.InvitedBy,
+		CreatedAt: i.CreatedAt.UTC(), ExpiresAt: i.ExpiresAt.UTC(),
+	}
+}
+
+// ListInvitations handles GET …/invitations.
+func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvitationsRequestObject) (openapi.ListInvitationsResponseObject, error) {
+	before, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	invitations, err := s.People.Invitations(ctx, visitOf(ctx).tenant.ID, before, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, invitations, limit, showInvitation, func(i *auth.Invitation) string { return formatInt(i.ID) })
+	return openapi.ListInvitations200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// Invite handles POST …/invitations.
+func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject, error) {
+	v := visitOf(ctx)
+	invitation, token, err := s.Gate.Invite(ctx, v.actor, auth.Invitation{
+		TenantID: v.tenant.ID, Email: request.Body.Email, Role: auth.Role(request.Body.Role),
+	})
+	if errors.Is(err, rules.ErrExists) {
+		return nil, httpapi.Conflict.Problem("A member has this address already; change the member's role instead.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openapi.Invite201JSONResponse{InvitationCreatedJSONResponse: openapi.InvitationCreatedJSONResponse{
+		Invitation: showInvitation(&invitation), Token: token,
+	}}, nil
+}
+
+// RevokeInvitation handles DELETE …/invitations/{invitation_id}.
+func (s *surface) RevokeInvitation(ctx context.Context, request openapi.RevokeInvitationRequestObject) (openapi.RevokeInvitationResponseObject, error) {
+	v := visitOf(ctx)
+	if err := s.People.RevokeInvitation(ctx, v.actor, v.tenant.ID, request.InvitationId); err != nil {
+		return nil, err
+	}
+	return openapi.RevokeInvitation204Response{}, nil
+}

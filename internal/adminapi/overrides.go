@@ -1,0 +1,124 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func (s *surface) showOverride(o *rules.Override) openapi.Override {
+	return openapi.Override{
+		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond, RateUnit: openapi.RateUnit(o.RateUnit),
+		BurstCapacity: o.Burst, Reason: o.Reason, ExpiresAt: timeOrNull(o.ExpiresAt),
+		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(s.Now()),
+		InForceSince: o.InForceSince.UTC(), Version: o.Revision,
+	}
+}
+
+// ListOverrides handles GET …/rules/{rule_id}/overrides.
+func (s *surface) ListOverrides(ctx context.Context, request openapi.ListOverridesRequestObject) (openapi.ListOverridesResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	if _, err := s.Stores.Rule(ctx, tenant, id); err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	overrides, err := s.Stores.Overrides(ctx, tenant, id, place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, overrides, limit, s.showOverride, func(o *rules.Override) string { return o.UserID })
+	return openapi.ListOverrides200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// GetOverride handles GET …/overrides/{user_id}.
+func (s *surface) GetOverride(ctx context.Context, request openapi.GetOverrideRequestObject) (openapi.GetOverrideResponseObject, error) {
+	override, err := s.Stores.Override(ctx, visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId), request.UserId)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetOverride200JSONResponse{TheOverrideJSONResponse: openapi.TheOverrideJSONResponse{
+		Body: s.showOverride(&override), Headers: openapi.TheOverrideResponseHeaders{ETag: etag(override.Revision)},
+	}}, nil
+}
+
+// PutOverride handles PUT …/overrides/{user_id}.
+func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRequestObject) (openapi.PutOverrideResponseObject, error) {
+	at, err := expectedOrNone(request.Params.IfMatch, request.Params.IfNoneMatch != nil)
+	if err != nil {
+		return nil, err
+	}
+	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	rule, err := s.Stores.Rule(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	override := rules.Override{
+		TenantID: tenant, RuleID: id, UserID: request.UserId,
+		RatePerSecond: request.Body.RatePerSecond, RateUnit: rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
+		Burst: request.Body.BurstCapacity, Reason: request.Body.Reason, ExpiresAt: orZero(request.Body.ExpiresAt),
+	}
+	if wrong := override.Validate(&rule, s.Now()); len(wrong) > 0 {
+		return nil, wrong
+	}
+	override, err = s.store(ctx).PutOverride(ctx, override, at)
+	if err != nil {
+		return nil, s.lostOverride(ctx, err, id, request.UserId)
+	}
+	if at == rules.NoneStored {
+		return openapi.PutOverride201JSONResponse{OverrideCreatedJSONResponse: openapi.OverrideCreatedJSONResponse{
+			Body: s.showOverride(&override), Headers: openapi.OverrideCreatedResponseHeaders{ETag: etag(override.Revision)},
+		}}, nil
+	}
+	return openapi.PutOverride200JSONResponse{TheOverrideJSONResponse: openapi.TheOverrideJSONResponse{
+		Body: s.showOverride(&override), Headers: openapi.TheOverrideResponseHeaders{ETag: etag(override.Revision)},
+	}}, nil
+}
+
+// expectedOrNone reads the condition of a PUT, which may create.
+func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
+	switch {
+	case ifMatch != nil && mustCreate:
+		return 0, httpapi.InvalidRequest.Problem("Send If-Match to replace, or If-None-Match: * to create; not both.")
+	case mustCreate:
+		return rules.NoneStored, nil
+	case ifMatch == nil:
+		return 0, httpapi.Unconditional.Problem("Send If-None-Match: * to create it, or its ETag as If-Match to replace it.")
+	}
+	return expected(*ifMatch)
+}
+
+// lostOverride answers a lost race; an override that is to be replaced and is not there is one too.
+func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID, userID string) error {
+	err = lost(ctx, err, func() (int64, error) {
+		override, err := s.Stores.Override(ctx, visitOf(ctx).tenant.ID, rule, userID)
+		return override.Revision, err
+	})
+	if errors.Is(err, rules.ErrNotFound) || errors.Is(err, rules.ErrExists) {
+		return httpapi.Changed.Problem(readAgain)
+	}
+	return err
+}
+
+// DeleteOverride handles DELETE …/overrides/{user_id}.
+func (s *surface) DeleteOverride(ctx context.Context, request openapi.DeleteOverrideRequestObject) (openapi.DeleteOverrideResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	err = s.store(ctx).RemoveOverride(ctx, tenant, id, request.UserId, at)
+	if err != nil {
+		return nil, lost(ctx, err, func() (int64, error) {
+			override, err := s.Stores.Override(ctx, tenant, id, request.UserId)
+			return override.Revision, err
+		})
+	}
+	return openapi.DeleteOverride204Response{}, nil
+}

@@ -1,0 +1,116 @@
+package adminapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+const (
+	defaultLimit = 50
+	maxLimit     = 500
+)
+
+// limitOf is how many items a page holds.
+func limitOf(limit *int) int {
+	if limit == nil {
+		return defaultLimit
+	}
+	return *limit
+}
+
+// A cursor is base64url of: cursorVersion, the first bytes of a SHA-256 over the list and filter that it
+// belongs to and its place, and the place as a JSON array of texts. The hash is no secret and guards
+// nothing: the place can only be one in a list that its caller may read. It tells a cursor that was cut
+// or belongs elsewhere from one to go on from.
+const (
+	cursorVersion = 1
+	cursorHash    = 8
+)
+
+// list is what a cursor belongs to: the address without what only pages.
+func (v *visit) list() string {
+	query := v.r.URL.Query()
+	query.Del("limit")
+	query.Del("cursor")
+	return v.r.URL.EscapedPath() + "?" + query.Encode()
+}
+
+func (v *visit) cursorSum(place []byte) []byte {
+	sum := sha256.Sum256(append([]byte(v.list()+"\n"), place...))
+	return sum[:cursorHash]
+}
+
+// next is the cursor that goes on after a place; null at the end, which is no place.
+func next(ctx context.Context, place ...string) nullable.Nullable[string] {
+	if len(place) == 0 {
+		return nullable.NewNullNullable[string]()
+	}
+	v := visitOf(ctx)
+	text, _ := json.Marshal(place) // texts always can be
+	cursor := append([]byte{cursorVersion}, v.cursorSum(text)...)
+	return nullable.NewNullableWithValue(base64.RawURLEncoding.EncodeToString(append(cursor, text...)))
+}
+
+// after is the place that the request's cursor names, a text for each of its parts; "" for each at the
+// beginning.
+func after(ctx context.Context, parts int) ([]string, error) {
+	v := visitOf(ctx)
+	place := make([]string, parts)
+	text := v.r.URL.Query().Get("cursor")
+	if text == "" {
+		return place, nil
+	}
+	cursor, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(cursor) <= 1+cursorHash || cursor[0] != cursorVersion {
+		return nil, errCursor
+	}
+	body := cursor[1+cursorHash:]
+	if string(cursor[1:1+cursorHash]) != string(v.cursorSum(body)) ||
+		json.Unmarshal(body, &place) != nil || len(place) != parts {
+		return nil, errCursor
+	}
+	return place, nil
+}
+
+var errCursor = httpapi.InvalidRequest.Problem(
+	"This cursor is damaged or belongs to another list or filter; start over without one.",
+	httpapi.FieldError{Pointer: "/query/cursor", Detail: "must be the next_cursor of a page with the same filter"})
+
+// afterNumber is after for lists by number.
+func afterNumber(ctx context.Context) (int64, error) {
+	place, err := after(ctx, 1)
+	if err != nil || place[0] == "" {
+		return 0, err
+	}
+	number, err := strconv.ParseInt(place[0], 10, 64)
+	if err != nil {
+		return 0, errCursor
+	}
+	return number, nil
+}
+
+// page makes a page of rows, of which one more than the limit was asked for, and its cursor.
+func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item, place func(*Row) string) ([]Item, nullable.Nullable[string]) {
+	cursor := next(ctx)
+	if len(rows) > limit {
+		rows = rows[:limit]
+		cursor = next(ctx, place(&rows[limit-1]))
+	}
+	return itemsOf(rows, item), cursor
+}
+
+// itemsOf shows rows; none of them are an empty list, never null.
+func itemsOf[Row, Item any](rows []Row, item func(*Row) Item) []Item {
+	items := make([]Item, len(rows))
+	for i := range rows {
+		items[i] = item(&rows[i])
+	}
+	return items
+}

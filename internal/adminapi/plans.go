@@ -1,0 +1,154 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func showPlan(p *rules.PlanUse) openapi.Plan {
+	return openapi.Plan{
+		Name: p.Name, Description: p.Description, Rules: p.Rules, Users: p.Users, IsDefault: p.IsDefault, Version: p.Revision,
+	}
+}
+
+func answerPlan(p *rules.PlanUse) openapi.ThePlanJSONResponse {
+	return openapi.ThePlanJSONResponse{
+		Body: showPlan(p), Headers: openapi.ThePlanResponseHeaders{ETag: etag(p.Revision)},
+	}
+}
+
+// ListPlans handles GET …/plans.
+func (s *surface) ListPlans(ctx context.Context, request openapi.ListPlansRequestObject) (openapi.ListPlansResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	plans, err := s.Stores.Plans(ctx, visitOf(ctx).tenant.ID, place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, plans, limit, showPlan, func(p *rules.PlanUse) string { return p.Name })
+	return openapi.ListPlans200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// CreatePlan handles POST …/plans.
+func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequestObject) (openapi.CreatePlanResponseObject, error) {
+	tenant := visitOf(ctx).tenant
+	plan := rules.Plan{TenantID: tenant.ID, Name: request.Body.Name, Description: valueOf(request.Body.Description)}
+	if wrong := plan.Validate(); len(wrong) > 0 {
+		return nil, wrong
+	}
+	plan, err := s.store(ctx).CreatePlan(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.CreatePlan201JSONResponse{PlanCreatedJSONResponse: openapi.PlanCreatedJSONResponse{
+		Body: showPlan(&rules.PlanUse{Plan: plan}),
+		Headers: openapi.PlanCreatedResponseHeaders{
+			ETag: etag(plan.Revision), Location: location("%s/plans/%s", tenant.Slug, plan.Name),
+		},
+	}}, nil
+}
+
+// GetPlan handles GET …/plans/{plan}.
+func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObject) (openapi.GetPlanResponseObject, error) {
+	plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetPlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil
+}
+
+// UpdatePlan handles PATCH …/plans/{plan}.
+func (s *surface) UpdatePlan(ctx context.Context, request openapi.UpdatePlanRequestObject) (openapi.UpdatePlanResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if !holds(at, plan.Revision) {
+		return nil, lost(ctx, rules.ErrChanged, s.planVersion(ctx, request.Plan))
+	}
+	set(&plan.Description, request.Body.Description)
+	if wrong := plan.Validate(); len(wrong) > 0 {
+		return nil, wrong
+	}
+	if plan.Plan, err = s.store(ctx).UpdatePlan(ctx, plan.Plan); err != nil {
+		return nil, lost(ctx, err, s.planVersion(ctx, request.Plan))
+	}
+	return openapi.UpdatePlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil
+}
+
+func (s *surface) planVersion(ctx context.Context, name string) func() (int64, error) {
+	return func() (int64, error) {
+		plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, name)
+		return plan.Revision, err
+	}
+}
+
+// DeletePlan handles DELETE …/plans/{plan}.
+func (s *surface) DeletePlan(ctx context.Context, request openapi.DeletePlanRequestObject) (openapi.DeletePlanResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	tenant := visitOf(ctx).tenant.ID
+	err = s.store(ctx).RemovePlan(ctx, tenant, request.Plan, at)
+	if errors.Is(err, rules.ErrInUse) {
+		plan, readErr := s.Stores.Plan(ctx, tenant, request.Plan)
+		if readErr != nil {
+			return nil, readErr
+		}
+		return nil, inUse(whatToMove(&plan))
+	}
+	if err != nil {
+		return nil, lost(ctx, err, s.planVersion(ctx, request.Plan))
+	}
+	return openapi.DeletePlan204Response{}, nil
+}
+
+// whatToMove says what keeps a plan from being removed.
+func whatToMove(p *rules.PlanUse) string {
+	var needs []string
+	if p.Users > 0 {
+		needs = append(needs, "move its "+count(p.Users, "user")+" to another plan")
+	}
+	if p.Rules > 0 {
+		needs = append(needs, "remove its "+count(p.Rules, "rule"))
+	}
+	if p.IsDefault {
+		needs = append(needs, "make another plan the default")
+	}
+	if len(needs) == 0 {
+		return "Something needed it a moment ago; try again."
+	}
+	return "Before it can be removed, " + strings.Join(needs, ", and ") + "."
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return formatInt(n) + " " + what + "s"
+}
+
+func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
+
+// mustBePlan says of a field that it must be one of the tenant's plans.
+func (s *surface) mustBePlan(ctx context.Context, field, name string) error {
+	_, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, name)
+	if errors.Is(err, rules.ErrNotFound) {
+		return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", name)}}
+	}
+	return err
+}

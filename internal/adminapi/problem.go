@@ -1,0 +1,127 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// handlerFailed answers a request whose handler, or the generated code before it, returned an error.
+func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
+	told := asProblem(err)
+	var problem *httpapi.Problem
+	if errors.As(told, &problem) && problem.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+		s.Requests.Log.WarnContext(r.Context(), "request not answered",
+			"request_id", httpapi.RequestID(w), "method", r.Method, "path", r.URL.Path, "reason", err)
+	}
+	httpapi.WriteError(w, r, s.Requests.Log, told)
+}
+
+// asProblem is the one place where what the domain answers becomes a problem. Other errors stay as they
+// are, to be logged and answered as internal.
+func asProblem(err error) error {
+	var fields rules.FieldErrors
+	var tooSoon auth.TooSoonError
+	var missing *openapi.RequiredHeaderError
+	var badValue *openapi.InvalidParamFormatError
+	var twice *openapi.TooManyValuesForParamError
+	switch {
+	case errors.As(err, new(*httpapi.Problem)):
+		return err
+	case errors.As(err, &fields):
+		return fieldsProblem("", fields)
+	case errors.As(err, &tooSoon):
+		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
+	case errors.As(err, &missing):
+		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace whatever is there.")
+	case errors.As(err, &twice):
+		return httpapi.InvalidRequest.Problem("Send " + twice.ParamName + " once.")
+	case errors.As(err, &badValue):
+		// Queries were checked before: it is a path that names nothing, such as rule "abc".
+		return httpapi.NotFound.Problem("There is nothing with this id.")
+	case errors.Is(err, rules.ErrNotFound):
+		return httpapi.NotFound.Problem("There is nothing with this id; it may have been removed.")
+	case errors.Is(err, rules.ErrExists):
+		return httpapi.Conflict.Problem("There is one with this name already; choose another, or change that one.")
+	case errors.Is(err, rules.ErrInUse):
+		return httpapi.InUse.Problem("Something still needs it; move that first.")
+	case errors.Is(err, rules.ErrChanged):
+		return httpapi.Changed.Problem(readAgain)
+	case errors.Is(err, rules.ErrFinal):
+		return httpapi.Conflict.Problem("This cannot be undone.")
+	case errors.Is(err, auth.ErrLastOwner):
+		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(net.Error)):
+		return httpapi.Unavailable.Problem("The database does not answer; try again.")
+	}
+	return err
+}
+
+const readAgain = "Somebody else changed it since you read it; read it again, and decide anew."
+
+// fieldsProblem points at the fields that are wrong, which stand below a place in the body.
+func fieldsProblem(place string, wrong rules.FieldErrors) error {
+	return httpapi.BodyProblem(pointers(place, wrong))
+}
+
+// pointers turns names of fields, such as rules[3].mode, into JSON pointers.
+func pointers(place string, wrong rules.FieldErrors) []httpapi.FieldError {
+	var fields []httpapi.FieldError
+	for _, f := range wrong {
+		name := strings.NewReplacer("[", "/", "].", "/", "]", "", ".", "/").Replace(f.Field)
+		fields = append(fields, httpapi.FieldError{Pointer: place + "/" + name, Detail: f.Message})
+	}
+	return fields
+}
+
+func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(max(d, time.Second).Seconds())) }
+
+// etag is the strong ETag of a version.
+func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// expected reads an If-Match.
+func expected(ifMatch string) (rules.Expected, error) {
+	ifMatch = strings.TrimSpace(ifMatch)
+	if ifMatch == "*" {
+		return rules.AnyVersion, nil
+	}
+	text, isWeak := strings.CutPrefix(ifMatch, "W/")
+	quoted, ok := strings.CutPrefix(text, `"`)
+	quoted, ended := strings.CutSuffix(quoted, `"`)
+	version, err := strconv.ParseInt(quoted, 10, 64)
+	if !ok || !ended || err != nil || version < 0 || isWeak {
+		return 0, httpapi.InvalidRequest.Problem(`If-Match must be the one ETag that you have read, such as "3", or *.`)
+	}
+	return rules.Expected(version), nil
+}
+
+// holds says whether a version is the expected one.
+func holds(expected rules.Expected, version int64) bool {
+	return expected == rules.AnyVersion || int64(expected) == version
+}
+
+// lost answers a lost race with the present ETag; other errors, and nil, stay as they are. current reads
+// the present version.
+func lost(ctx context.Context, err error, current func() (int64, error)) error {
+	if !errors.Is(err, rules.ErrChanged) {
+		return err
+	}
+	version, readErr := current()
+	if readErr != nil {
+		return fmt.Errorf("read what has changed: %w", readErr)
+	}
+	visitOf(ctx).w.Header().Set("ETag", etag(version))
+	return httpapi.Changed.Problem(readAgain)
+}

@@ -1,0 +1,255 @@
+package adminapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Config is what the surface stands on. All but Buckets, ViolatedBuckets, UI and Now must be given.
+type Config struct {
+	Stores rules.Stores
+	People auth.Store
+	Gate   *auth.Gate
+	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
+	Snapshots Snapshots
+	// KeyUsed is told each time that a key proves itself; it must not wait.
+	KeyUsed func(keyID string, at time.Time)
+	// Explain answers a check's explanation; it is the code that answers /v1/explain.
+	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
+	// Buckets are those that decide checks; nil if they are in the memory of other processes.
+	Buckets Buckets
+	// ViolatedBuckets lists the buckets of a user's latest violations, as enforce.Key.Text writes them; nil
+	// while no violations are recorded.
+	ViolatedBuckets func(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]string, error)
+	// Readiness must answer from memory, at once.
+	Readiness func() Readiness
+	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
+	Requests *httpapi.Requests
+	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
+	UI http.Handler
+	// Now judges when keys and overrides expire; nil is time.Now.
+	Now func() time.Time
+}
+
+// Snapshots has the latest rules in memory, or nil while none were ever loaded.
+type Snapshots interface {
+	Snapshot() *rules.Snapshot
+}
+
+// Buckets are token buckets that people look into and change.
+type Buckets interface {
+	enforce.Buckets
+	enforce.Creditor
+}
+
+// route is one operation: how it is asked for, who may ask, and who answers.
+type route struct {
+	method, path string
+	least        access
+	handler      http.HandlerFunc
+}
+
+// routes is the whole surface. x is the generated code that reads parameters and calls a surface's
+// method of the same name.
+func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
+	const (
+		v1     = "/api/v1"
+		tenant = v1 + "/tenants/{tenant}"
+		get    = http.MethodGet
+		post   = http.MethodPost
+		put    = http.MethodPut
+		patch  = http.MethodPatch
+		remove = http.MethodDelete
+	)
+	return []route{
+		{get, "/healthz", anyone, x.GetHealth},
+		{get, "/readyz", anyone, x.GetReadiness},
+		{get, v1 + "/openapi.yaml", anyone, x.GetDescription},
+		{get, v1 + "/docs", anyone, x.GetReference},
+
+		{get, v1 + "/session", anAccount, x.GetSession},
+		{post, v1 + "/session", anyone, x.SignIn},
+		{remove, v1 + "/session", anAccount, x.SignOut},
+		{get, v1 + "/sessions", anAccount, x.ListSessions},
+		{remove, v1 + "/sessions", anAccount, x.SignOutEverywhere},
+		{remove, v1 + "/sessions/{session_id}", anAccount, x.EndSession},
+		{patch, v1 + "/account", anAccount, x.UpdateOwnAccount},
+		{put, v1 + "/account/password", anAccount, x.ChangePassword},
+		{post, v1 + "/invitations/look", anyone, x.LookAtInvitation},
+		{post, v1 + "/invitations/accept", anyone, x.AcceptInvitation},
+		{get, v1 + "/accounts", aPlatformAdmin, x.ListAccounts},
+		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
+		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
+
+		{get, v1 + "/tenants", aCaller, x.ListTenants},
+		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},
+		{get, tenant, aViewer, x.GetTenant},
+		{patch, tenant, anOwner, x.UpdateTenant},
+		{remove, tenant, aPlatformAdmin, x.DeleteTenant},
+		{post, tenant + "/suspend", aPlatformAdmin, x.SuspendTenant},
+		{post, tenant + "/resume", aPlatformAdmin, x.ResumeTenant},
+
+		{get, tenant + "/plans", aViewer, x.ListPlans},
+		{post, tenant + "/plans", anEditor, x.CreatePlan},
+		{get, tenant + "/plans/{plan}", aViewer, x.GetPlan},
+		{patch, tenant + "/plans/{plan}", anEditor, x.UpdatePlan},
+		{remove, tenant + "/plans/{plan}", anEditor, x.DeletePlan},
+
+		{get, tenant + "/rules", aViewer, x.ListRules},
+		{post, tenant + "/rules", anEditor, x.CreateRule},
+		{get, tenant + "/rules/{rule_id}", aViewer, x.GetRule},
+		{patch, tenant + "/rules/{rule_id}", anEditor, x.UpdateRule},
+		{remove, tenant + "/rules/{rule_id}", anEditor, x.DeleteRule},
+		{post, tenant + "/rules/{rule_id}/promote", anEditor, x.PromoteRule},
+		{get, tenant + "/matrix", aViewer, x.GetMatrix},
+		{post, tenant + "/matrix", anEditor, x.SaveMatrix},
+		{post, tenant + "/simulate", aViewer, x.Simulate},
+		{post, tenant + "/explain", aViewer, s.explainCheck},
+
+		{get, tenant + "/rules/{rule_id}/overrides", aViewer, x.ListOverrides},
+		{get, tenant + "/rules/{rule_id}/overrides/{user_id}", aViewer, x.GetOverride},
+		{put, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.PutOverride},
+		{remove, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.DeleteOverride},
+
+		{get, tenant + "/users", aViewer, x.ListUsers},
+		{post, tenant + "/users/import", anEditor, x.ImportUsers},
+		{get, tenant + "/users/export", aViewer, x.ExportUsers},
+		{get, tenant + "/users/{user_id}", aViewer, x.GetUser},
+		{put, tenant + "/users/{user_id}/plan", anEditor, x.AssignPlan},
+		{get, tenant + "/users/{user_id}/buckets", aViewer, x.ListBuckets},
+		{post, tenant + "/users/{user_id}/buckets/reset", anEditor, x.ResetBucket},
+		{post, tenant + "/users/{user_id}/buckets/credit", anEditor, x.CreditBucket},
+
+		{get, tenant + "/api-keys", aViewer, x.ListKeys},
+		{post, tenant + "/api-keys", anOwner, x.CreateKey},
+		{get, tenant + "/api-keys/{key_id}", aViewer, x.GetKey},
+		{post, tenant + "/api-keys/{key_id}/rotate", anOwner, x.RotateKey},
+		{post, tenant + "/api-keys/{key_id}/revoke", anOwner, x.RevokeKey},
+
+		{get, tenant + "/members", aViewer, x.ListMembers},
+		{get, tenant + "/members/{account_id}", aViewer, x.GetMember},
+		{patch, tenant + "/members/{account_id}", anOwner, x.ChangeRole},
+		{remove, tenant + "/members/{account_id}", anOwner, x.RemoveMember},
+		{get, tenant + "/invitations", aViewer, x.ListInvitations},
+		{post, tenant + "/invitations", anOwner, x.Invite},
+		{remove, tenant + "/invitations/{invitation_id}", anOwner, x.RevokeInvitation},
+
+		{get, tenant + "/audit", aViewer, x.ListAudit},
+		{get, tenant + "/audit/export", aViewer, x.ExportAudit},
+		{get, tenant + "/audit/{audit_id}", aViewer, x.GetAuditEntry},
+		{post, tenant + "/audit/{audit_id}/revert", anEditor, x.RevertChange},
+		{get, tenant + "/export", aViewer, x.ExportConfig},
+		{post, tenant + "/import", anEditor, x.ImportConfig},
+	}
+}
+
+// NewHandler returns the whole surface. It is an error if a route is not described in openapi.yaml.
+func NewHandler(c Config) (http.Handler, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	description, err := readDescription()
+	if err != nil {
+		return nil, err
+	}
+	s := &surface{Config: c, origins: http.NewCrossOriginProtection()}
+	if s.reference, err = newReference(description); err != nil {
+		return nil, err
+	}
+	x := &openapi.ServerInterfaceWrapper{
+		Handler: openapi.NewStrictHandlerWithOptions(s, nil, openapi.StrictHTTPServerOptions{
+			RequestErrorHandlerFunc:  s.handlerFailed,
+			ResponseErrorHandlerFunc: s.handlerFailed,
+		}),
+		ErrorHandlerFunc: s.handlerFailed,
+	}
+	// A path is matched as it was sent, so that %2F in a user id is no slash of ours; and one that is not
+	// clean is not a route, because user ids may be "..".
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	for _, r := range s.routes(x) {
+		operation, err := describe(description, r.method, r.path)
+		if err != nil {
+			return nil, err
+		}
+		handle := s.requests(operation).Route(r.path, s.guard(r, operation))
+		methods := []string{r.method}
+		if r.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		router.Handle(r.path, decodePath(handle)).Methods(methods...)
+	}
+	httpapi.AnswerUnmatched(router, c.Requests)
+	return s.beside(s.secure(router)), nil
+}
+
+// beside lets the UI answer what is none of the API's. It looks at the path as it was sent, as the
+// router does.
+func (s *surface) beside(own http.Handler) http.Handler {
+	if s.UI == nil {
+		return own
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.EscapedPath()
+		if strings.HasPrefix(path, "/api/") || path == "/healthz" || path == "/readyz" {
+			own.ServeHTTP(w, r)
+			return
+		}
+		s.UI.ServeHTTP(w, r)
+	})
+}
+
+// decodePath undoes the percent-encoding of path parameters, which the router has left alone.
+func decodePath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		vars := mux.Vars(r)
+		for name, value := range vars {
+			decoded, err := url.PathUnescape(value)
+			if err != nil { // net/http has refused such a path before
+				decoded = value
+			}
+			vars[name] = decoded
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// pathParams returns all path parameters of the route that matched.
+func pathParams(r *http.Request) map[string]string { return mux.Vars(r) }
+
+// requests surrounds an operation. Exports and imports take as long as their data.
+func (s *surface) requests(o *operation) *httpapi.Requests {
+	surrounding := *s.Requests
+	if o.isLong {
+		surrounding.Deadline = 0
+	}
+	return &surrounding
+}
+
+// surface has the handlers.
+type surface struct {
+	Config
+	origins   *http.CrossOriginProtection
+	reference []byte
+}
+
+var _ openapi.StrictServerInterface = (*surface)(nil)
+
+// location is the path of a new resource.
+func location(format string, names ...any) string {
+	for i, name := range names {
+		names[i] = url.PathEscape(fmt.Sprint(name))
+	}
+	return fmt.Sprintf("/api/v1/tenants/"+format, names...)
+}

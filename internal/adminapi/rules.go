@@ -1,0 +1,267 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func showRule(r *rules.Rule) openapi.Rule {
+	return openapi.Rule{
+		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
+		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
+		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
+		Action: openapi.Action(r.Action), FailureMode: orNull(openapi.RuleFailureMode(r.FailureMode)),
+		IsActive: r.Active, Description: r.Description, Version: r.Version,
+		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+	}
+}
+
+func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
+	return openapi.TheRuleJSONResponse{
+		Body: showRule(r), Headers: openapi.TheRuleResponseHeaders{ETag: etag(r.Version)},
+	}
+}
+
+// ruleFields are what people change of a rule, each as it is given or left out.
+type ruleFields struct {
+	ratePerSecond *float64
+	rateUnit      *openapi.RateUnit
+	burst         *int64
+	algorithm     *openapi.Algorithm
+	mode          *openapi.Mode
+	action        *openapi.Action
+	failureMode   nullable.Nullable[openapi.RuleFailureMode]
+	active        *bool
+	description   *string
+}
+
+func fieldsOfPatch(p *openapi.RulePatch) ruleFields {
+	return ruleFields{
+		p.RatePerSecond, p.RateUnit, p.BurstCapacity, p.Algorithm, p.Mode, p.Action, p.FailureMode, p.IsActive, p.Description,
+	}
+}
+
+func fieldsOfNew(n *openapi.NewRule) ruleFields {
+	return ruleFields{
+		n.RatePerSecond, n.RateUnit, n.BurstCapacity, n.Algorithm, n.Mode, n.Action, n.FailureMode, n.IsActive, n.Description,
+	}
+}
+
+// patch changes what is given. A rule that limits no more loses its rate and burst, unless they are
+// given too, which is a mistake.
+func (f *ruleFields) patch(r *rules.Rule) {
+	set(&r.Action, (*rules.Action)(f.action))
+	if r.Action != rules.ActionLimit {
+		r.RatePerSecond, r.Burst = 0, 0
+	}
+	set(&r.RatePerSecond, f.ratePerSecond)
+	set(&r.RateUnit, (*rules.RateUnit)(f.rateUnit))
+	set(&r.Burst, f.burst)
+	set(&r.Algorithm, (*rules.Algorithm)(f.algorithm))
+	set(&r.Mode, (*rules.Mode)(f.mode))
+	if f.failureMode.IsSpecified() {
+		r.FailureMode = rules.FailureMode(orZero(f.failureMode))
+	}
+	set(&r.Active, f.active)
+	set(&r.Description, f.description)
+}
+
+// newRule is a rule as somebody describes it, with what rules have unless they say otherwise.
+func newRule(tenant rules.TenantID, n *openapi.NewRule) (rules.Rule, rules.FieldErrors) {
+	rule := rules.Rule{
+		TenantID: tenant, Name: valueOf(n.Name), Plan: orZero(n.Plan), RateUnit: rules.PerSecond,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
+	}
+	fields := fieldsOfNew(n)
+	fields.patch(&rule)
+	pattern, err := rules.ParsePattern(n.KeyPattern)
+	if err != nil {
+		return rule, rules.FieldErrors{{Field: "key_pattern", Message: err.Error()}}
+	}
+	rule.Pattern = pattern
+	return rule, nil
+}
+
+// wrongRule returns all that is wrong with a rule whose pattern may have been refused already.
+func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.FieldErrors) (rules.FieldErrors, error) {
+	plans := map[string]bool{}
+	if r.Plan != "" {
+		_, err := s.Stores.Plan(ctx, r.TenantID, r.Plan)
+		if err != nil && !errors.Is(err, rules.ErrNotFound) {
+			return nil, err
+		}
+		plans[r.Plan] = err == nil
+	}
+	for _, f := range r.Validate(plans) {
+		if f.Field != "key_pattern" || len(wrong) == 0 {
+			wrong = append(wrong, f)
+		}
+	}
+	return wrong, nil
+}
+
+// ListRules handles GET …/rules.
+func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesRequestObject) (openapi.ListRulesResponseObject, error) {
+	place, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := request.Params
+	filter := rules.RuleFilter{
+		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)), Action: rules.Action(valueOf(p.Action)),
+		Active: p.Active, Text: valueOf(p.Q),
+	}
+	if visitOf(ctx).r.URL.Query().Has("plan") { // an empty one means something
+		filter.Plan = new(string)
+		set(filter.Plan, p.Plan)
+	}
+	if text := valueOf(p.Pattern); text != "" {
+		pattern, err := rules.ParsePattern(text)
+		if err != nil {
+			return nil, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+				httpapi.FieldError{Pointer: "/query/pattern", Detail: err.Error()})
+		}
+		filter.Pattern = pattern.String()
+	}
+	found, err := s.Stores.Rules(ctx, visitOf(ctx).tenant.ID, filter, rules.RuleID(place), limitOf(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	cursor := next(ctx)
+	if found.Next != 0 {
+		cursor = next(ctx, formatInt(int64(found.Next)))
+	}
+	return openapi.ListRules200JSONResponse{Items: itemsOf(found.Rules, showRule), NextCursor: cursor}, nil
+}
+
+// CreateRule handles POST …/rules.
+func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequestObject) (openapi.CreateRuleResponseObject, error) {
+	tenant := visitOf(ctx).tenant
+	rule, wrong := newRule(tenant.ID, request.Body)
+	wrong, err := s.wrongRule(ctx, &rule, wrong)
+	if err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	rule, err = s.store(ctx).CreateRule(ctx, rule)
+	if errors.Is(err, rules.ErrExists) {
+		return nil, httpapi.Conflict.Problem("A rule with this pattern, plan and name exists; give this one another name, or change that one.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openapi.CreateRule201JSONResponse{RuleCreatedJSONResponse: openapi.RuleCreatedJSONResponse{
+		Body: showRule(&rule),
+		Headers: openapi.RuleCreatedResponseHeaders{
+			ETag: etag(rule.Version), Location: location("%s/rules/%s", tenant.Slug, int64(rule.ID)),
+		},
+	}}, nil
+}
+
+// GetRule handles GET …/rules/{rule_id}.
+func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject, error) {
+	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+}
+
+// UpdateRule handles PATCH …/rules/{rule_id}.
+func (s *surface) UpdateRule(ctx context.Context, request openapi.UpdateRuleRequestObject) (openapi.UpdateRuleResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	id := rules.RuleID(request.RuleId)
+	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	if !holds(at, rule.Version) {
+		return nil, lost(ctx, rules.ErrChanged, s.ruleVersion(ctx, id))
+	}
+	fields := fieldsOfPatch(request.Body)
+	fields.patch(&rule)
+	wrong, err := s.wrongRule(ctx, &rule, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	if rule, err = s.store(ctx).UpdateRule(ctx, rule); err != nil {
+		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
+	}
+	return openapi.UpdateRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+}
+
+func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int64, error) {
+	return func() (int64, error) {
+		rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+		return rule.Version, err
+	}
+}
+
+// DeleteRule handles DELETE …/rules/{rule_id}.
+func (s *surface) DeleteRule(ctx context.Context, request openapi.DeleteRuleRequestObject) (openapi.DeleteRuleResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	id := rules.RuleID(request.RuleId)
+	if err := s.store(ctx).RemoveRule(ctx, visitOf(ctx).tenant.ID, id, at); err != nil {
+		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
+	}
+	return openapi.DeleteRule204Response{}, nil
+}
+
+// PromoteRule handles POST …/rules/{rule_id}/promote.
+func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRequestObject) (openapi.PromoteRuleResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	candidate, err := s.Stores.Rule(ctx, tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if candidate.Mode != rules.ModeShadow {
+		return nil, httpapi.Conflict.Problem("Only a shadow rule can be promoted; this one is in force.")
+	}
+	into, isInto := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
+	if into != 0 {
+		if request.Body.IntoVersion == nil {
+			return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/into_version", Detail: "is missing: the version of the live rule that you have read"}})
+		}
+		isInto = rules.Expected(*request.Body.IntoVersion)
+		live, err := s.Stores.Rule(ctx, tenant, into)
+		if errors.Is(err, rules.ErrNotFound) || err == nil && !isBeside(&live, &candidate) {
+			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+				Pointer: "/into_rule_id", Detail: "must be another rule with the pattern and plan of this one",
+			}})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	rule, err := s.acting(ctx, "promote").PromoteRule(ctx, tenant, id, at, into, isInto)
+	if err != nil {
+		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
+	}
+	return openapi.PromoteRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+}
+
+func isBeside(live, candidate *rules.Rule) bool {
+	a, b := live.Identity(), candidate.Identity()
+	return live.ID != candidate.ID && a.Pattern == b.Pattern && a.Plan == b.Plan
+}

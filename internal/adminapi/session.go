@@ -1,0 +1,219 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// maxMemberships is how many of an account's tenants its session shows.
+const maxMemberships = 100
+
+// GetSession handles GET /api/v1/session.
+func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject, error) {
+	body, err := s.showSession(ctx, visitOf(ctx).session)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetSession200JSONResponse{TheSessionJSONResponse: openapi.TheSessionJSONResponse{
+		Body: body, Headers: openapi.TheSessionResponseHeaders{ETag: etag(body.Account.Version)},
+	}}, nil
+}
+
+// SignIn handles POST /api/v1/session.
+func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
+	v := visitOf(ctx)
+	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, v.browser())
+	switch {
+	case errors.Is(err, auth.ErrWrongPassword):
+		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
+	case err != nil:
+		return nil, v.slowDown(err)
+	}
+	answer, err := s.welcome(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.SignIn200JSONResponse{SignedInJSONResponse: answer}, nil
+}
+
+// slowDown adds how long to wait to the answer of an attempt that came too soon.
+func (v *visit) slowDown(err error) error {
+	var tooSoon auth.TooSoonError
+	if errors.As(err, &tooSoon) {
+		setSeconds(v.w.Header(), "Retry-After", wholeSeconds(tooSoon.Wait))
+	}
+	return err
+}
+
+// welcome gives the browser its secrets.
+func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.SignedInJSONResponse, error) {
+	v := visitOf(ctx)
+	body, err := s.showSession(ctx, &entry.Session)
+	if err != nil {
+		return openapi.SignedInJSONResponse{}, err
+	}
+	v.setCookie(sessionCookie(v.r), entry.Token, 0)
+	v.setCookie(deviceCookie(v.r), entry.Device, deviceLife)
+	return openapi.SignedInJSONResponse{
+		Body: body, Headers: openapi.SignedInResponseHeaders{ETag: etag(body.Account.Version)},
+	}, nil
+}
+
+func (s *surface) showSession(ctx context.Context, session *auth.Session) (openapi.Session, error) {
+	memberships, err := s.People.Memberships(ctx, session.Account.ID, "", maxMemberships)
+	if err != nil {
+		return openapi.Session{}, err
+	}
+	return openapi.Session{
+		SessionId: session.ID, Account: showAccount(&session.Account),
+		Memberships: itemsOf(memberships, func(m *auth.Membership) openapi.Membership {
+			return openapi.Membership{
+				Tenant: openapi.TenantName{Slug: m.Tenant.Slug, Name: m.Tenant.Name},
+				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
+			}
+		}),
+	}, nil
+}
+
+// SignOut handles DELETE /api/v1/session.
+func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (openapi.SignOutResponseObject, error) {
+	v := visitOf(ctx)
+	if err := s.Gate.SignOut(ctx, *v.session); err != nil {
+		return nil, err
+	}
+	v.setCookie(sessionCookie(v.r), "", -1)
+	return openapi.SignOut204Response{}, nil
+}
+
+// ListSessions handles GET /api/v1/sessions.
+func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsRequestObject) (openapi.ListSessionsResponseObject, error) {
+	own := visitOf(ctx).session
+	sessions, err := s.Gate.Sessions(ctx, own.Account.ID)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ListSessions200JSONResponse{Items: itemsOf(sessions, func(one *auth.Session) openapi.SessionItem {
+		item := openapi.SessionItem{
+			SessionId: one.ID, Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(), LastSeenAt: one.LastSeenAt.UTC(),
+			UserAgent: one.UserAgent, Ip: nullable.NewNullNullable[string](),
+		}
+		if one.IP.IsValid() {
+			item.Ip.Set(one.IP.String())
+		}
+		return item
+	})}, nil
+}
+
+// SignOutEverywhere handles DELETE /api/v1/sessions.
+func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEverywhereRequestObject) (openapi.SignOutEverywhereResponseObject, error) {
+	v := visitOf(ctx)
+	if _, err := s.People.EndSessions(ctx, v.account().ID); err != nil {
+		return nil, err
+	}
+	v.setCookie(sessionCookie(v.r), "", -1)
+	return openapi.SignOutEverywhere204Response{}, nil
+}
+
+// EndSession handles DELETE /api/v1/sessions/{session_id}.
+func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequestObject) (openapi.EndSessionResponseObject, error) {
+	if err := s.People.EndSession(ctx, visitOf(ctx).account().ID, request.SessionId); err != nil {
+		return nil, err
+	}
+	return openapi.EndSession204Response{}, nil
+}
+
+// UpdateOwnAccount handles PATCH /api/v1/account.
+func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOwnAccountRequestObject) (openapi.UpdateOwnAccountResponseObject, error) {
+	answer, err := s.changeAccount(ctx, visitOf(ctx).account().ID, request.Params.IfMatch, func(a *auth.Account) error {
+		set(&a.Name, request.Body.Name)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.UpdateOwnAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
+}
+
+// ChangePassword handles PUT /api/v1/account/password.
+func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePasswordRequestObject) (openapi.ChangePasswordResponseObject, error) {
+	v := visitOf(ctx)
+	device, err := s.Gate.ChangePassword(ctx, *v.session, request.Body.CurrentPassword, request.Body.NewPassword)
+	switch {
+	case errors.Is(err, auth.ErrWrongPassword):
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
+	case errors.Is(err, rules.ErrChanged):
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was your password until a moment ago"}})
+	case err != nil:
+		return nil, v.slowDown(err)
+	}
+	v.setCookie(deviceCookie(v.r), device, deviceLife)
+	return openapi.ChangePassword204Response{}, nil
+}
+
+// LookAtInvitation handles POST /api/v1/invitations/look.
+func (s *surface) LookAtInvitation(ctx context.Context, request openapi.LookAtInvitationRequestObject) (openapi.LookAtInvitationResponseObject, error) {
+	invitation, tenant, err := s.Gate.Invitation(ctx, request.Body.Token)
+	if err != nil {
+		return nil, invitationProblem(err)
+	}
+	return openapi.LookAtInvitation200JSONResponse{
+		Tenant: openapi.TenantName{Slug: tenant.Slug, Name: tenant.Name},
+		Email:  invitation.Email, Role: openapi.Role(invitation.Role), InvitedBy: invitation.InvitedBy,
+		ExpiresAt: invitation.ExpiresAt.UTC(),
+	}, nil
+}
+
+// AcceptInvitation handles POST /api/v1/invitations/accept.
+func (s *surface) AcceptInvitation(ctx context.Context, request openapi.AcceptInvitationRequestObject) (openapi.AcceptInvitationResponseObject, error) {
+	answer, err := s.accept(ctx, request.Body)
+	if err != nil {
+		return nil, invitationProblem(err)
+	}
+	return openapi.AcceptInvitation200JSONResponse{SignedInJSONResponse: answer}, nil
+}
+
+func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance) (openapi.SignedInJSONResponse, error) {
+	v := visitOf(ctx)
+	session, err := s.Gate.Authenticate(ctx, v.browser().Session)
+	switch {
+	case errors.Is(err, auth.ErrSignedOut):
+		_, entry, err := s.Gate.AcceptAsNew(ctx, v.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), v.browser())
+		if err != nil {
+			return openapi.SignedInJSONResponse{}, err
+		}
+		return s.welcome(ctx, entry)
+	case err != nil:
+		return openapi.SignedInJSONResponse{}, err
+	}
+	actor := session.Account.Actor()
+	actor.RequestID = v.requestID
+	if _, err := s.Gate.Accept(ctx, actor, session, body.Token); err != nil {
+		return openapi.SignedInJSONResponse{}, err
+	}
+	shown, err := s.showSession(ctx, &session)
+	return openapi.SignedInJSONResponse{
+		Body: shown, Headers: openapi.SignedInResponseHeaders{ETag: etag(session.Account.Version)},
+	}, err
+}
+
+func invitationProblem(err error) error {
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
+		return httpapi.NotFound.Problem("This invitation is not open any more; ask for a new one.")
+	case errors.Is(err, auth.ErrOtherAddress):
+		return httpapi.Conflict.Problem("The invitation is for another address than yours; sign out first, or ask for one of your own.")
+	case errors.Is(err, rules.ErrExists):
+		return httpapi.Conflict.Problem("The invited address has an account already; sign in to it first.")
+	}
+	return err
+}
+
+func setSeconds(h http.Header, name string, seconds int64) { h.Set(name, formatInt(seconds)) }

@@ -1,0 +1,217 @@
+package adminapi
+
+import (
+	"context"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
+	return openapi.Tenant{
+		Slug: t.Slug, Name: t.Name, DefaultPlan: orNull(t.DefaultPlan), Suspended: t.Suspended,
+		Settings: openapi.Settings{
+			RetryJitterPercent: t.Settings.RetryJitterPercent,
+			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
+			FailureMode: openapi.FailureMode(t.Settings.FailureMode),
+		},
+		Role: openapi.Role(role), CreatedAt: t.CreatedAt.UTC(), Version: t.Version,
+	}
+}
+
+func answerTenant(ctx context.Context, t *rules.Tenant) openapi.TheTenantJSONResponse {
+	return openapi.TheTenantJSONResponse{
+		Body:    showTenant(t, visitOf(ctx).role),
+		Headers: openapi.TheTenantResponseHeaders{ETag: etag(t.Version)},
+	}
+}
+
+// ListTenants handles GET /api/v1/tenants.
+func (s *surface) ListTenants(ctx context.Context, request openapi.ListTenantsRequestObject) (openapi.ListTenantsResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	tenants, err := s.tenantsOfCaller(ctx, valueOf(request.Params.Q), place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, tenants, limit,
+		func(m *auth.Membership) openapi.Tenant { return showTenant(&m.Tenant, m.Role) },
+		func(m *auth.Membership) string { return m.Tenant.Slug })
+	return openapi.ListTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// tenantsOfCaller lists by slug those that the caller may see.
+func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
+	v := visitOf(ctx)
+	switch {
+	case v.key != nil:
+		tenant, err := s.Stores.Tenant(ctx, v.key.TenantID)
+		if err != nil || tenant.Suspended || after >= tenant.Slug || !mentions(&tenant, text) {
+			return nil, err
+		}
+		return []auth.Membership{{Tenant: tenant, Role: auth.Editor}}, nil
+	case v.isPlatformAdmin():
+		tenants, err := s.Stores.Tenants(ctx, text, after, limit)
+		return itemsOf(tenants, func(t *rules.Tenant) auth.Membership {
+			return auth.Membership{Tenant: *t, Role: auth.Owner}
+		}), err
+	}
+	// An account has few tenants, so that their text is looked at here.
+	var found []auth.Membership
+	for len(found) < limit {
+		memberships, err := s.People.Memberships(ctx, v.account().ID, after, limit)
+		if err != nil || len(memberships) == 0 {
+			return found, err
+		}
+		for _, m := range memberships {
+			if mentions(&m.Tenant, text) {
+				found = append(found, m)
+			}
+		}
+		after = memberships[len(memberships)-1].Tenant.Slug
+	}
+	return found[:limit], nil
+}
+
+func mentions(t *rules.Tenant, text string) bool {
+	return strings.Contains(strings.ToLower(t.Slug+"\n"+t.Name), strings.ToLower(text))
+}
+
+// CreateTenant handles POST /api/v1/tenants.
+func (s *surface) CreateTenant(ctx context.Context, request openapi.CreateTenantRequestObject) (openapi.CreateTenantResponseObject, error) {
+	tenant := rules.Tenant{
+		Slug: request.Body.Slug, Name: request.Body.Name, DefaultPlan: orZero(request.Body.DefaultPlan),
+		Settings: rules.DefaultSettings(),
+	}
+	patchSettings(&tenant.Settings, request.Body.Settings)
+	wrong := tenant.Validate()
+	if tenant.DefaultPlan != "" {
+		for _, f := range (&rules.Plan{Name: tenant.DefaultPlan}).Validate() {
+			wrong = append(wrong, rules.FieldError{Field: "default_plan", Message: f.Message})
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, inSettings(wrong)
+	}
+	tenant, err := s.store(ctx).CreateTenant(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.CreateTenant201JSONResponse{TenantCreatedJSONResponse: openapi.TenantCreatedJSONResponse{
+		Body:    showTenant(&tenant, auth.Owner),
+		Headers: openapi.TenantCreatedResponseHeaders{ETag: etag(tenant.Version), Location: location("%s", tenant.Slug)},
+	}}, nil
+}
+
+func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
+	if patch == nil {
+		return
+	}
+	set(&settings.RetryJitterPercent, patch.RetryJitterPercent)
+	set(&settings.IPv4Prefix, patch.Ipv4Prefix)
+	set(&settings.IPv6Prefix, patch.Ipv6Prefix)
+	set(&settings.FailureMode, (*rules.FailureMode)(patch.FailureMode))
+}
+
+// inSettings says where in the body the domain's field names are.
+func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
+	for i, f := range wrong {
+		switch f.Field {
+		case "retry_jitter_percent", "ipv4_prefix", "ipv6_prefix", "failure_mode":
+			wrong[i].Field = "settings." + f.Field
+		}
+	}
+	return wrong
+}
+
+// GetTenant handles GET /api/v1/tenants/{tenant}.
+func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObject) (openapi.GetTenantResponseObject, error) {
+	return openapi.GetTenant200JSONResponse{TheTenantJSONResponse: answerTenant(ctx, &visitOf(ctx).tenant)}, nil
+}
+
+// UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
+func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenantRequestObject) (openapi.UpdateTenantResponseObject, error) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) {
+		set(&t.Name, request.Body.Name)
+		if request.Body.DefaultPlan.IsSpecified() {
+			t.DefaultPlan = orZero(request.Body.DefaultPlan)
+		}
+		patchSettings(&t.Settings, request.Body.Settings)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.UpdateTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+}
+
+// SuspendTenant handles POST /api/v1/tenants/{tenant}/suspend.
+func (s *surface) SuspendTenant(ctx context.Context, request openapi.SuspendTenantRequestObject) (openapi.SuspendTenantResponseObject, error) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) { t.Suspended = true })
+	if err != nil {
+		return nil, err
+	}
+	return openapi.SuspendTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+}
+
+// ResumeTenant handles POST /api/v1/tenants/{tenant}/resume.
+func (s *surface) ResumeTenant(ctx context.Context, request openapi.ResumeTenantRequestObject) (openapi.ResumeTenantResponseObject, error) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) { t.Suspended = false })
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ResumeTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+}
+
+// changeTenant changes the tenant at the version that the caller has read.
+func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(*rules.Tenant)) (openapi.TheTenantJSONResponse, error) {
+	var answer openapi.TheTenantJSONResponse
+	at, err := expected(ifMatch)
+	if err != nil {
+		return answer, err
+	}
+	tenant := visitOf(ctx).tenant
+	if !holds(at, tenant.Version) {
+		return answer, lost(ctx, rules.ErrChanged, s.tenantVersion(ctx))
+	}
+	change(&tenant)
+	if wrong := tenant.Validate(); len(wrong) > 0 {
+		return answer, inSettings(wrong)
+	}
+	if tenant.DefaultPlan != "" {
+		if err := s.mustBePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
+			return answer, err
+		}
+	}
+	if tenant, err = s.store(ctx).UpdateTenant(ctx, tenant); err != nil {
+		return answer, lost(ctx, err, s.tenantVersion(ctx))
+	}
+	return answerTenant(ctx, &tenant), nil
+}
+
+func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
+	return func() (int64, error) {
+		tenant, err := s.Stores.Tenant(ctx, visitOf(ctx).tenant.ID)
+		return tenant.Version, err
+	}
+}
+
+// DeleteTenant handles DELETE /api/v1/tenants/{tenant}.
+func (s *surface) DeleteTenant(ctx context.Context, request openapi.DeleteTenantRequestObject) (openapi.DeleteTenantResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	tenant := visitOf(ctx).tenant
+	if !tenant.Suspended && holds(at, tenant.Version) {
+		return nil, inUse("The tenant answers checks; suspend it first, and remove it when nobody has complained.")
+	}
+	if err := s.store(ctx).RemoveTenant(ctx, tenant.ID, at); err != nil {
+		return nil, lost(ctx, err, s.tenantVersion(ctx))
+	}
+	return openapi.DeleteTenant204Response{}, nil
+}

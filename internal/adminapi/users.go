@@ -1,0 +1,118 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// maxOverrides is how many overrides a user is shown with.
+const maxOverrides = 500
+
+func showAssignment(a *rules.Assignment) openapi.Assignment {
+	return openapi.Assignment{UserId: a.UserID, Plan: a.Plan, Version: a.Revision}
+}
+
+// ListUsers handles GET …/users.
+func (s *surface) ListUsers(ctx context.Context, request openapi.ListUsersRequestObject) (openapi.ListUsersResponseObject, error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	p := request.Params
+	limit := limitOf(p.Limit)
+	found, err := s.Stores.Assignments(ctx, visitOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0], limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, found, limit, showAssignment, func(a *rules.Assignment) string { return a.UserID })
+	return openapi.ListUsers200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// GetUser handles GET …/users/{user_id}.
+func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObject) (openapi.GetUserResponseObject, error) {
+	answer, err := s.lookUp(ctx, request.UserId)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetUser200JSONResponse{TheUserJSONResponse: answer}, nil
+}
+
+// lookUp shows a user. Every id that a check may carry is one.
+func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.TheUserJSONResponse, err error) {
+	if err := wrongUser(userID); err != nil {
+		return answer, err
+	}
+	tenant := visitOf(ctx).tenant
+	assignment, err := s.assignment(ctx, userID)
+	if err != nil {
+		return answer, err
+	}
+	overrides, err := s.Stores.OverridesOfUser(ctx, tenant.ID, userID, 0, maxOverrides)
+	if err != nil {
+		return answer, err
+	}
+	user := openapi.User{
+		UserId: userID, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
+		Overrides: itemsOf(overrides, s.showOverride), Version: assignment.Revision,
+	}
+	switch {
+	case assignment.Plan != "":
+		user.PlanSource.Set("user")
+	case tenant.DefaultPlan != "":
+		user.Plan.Set(tenant.DefaultPlan)
+		user.PlanSource.Set("tenant")
+	}
+	return openapi.TheUserJSONResponse{
+		Body: user, Headers: openapi.TheUserResponseHeaders{ETag: etag(assignment.Revision)},
+	}, nil
+}
+
+// wrongUser refuses what no check can carry as a user id.
+func wrongUser(userID string) error {
+	assignment := rules.Assignment{UserID: userID}
+	return fieldsProblem("/path", assignment.Validate(map[string]bool{"": true}))
+}
+
+// assignment returns a user's, with the revision 0 if there is none.
+func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
+	tenant := visitOf(ctx).tenant.ID
+	assignment, err := s.Stores.Assignment(ctx, tenant, userID)
+	if errors.Is(err, rules.ErrNotFound) {
+		return rules.Assignment{TenantID: tenant, UserID: userID}, nil
+	}
+	return assignment, err
+}
+
+// AssignPlan handles PUT …/users/{user_id}/plan.
+func (s *surface) AssignPlan(ctx context.Context, request openapi.AssignPlanRequestObject) (openapi.AssignPlanResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	if err := wrongUser(request.UserId); err != nil {
+		return nil, err
+	}
+	assignment := rules.Assignment{
+		TenantID: visitOf(ctx).tenant.ID, UserID: request.UserId, Plan: orZero(request.Body.Plan),
+	}
+	if assignment.Plan != "" {
+		if err := s.mustBePlan(ctx, "plan", assignment.Plan); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.store(ctx).Assign(ctx, assignment, at); err != nil {
+		return nil, lost(ctx, err, func() (int64, error) {
+			present, err := s.assignment(ctx, request.UserId)
+			return present.Revision, err
+		})
+	}
+	answer, err := s.lookUp(ctx, request.UserId)
+	if err != nil {
+		return nil, fmt.Errorf("show the user whose plan was changed: %w", err)
+	}
+	return openapi.AssignPlan200JSONResponse{TheUserJSONResponse: answer}, nil
+}

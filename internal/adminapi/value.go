@@ -1,0 +1,63 @@
+package adminapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+)
+
+// How values look in bodies: what is null there is the zero value in the domain.
+
+// never is the zero time, which the domain takes for no time at all.
+var never time.Time
+
+// orNull shows a value, or null for the zero value.
+func orNull[T comparable](value T) nullable.Nullable[T] {
+	var zero T
+	if value == zero {
+		return nullable.NewNullNullable[T]()
+	}
+	return nullable.NewNullableWithValue(value)
+}
+
+func timeOrNull(t time.Time) nullable.Nullable[time.Time] {
+	if t.IsZero() {
+		return nullable.NewNullNullable[time.Time]()
+	}
+	return nullable.NewNullableWithValue(t.UTC())
+}
+
+// orZero reads a value, or the zero value if it is null or left out.
+func orZero[T any](value nullable.Nullable[T]) T {
+	given, _ := value.Get()
+	return given
+}
+
+// valueOf reads a field that may be left out.
+func valueOf[T any](value *T) T {
+	if value == nil {
+		var zero T
+		return zero
+	}
+	return *value
+}
+
+// or reads a field that may be left out and has a default then.
+func or[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+// set changes a field that a patch gives.
+func set[T any](field *T, given *T) {
+	if given != nil {
+		*field = *given
+	}
+}
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+func parseInt(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }

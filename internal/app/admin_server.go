@@ -1,0 +1,169 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// adminDeadline bounds requests to the admin API, exports and imports excepted. It is above what a
+// database that hangs is waited for, and below the time when connections are cut.
+const adminDeadline = 20 * time.Second
+
+// AdminServer is the control plane in one process: people and automation read and change rules.
+type AdminServer struct {
+	cfg     config.Config
+	log     *slog.Logger
+	beside  *API // in the same process; nil for a process of its own
+	store   *pgstore.Store
+	buckets *buckets
+	watcher *rules.Watcher
+	keyUses *rules.KeyUses
+	surface *listener
+	metrics *listener // nil beside an API, which has one
+}
+
+// NewAdminServer builds the control plane and binds its addresses. Neither the database nor Redis needs
+// to answer yet. Beside an API in the same process, it shares that one's rules, buckets and metrics, and
+// must be closed before it.
+func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *slog.Logger) (_ *AdminServer, err error) {
+	a := &AdminServer{cfg: cfg, log: log, beside: beside}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	var m *metrics.Metrics
+	var limiter *enforce.Limiter
+	if beside != nil {
+		a.store, a.buckets, a.watcher, a.keyUses = beside.store, beside.buckets, beside.watcher, beside.keyUses
+		m, limiter = beside.shown, beside.limiter
+	} else {
+		if err := a.open(ctx); err != nil {
+			return nil, err
+		}
+		m = showRules(a.store, a.watcher)
+		limiter = enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
+		if a.metrics, err = listenForScrapes(cfg, m, log); err != nil {
+			return nil, err
+		}
+	}
+	handler, err := adminapi.NewHandler(adminapi.Config{
+		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
+		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
+		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
+			return checkapi.Explain(limiter, w, r, tenant)
+		},
+		Buckets:   a.manageable(),
+		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
+		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.surface, err = listen("admin", cfg.AdminAddr, handler, log)
+	return a, err
+}
+
+// open opens what a process of its own needs.
+func (a *AdminServer) open(ctx context.Context) (err error) {
+	if a.store, err = pgstore.Open(ctx, string(a.cfg.DatabaseURL), a.log); err != nil {
+		return err
+	}
+	if a.buckets, err = openBuckets(a.cfg, a.log); err != nil {
+		return err
+	}
+	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
+		PollInterval: a.cfg.PollInterval, RereadInterval: a.cfg.RereadInterval, Logger: a.log,
+	})
+	a.keyUses = rules.NewKeyUses(a.store, a.log)
+	return nil
+}
+
+// manageable are the buckets that checks take from, or nil if those are in other processes.
+func (a *AdminServer) manageable() adminapi.Buckets {
+	switch {
+	case a.buckets.redis != nil:
+		return a.buckets.redis
+	case a.beside != nil:
+		return a.buckets.local
+	}
+	return nil
+}
+
+// Addr is where the admin API is.
+func (a *AdminServer) Addr() net.Addr { return a.surface.Addr() }
+
+// MetricsAddr is where Prometheus reads.
+func (a *AdminServer) MetricsAddr() net.Addr {
+	if a.beside != nil {
+		return a.beside.MetricsAddr()
+	}
+	return a.metrics.Addr()
+}
+
+// Close frees what NewAdminServer took; Run does it at its end.
+func (a *AdminServer) Close() error {
+	var errs []error
+	for _, l := range []*listener{a.surface, a.metrics} {
+		if l != nil {
+			errs = append(errs, l.close())
+		}
+	}
+	if a.beside != nil {
+		return errors.Join(errs...)
+	}
+	if a.buckets != nil {
+		errs = append(errs, a.buckets.close())
+	}
+	if a.store != nil {
+		closeStore(a.store)
+	}
+	return errors.Join(errs...)
+}
+
+// Run answers until ctx ends, then finishes the requests under way, for at most the shutdown timeout,
+// and closes everything. It returns early, with an error, if the database's schema is behind this
+// binary or a listener fails.
+func (a *AdminServer) Run(ctx context.Context) error {
+	a.log.Info("answering the admin API", "admin_addr", a.Addr().String(), "metrics_addr", a.MetricsAddr().String())
+	group, ctx := errgroup.WithContext(ctx)
+	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer endMetrics()
+		return a.surface.serve(ctx, a.cfg.ShutdownTimeout)
+	})
+	if a.beside == nil {
+		group.Go(func() error { return checkSchema(ctx, a.cfg) })
+		group.Go(func() error { a.watcher.Run(ctx); return nil })
+		group.Go(func() error { a.keyUses.Run(ctx); return nil })
+		group.Go(func() error { return a.buckets.watch(ctx) })
+		group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
+	}
+	err := group.Wait()
+	return errors.Join(err, a.Close())
+}
+
+// serveAdmin runs the control plane in a process of its own.
+func serveAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	server, err := NewAdminServer(ctx, cfg, nil, log)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/sluicegate/sluice/internal/auth"
+)
+
+// createAdmin makes a platform admin of an address and prints it.
+func createAdmin(ctx context.Context, store auth.Store, email string, in io.Reader, out io.Writer) error {
+	password, err := readPassword(ctx, in)
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	admin, err := auth.NewGate(store, auth.Options{}).CreateAdmin(ctx, email, password)
+	if err != nil {
+		return fmt.Errorf("create admin: %w", err)
+	}
+	_, err = fmt.Fprintln(out, admin.Email)
+	return err
+}
+
+// readPassword asks for a password without echo if in is a terminal; else in is the password, with or
+// without a newline behind it. It gives up when ctx ends, although the read itself goes on.
+func readPassword(ctx context.Context, in io.Reader) (string, error) {
+	read := readSecret
+	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		state, err := term.GetState(int(file.Fd()))
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = term.Restore(int(file.Fd()), state) }() // with echo, also when it was interrupted
+		read = askTwice
+	}
+	type answer struct {
+		password string
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		password, err := read(in)
+		answers <- answer{password, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.password, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// longestSecret is more than any password may be; the rest need not be read to refuse it.
+const longestSecret = 4096
+
+func readSecret(in io.Reader) (string, error) {
+	secret, err := io.ReadAll(io.LimitReader(in, longestSecret))
+	line := strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
+	if err == nil && strings.ContainsAny(line, "\r\n") {
+		err = errors.New("standard input has more than one line")
+	}
+	return line, err
+}
+
+// askTwice asks on standard error: standard output is for the result.
+func askTwice(in io.Reader) (string, error) {
+	var typed [2]string
+	for i, prompt := range []string{"Password: ", "Again: "} {
+		fmt.Fprint(os.Stderr, prompt)
+		line, err := term.ReadPassword(int(in.(*os.File).Fd()))
+		fmt.Fprintln(os.Stderr)
+		if err != nil {
+			return "", err
+		}
+		typed[i] = string(line)
+	}
+	if typed[0] != typed[1] {
+		return "", errors.New("the two are not the same")
+	}
+	return typed[0], nil
+}

@@ -1,0 +1,69 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The demo's platform admin, who owns the demo tenant too. It exists in no database but those of sluice dev.
+const (
+	DemoEmail    = "admin@example.com"
+	DemoPassword = "sluice-demo"
+)
+
+// createDemoAdmin writes the demo's admin, unless there is one: another password, and an account that
+// was disabled, are kept. The password is not judged as people's are.
+func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	tenant, err := store.TenantBySlug(ctx, demoSlug)
+	if errors.Is(err, rules.ErrNotFound) {
+		return nil // somebody removed it
+	}
+	if err != nil {
+		return err
+	}
+	account, err := store.CreateAccount(ctx, auth.Account{Email: DemoEmail, Name: "Demo admin", PlatformAdmin: true},
+		auth.HashPassword(DemoPassword))
+	if errors.Is(err, rules.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice dev"}
+	_, err = store.AddMember(ctx, by, tenant.ID, account.ID, auth.Owner)
+	return err
+}
+
+// refuseForeignPeople refuses a database with accounts but without the demo's key: whoever set it up has
+// only not come to its tenants yet. It only looks, as refuseForeign does.
+func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
+	demoKey, _, _ := rules.SplitToken(DemoToken)
+	var foreign string
+	err := conn.QueryRow(ctx, `SELECT email FROM account WHERE NOT EXISTS (SELECT FROM api_key WHERE key_id = $1)
+		ORDER BY email LIMIT 1`, demoKey).Scan(&foreign)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return fmt.Errorf("the database has an account %q that sluice dev did not make; it would add an admin whose password "+
+			"everybody knows, so give it an empty database, or none for a private one", foreign)
+	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
+		return nil
+	default:
+		return fmt.Errorf("look whose the database is: %w", err)
+	}
+}

@@ -1,0 +1,79 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+)
+
+// What a Gate answers beside rules.FieldErrors, rules.ErrNotFound and the store's errors.
+var (
+	// ErrWrongPassword is for an address without an account, a wrong password and a disabled account; the
+	// three cannot be told apart.
+	ErrWrongPassword = errors.New("wrong e-mail address or password")
+	// ErrSignedOut is for a token without a live session.
+	ErrSignedOut = errors.New("not signed in")
+)
+
+// TooSoonError is for an attempt that was not looked at, because too many have failed before.
+type TooSoonError struct{ Wait time.Duration }
+
+// Error says how long to wait, in whole seconds.
+func (e TooSoonError) Error() string {
+	return fmt.Sprintf("too many failed attempts; try again in %s", max(e.Wait, time.Second).Round(time.Second))
+}
+
+// Gate is how people get in. It is safe for concurrent use.
+type Gate struct {
+	store   Store
+	hasher  *hasher
+	waits   waits
+	options Options
+}
+
+// Options of a Gate; zero values choose the defaults.
+type Options struct {
+	// IdleLimit ends a session that was not used for so long (24 h), AbsoluteLimit any session (7 days).
+	IdleLimit, AbsoluteLimit time.Duration
+	// Hashes is how many passwords are hashed at once, 19 MiB each (the CPUs, at most 4).
+	Hashes int
+	// Now is the clock (time.Now).
+	Now func() time.Time
+}
+
+// NewGate returns a Gate on a store.
+func NewGate(store Store, options Options) *Gate {
+	if options.IdleLimit == 0 {
+		options.IdleLimit = 24 * time.Hour
+	}
+	if options.AbsoluteLimit == 0 {
+		options.AbsoluteLimit = 7 * 24 * time.Hour
+	}
+	if options.Hashes == 0 {
+		options.Hashes = min(runtime.GOMAXPROCS(0), 4)
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Gate{store: store, hasher: newHasher(options.Hashes), options: options}
+}
+
+// Browser is where somebody signs in from. Its texts are what the browser sent, however wrong.
+type Browser struct {
+	Session   string // the token of the session that it has, to be ended at sign-in; "" for none
+	Device    string // the device token that it has; "" for none
+	UserAgent string
+	IP        netip.Addr
+}
+
+// Entry is what a sign-in gives the browser: a session, and two secrets to keep.
+type Entry struct {
+	Session Session
+	// Token continues the session. It goes into a cookie that ends with the browser or at AbsoluteLimit.
+	Token string
+	// Device tells at later sign-ins that the account was here before. It goes into a cookie that
+	// lives for a year, and gives access to nothing.
+	Device string
+}

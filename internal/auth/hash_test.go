@@ -1,0 +1,163 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/auth"
+)
+
+// TestHashingIsBounded holds the first hashes until all others wait for their turn.
+func TestHashingIsBounded(t *testing.T) {
+	t.Parallel()
+	const signIns, slots = 64, 3
+	w := newWorld(t, auth.Options{})
+	gate := auth.NewGate(w.store, auth.Options{Hashes: slots})
+	var running, peak, runs atomic.Int64
+	full, held := make(chan struct{}), make(chan struct{})
+	gate.WatchHashes(func() {
+		now := running.Add(1)
+		defer running.Add(-1)
+		for most := peak.Load(); now > most && !peak.CompareAndSwap(most, now); most = peak.Load() {
+		}
+		if runs.Add(1) == slots {
+			close(full)
+		}
+		<-held
+	})
+	var all sync.WaitGroup
+	for i := range signIns {
+		all.Go(func() {
+			_, err := gate.SignIn(t.Context(), fmt.Sprintf("%d@example.com", i), "guess", auth.Browser{})
+			wantError(t, err, auth.ErrWrongPassword)
+		})
+	}
+	<-full
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := make(chan error)
+	go func() {
+		_, err := gate.AcceptedHash(ctx, "whoever waits may give up")
+		cancelled <- err
+	}()
+	cancel()
+	if err := <-cancelled; !errors.Is(err, context.Canceled) {
+		t.Errorf("who gives up waiting for a turn is told %v", err)
+	}
+	close(held)
+	all.Wait()
+	if peak.Load() != slots || runs.Load() != signIns {
+		t.Errorf("%d hashes ran, at most %d at once, want %d and %d", runs.Load(), peak.Load(), signIns, slots)
+	}
+}
+
+func TestHashesCarryTheirCost(t *testing.T) {
+	t.Parallel()
+	hash := auth.HashPassword("sluice-demo")
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") {
+		t.Errorf("the hash is %s", hash)
+	}
+	if hash == auth.HashPassword("sluice-demo") {
+		t.Error("two hashes of one password are the same")
+	}
+	w := newWorld(t, auth.Options{})
+	must(w.store.CreateAccount(t.Context(), auth.Account{Email: "demo@example.com"}, hash))(t)
+	must(w.SignIn(t.Context(), "demo@example.com", "sluice-demo", auth.Browser{}))(t)
+}
+
+func TestDamagedHashesAreRefused(t *testing.T) {
+	t.Parallel()
+	const good = "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	if _, _, _, err := auth.DecodeHash(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string][2]string{
+		"no hash at all":           {good, ""},
+		"another algorithm":        {"argon2id", "argon2i"},
+		"another version":          {"v=19", "v=16"},
+		"all of the memory":        {"m=8", "m=4294967295"},
+		"no pass over it":          {"t=1", "t=0"},
+		"a day of passes":          {"t=1", "t=4000000000"},
+		"no lane":                  {"p=1", "p=0"},
+		"a number that is none":    {"m=8", "m=x"},
+		"a salt that is none":      {"$AAAAAAAAAAAAAAAAAAAAAA$", "$!$"},
+		"a hash that is too short": {"$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "$AAAA"},
+	} {
+		if c, _, _, err := auth.DecodeHash(strings.Replace(good, change[0], change[1], 1)); err == nil {
+			t.Errorf("%s: read as %v", name, c)
+		}
+	}
+}
+
+func TestPasswordsThatAreGuessedFirstAreRefused(t *testing.T) {
+	t.Parallel()
+	for password, refused := range map[string]bool{
+		"ninechars":                        true,
+		"tenletters":                       false,
+		"zehn wörter":                      false,
+		"ééééééééé":                        true, // nine, in eighteen bytes
+		strings.Repeat("long", 32):         false,
+		strings.Repeat("long", 32) + "r":   true,
+		strings.Repeat("\U0001f511ab", 42): false, // 126 characters, 252 bytes
+		"ada.lovelace@example.com":         true,
+		"ADA.LOVELACE@example.com":         true,
+		"ada.lovelace":                     true,
+		"ada.lovelace was first":           false,
+		"Password123":                      true,
+		"1234567890":                       true,
+		"aaaaaaaaaaaa":                     true,
+		"AaAaAaAaAaAa":                     true,
+		"correct horse battery staple":     false,
+	} {
+		if wrong := auth.WrongPassword("password", password, "Ada.Lovelace@example.com"); refused != (wrong != nil) {
+			t.Errorf("%.40q: %v", password, wrong)
+		}
+	}
+}
+
+func TestAccountsAreJudged(t *testing.T) {
+	t.Parallel()
+	for account, valid := range map[auth.Account]bool{
+		{Email: "ada@example.com"}:                                 true,
+		{Email: "ada+sluice@sub.example.com", Name: "Ada L."}:      true,
+		{Email: "jürgen@exämple.de"}:                               true,
+		{Email: ""}:                                                false,
+		{Email: "ada"}:                                             false,
+		{Email: "Ada <ada@example.com>"}:                           false,
+		{Email: "<ada@example.com>"}:                               false,
+		{Email: "ada@example.com (home)"}:                          false,
+		{Email: `"a b"@example.com`}:                               false,
+		{Email: "ada@example.com "}:                                false,
+		{Email: "ada@example.com\n"}:                               false,
+		{Email: "a\u200bda@example.com"}:                           false,
+		{Email: "a\x00b@example.com"}:                              false,
+		{Email: "a@b@example.com"}:                                 false,
+		{Email: strings.Repeat("x", 250) + "@example.com"}:         false,
+		{Email: "ada@example.com", Name: "two\nlines"}:             false,
+		{Email: "ada@example.com", Name: strings.Repeat("x", 101)}: false,
+		{Email: "ada@example.com", Name: "bad\xff"}:                false,
+	} {
+		if wrong := account.Validate(); valid != (len(wrong) == 0) {
+			t.Errorf("%q, %.20q: %v", account.Email, account.Name, wrong)
+		}
+	}
+}
+
+func TestRolesMayWhatLesserRolesMay(t *testing.T) {
+	t.Parallel()
+	order := []auth.Role{"", auth.Viewer, auth.Editor, auth.Owner}
+	for i, role := range order {
+		for j, least := range order[1:] {
+			if got, want := role.May(least), i >= j+1; got != want {
+				t.Errorf("%q may what %q may: %t", role, least, got)
+			}
+		}
+	}
+	if auth.Role("root").May(auth.Viewer) || len(auth.Role("root").Validate()) != 1 {
+		t.Error("a role that does not exist may something")
+	}
+}

@@ -1,0 +1,72 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// InvitationLife is how long an invitation can be accepted.
+const InvitationLife = 7 * 24 * time.Hour
+
+// Invite makes an invitation to a tenant and the token for its link, which is never shown again. The
+// invitation that the address may have had is revoked. It is rules.FieldErrors, or rules.ErrExists if a
+// member has the address.
+func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation) (_ Invitation, token string, err error) {
+	if wrong := invitation.Validate(); len(wrong) > 0 {
+		return Invitation{}, "", wrong
+	}
+	token, digest := newToken()
+	invitation.InvitedBy = by.Name
+	invitation.ExpiresAt = g.options.Now().Add(InvitationLife)
+	created, err := g.store.Invite(ctx, by, invitation, digest)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	return created, token, nil
+}
+
+// Invitation returns the open invitation with a token and its tenant, or rules.ErrNotFound.
+func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.Tenant, error) {
+	if len(token) != tokenLength {
+		return Invitation{}, rules.Tenant{}, rules.ErrNotFound
+	}
+	return g.store.InvitationOf(ctx, digestOf(token))
+}
+
+// Accept makes the account of a session a member, or raises its role. It is rules.ErrNotFound if the
+// invitation is not open any more, and ErrOtherAddress unless the account has its address: the tenant's
+// owner has named a person, and whoever else got hold of the link is not meant.
+func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, token string) (Member, error) {
+	return g.store.Accept(ctx, by, digestOf(token), session.Account.ID)
+}
+
+// AcceptAsNew makes an account of the invited address, signs it in, and makes it a member. It is
+// rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open any more, and
+// rules.ErrExists if the address has an account, who should sign in and accept. The address is not verified
+// otherwise: the link shows that the inviter meant its holder.
+func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry, error) {
+	invitation, _, err := g.Invitation(ctx, token)
+	if err != nil {
+		return Member{}, Entry{}, err
+	}
+	account := Account{Email: invitation.Email, Name: name}
+	wrong := append(account.Validate(), wrongPassword("password", password, account.Email)...)
+	if len(wrong) > 0 {
+		return Member{}, Entry{}, wrong
+	}
+	hash, err := g.hasher.hash(ctx, password)
+	if err != nil {
+		return Member{}, Entry{}, err
+	}
+	member, err := g.store.AcceptAsNew(ctx, rules.Actor{RequestID: requestID}, digestOf(token), account, hash)
+	if err != nil {
+		return Member{}, Entry{}, err
+	}
+	session, sessionToken, err := g.openSession(ctx, member.Account, hash, from)
+	if err != nil {
+		return Member{}, Entry{}, err
+	}
+	return member, Entry{session, sessionToken, newDevice(member.Account.ID, hash)}, nil
+}

@@ -1,0 +1,205 @@
+package auth_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestAnInvitationMakesANewMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	ctx := t.Context()
+	token := w.invite(t, "bob@example.com", auth.Editor)
+	invitation, tenant, err := w.Invitation(ctx, token)
+	if err != nil || tenant.Slug != "acme" || invitation.Email != "bob@example.com" || invitation.InvitedBy != adaEmail {
+		t.Errorf("the link shows %+v to %+v, %v", invitation, tenant, err)
+	}
+	if life := invitation.ExpiresAt.Sub(invitation.CreatedAt).Round(time.Minute); life != 7*24*time.Hour {
+		t.Errorf("it is open for %s", life)
+	}
+	member, entry, err := w.AcceptAsNew(ctx, "", token, "Bob", adaPassword, laptop())
+	if err != nil || member.Role != auth.Editor || member.TenantID != w.tenant || member.Account.Name != "Bob" || member.Account.PlatformAdmin {
+		t.Errorf("the member is %+v, %v", member, err)
+	}
+	if session := must(w.Authenticate(ctx, entry.Token))(t); session.Account != member.Account {
+		t.Errorf("the session is %+v", session)
+	}
+	must(w.SignIn(ctx, "bob@example.com", adaPassword, laptop()))(t)
+	if role := must(w.store.RoleIn(ctx, w.tenant, member.Account.ID))(t); role != auth.Editor {
+		t.Errorf("the role is %s", role)
+	}
+}
+
+func TestAnInvitationThatIsNotOpenIsNotFound(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	tests := map[string]func(*testing.T, *world) (token string){
+		"made up":  func(*testing.T, *world) string { return strings.Repeat("A", 43) },
+		"no token": func(*testing.T, *world) string { return "" },
+		"of a week": func(t *testing.T, w *world) string {
+			past := w.newGate(w.store, auth.Options{Now: func() time.Time { return time.Now().Add(-7*24*time.Hour - time.Second) }})
+			_, token, err := past.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: w.tenant, Email: "bob@example.com", Role: auth.Viewer})
+			return must(token, err)(t)
+		},
+		"revoked": func(t *testing.T, w *world) string {
+			token := w.invite(t, "bob@example.com", auth.Viewer)
+			open := must(w.store.Invitations(ctx, w.tenant, 0, 10))(t)
+			if err := w.store.RevokeInvitation(ctx, w.ada.Actor(), w.tenant, open[0].ID); err != nil {
+				t.Error(err)
+			}
+			wantError(t, w.store.RevokeInvitation(ctx, w.ada.Actor(), w.tenant, open[0].ID), rules.ErrNotFound)
+			return token
+		},
+		"replaced by another": func(t *testing.T, w *world) string {
+			token := w.invite(t, "bob@example.com", auth.Viewer)
+			w.invite(t, "BOB@example.com", auth.Owner)
+			return token
+		},
+		"used": func(t *testing.T, w *world) string {
+			token := w.invite(t, "carol@example.com", auth.Viewer)
+			if _, _, err := w.AcceptAsNew(ctx, "", token, "", adaPassword, auth.Browser{}); err != nil {
+				t.Fatal(err)
+			}
+			return token
+		},
+	}
+	for name, make := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, auth.Options{})
+			token := make(t, w)
+			hashes := w.hashes.Load()
+			_, _, err := w.Invitation(ctx, token)
+			wantError(t, err, rules.ErrNotFound)
+			_, _, err = w.AcceptAsNew(ctx, "", token, "", adaPassword, auth.Browser{})
+			wantError(t, err, rules.ErrNotFound)
+			_, err = w.Accept(ctx, w.ada.Actor(), auth.Session{Account: w.ada}, token)
+			wantError(t, err, rules.ErrNotFound)
+			if w.hashes.Load() != hashes {
+				t.Error("a password was hashed for it")
+			}
+		})
+	}
+}
+
+func TestAnAccountAcceptsWhatIsMadeOutToIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	ctx := t.Context()
+	bob, _ := w.join(t, "Bob@example.com", auth.Viewer)
+	other := w.newTenant(t, "other")
+	invite := func(email string, role auth.Role) string {
+		_, token, err := w.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: other, Email: email, Role: role})
+		return must(token, err)(t)
+	}
+	accept := func(token string) (auth.Member, error) {
+		return w.Accept(ctx, bob.Account.Actor(), auth.Session{Account: bob.Account}, token)
+	}
+	forEve := invite("eve@example.com", auth.Owner)
+	_, err := accept(forEve)
+	wantError(t, err, auth.ErrOtherAddress)
+	if _, _, err := w.Invitation(ctx, forEve); err != nil {
+		t.Errorf("an attempt of somebody else used it up: %v", err)
+	}
+
+	forBob := invite("BOB@example.com", auth.Editor)
+	_, _, err = w.AcceptAsNew(ctx, "", forBob, "Bobby", adaPassword, auth.Browser{})
+	wantError(t, err, rules.ErrExists)
+	if member := must(accept(forBob))(t); member.Role != auth.Editor || member.TenantID != other {
+		t.Errorf("the member is %+v", member)
+	}
+	_, _, err = w.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: other, Email: "bob@EXAMPLE.com", Role: auth.Owner})
+	wantError(t, err, rules.ErrExists)
+	tenants := must(w.store.Memberships(ctx, bob.Account.ID, "", 10))(t)
+	if len(tenants) != 2 || tenants[0].Tenant.Slug != "acme" || tenants[1].Tenant.Slug != "other" || tenants[1].Role != auth.Editor {
+		t.Errorf("the memberships are %+v", tenants)
+	}
+}
+
+func TestAcceptingKeepsAHigherRole(t *testing.T) {
+	t.Parallel()
+	for has, results := range map[auth.Role]map[auth.Role]auth.Role{
+		auth.Viewer: {auth.Viewer: auth.Viewer, auth.Owner: auth.Owner},
+		auth.Editor: {auth.Viewer: auth.Editor, auth.Owner: auth.Owner},
+		auth.Owner:  {auth.Viewer: auth.Owner},
+	} {
+		for invited, want := range results {
+			t.Run(fmt.Sprintf("%s invited as %s", has, invited), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, auth.Options{})
+				bob := must(w.store.CreateAccount(t.Context(), auth.Account{Email: "bob@example.com"}, "hash"))(t)
+				token := w.invite(t, bob.Email, invited)
+				must(w.store.AddMember(t.Context(), w.ada.Actor(), w.tenant, bob.ID, has))(t)
+				member := must(w.Accept(t.Context(), bob.Actor(), auth.Session{Account: bob}, token))(t)
+				if member.Role != want {
+					t.Errorf("the role is %s, want %s", member.Role, want)
+				}
+			})
+		}
+	}
+}
+
+func TestAnInvitationIsAcceptedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	ctx := t.Context()
+	bob := must(w.store.CreateAccount(ctx, auth.Account{Email: "bob@example.com"}, "hash"))(t)
+	for name, accept := range map[string]func() error{
+		"by a new account": func(token string) func() error {
+			return func() error {
+				_, _, err := w.AcceptAsNew(ctx, "", token, "", adaPassword, auth.Browser{})
+				return err
+			}
+		}(w.invite(t, "new@example.com", auth.Viewer)),
+		"by an account": func(token string) func() error {
+			return func() error {
+				_, err := w.Accept(ctx, bob.Actor(), auth.Session{Account: bob}, token)
+				return err
+			}
+		}(w.invite(t, bob.Email, auth.Viewer)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var accepted atomic.Int64
+			var all sync.WaitGroup
+			for range 16 {
+				all.Go(func() {
+					switch err := accept(); {
+					case err == nil:
+						accepted.Add(1)
+					case !errors.Is(err, rules.ErrNotFound) && !errors.Is(err, rules.ErrExists):
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if accepted.Load() != 1 {
+				t.Errorf("it was accepted %d times", accepted.Load())
+			}
+		})
+	}
+}
+
+func TestWrongInvitationsAndAccountsAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	ctx := t.Context()
+	_, _, err := w.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: w.tenant, Email: "bob", Role: "root"})
+	wantFields(t, err, "email", "role")
+	token := w.invite(t, "bob@example.com", auth.Viewer)
+	_, _, err = w.AcceptAsNew(ctx, "", token, " ", "bob@example.com", auth.Browser{})
+	wantFields(t, err, "name", "password")
+	_, _, err = w.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: 0, Email: "bob@example.com", Role: auth.Owner})
+	wantError(t, err, rules.ErrNotFound)
+	if n := w.count(t, "SELECT count(*) FROM account"); n != 1 {
+		t.Errorf("there are %d accounts", n)
+	}
+}

@@ -1,0 +1,59 @@
+package auth
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The lengths of a password, in characters.
+const (
+	MinPasswordLength = 10
+	MaxPasswordLength = 128
+)
+
+const maxPasswordBytes = MaxPasswordLength * utf8.UTFMax
+
+// commonPasswords are those of at least MinPasswordLength that people choose most, in lower case. The
+// length keeps most of the usual lists out, so this one is short.
+//
+//go:embed common_passwords.txt
+var commonPasswordList string
+
+var commonPasswords = func() map[string]bool {
+	common := map[string]bool{}
+	for password := range strings.Lines(commonPasswordList) {
+		common[strings.TrimSpace(password)] = true
+	}
+	return common
+}()
+
+// wrongPassword judges a new password of the account with an address, as NIST SP 800-63B advises: by its
+// length and by what a guesser tries first, and not by which kinds of characters it has.
+func wrongPassword(field, password, email string) rules.FieldErrors {
+	local, _, _ := strings.Cut(email, "@")
+	folded := strings.ToLower(password)
+	var wrong string
+	switch n := utf8.RuneCountInString(password); {
+	case len(password) > maxPasswordBytes || n > MaxPasswordLength:
+		wrong = fmt.Sprintf("must be at most %d characters long", MaxPasswordLength)
+	case n < MinPasswordLength:
+		wrong = fmt.Sprintf("must be at least %d characters long", MinPasswordLength)
+	case folded == strings.ToLower(email) || folded == strings.ToLower(local):
+		wrong = "must not be the e-mail address"
+	case commonPasswords[folded] || isOneCharacter(folded):
+		wrong = "must not be one of those that everybody tries first"
+	}
+	if wrong == "" {
+		return nil
+	}
+	return rules.FieldErrors{{Field: field, Message: wrong}}
+}
+
+func isOneCharacter(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	return strings.Trim(text, string(first)) == ""
+}

@@ -1,0 +1,141 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// SignIn opens a session for the account with an address, and ends the one that the browser had. It is
+// ErrWrongPassword or a TooSoonError for who may not come in.
+func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
+	entry, err := g.signIn(ctx, email, password, from)
+	if err != nil {
+		return Entry{}, fmt.Errorf("sign in: %w", err)
+	}
+	return entry, nil
+}
+
+func (g *Gate) signIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
+	if len(email) > MaxEmailLength || len(password) > maxPasswordBytes {
+		return Entry{}, ErrWrongPassword // no account has such
+	}
+	account, hash, err := g.store.PasswordOf(ctx, email)
+	isKnown := err == nil
+	counter := addressCounter(email)
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
+		hash = g.hasher.dummy
+	case err != nil:
+		return Entry{}, err
+	default:
+		if device, ok := deviceCounter(from.Device, account.ID, hash); ok {
+			counter = device
+		}
+	}
+	weak, err := g.judge(ctx, counter, password, hash)
+	switch {
+	case err != nil:
+		return Entry{}, err
+	case !isKnown || !account.DisabledAt.IsZero():
+		return Entry{}, ErrWrongPassword
+	}
+	session, token, err := g.openSession(ctx, account, hash, from)
+	if errors.Is(err, rules.ErrNotFound) {
+		return Entry{}, ErrWrongPassword // since a moment ago
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	if weak {
+		if hash, err = g.rehash(ctx, account.ID, hash, password); err != nil {
+			return Entry{}, err
+		}
+	}
+	return Entry{session, token, newDevice(account.ID, hash)}, g.forget(ctx, counter)
+}
+
+// openSession makes a new token always: one that was planted in the browser before is worth nothing.
+func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser) (Session, string, error) {
+	token, digest := newToken()
+	created := NewSession{
+		Session: Session{Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: from.IP.Unmap().WithZone("")},
+		Token:   digest, PasswordHash: hash,
+	}
+	if from.Session != "" {
+		created.Replaces = digestOf(from.Session)
+	}
+	session, err := g.store.CreateSession(ctx, created, g.live())
+	return session, token, err
+}
+
+func (g *Gate) rehash(ctx context.Context, id AccountID, from, password string) (string, error) {
+	to, err := g.hasher.hash(ctx, password)
+	if err != nil {
+		return "", err
+	}
+	return to, g.store.Rehash(ctx, id, from, to)
+}
+
+func (g *Gate) live() Live {
+	now := g.options.Now()
+	return Live{SeenSince: now.Add(-g.options.IdleLimit), CreatedSince: now.Add(-g.options.AbsoluteLimit)}
+}
+
+// Authenticate returns the session with a token, or ErrSignedOut.
+func (g *Gate) Authenticate(ctx context.Context, token string) (Session, error) {
+	if len(token) != tokenLength {
+		return Session{}, ErrSignedOut
+	}
+	session, err := g.store.SessionOf(ctx, digestOf(token), g.live())
+	if errors.Is(err, rules.ErrNotFound) {
+		return Session{}, ErrSignedOut
+	}
+	return session, err
+}
+
+// SignOut ends the session. One that has ended already is no error.
+func (g *Gate) SignOut(ctx context.Context, session Session) error {
+	err := g.store.EndSession(ctx, session.Account.ID, session.ID)
+	if errors.Is(err, rules.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Sessions lists the live sessions of an account, the latest first. Store.EndSession ends one of them,
+// Store.EndSessions all.
+func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, error) {
+	return g.store.Sessions(ctx, account, g.live())
+}
+
+// ChangePassword ends all other sessions of the account. It returns the new device token of this browser,
+// for the password made the old one; ErrWrongPassword or a TooSoonError is about the current password,
+// rules.FieldErrors on new_password about the next, rules.ErrChanged about another change at the same time.
+func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string) (device string, err error) {
+	account := session.Account
+	if wrong := wrongPassword("new_password", next, account.Email); wrong != nil {
+		return "", wrong
+	}
+	if len(current) > maxPasswordBytes {
+		return "", ErrWrongPassword
+	}
+	_, from, err := g.store.PasswordOf(ctx, account.Email)
+	if err != nil {
+		return "", err
+	}
+	counter := sessionCounter(session.ID)
+	if _, err := g.judge(ctx, counter, current, from); err != nil {
+		return "", fmt.Errorf("change the password: %w", err)
+	}
+	to, err := g.hasher.hash(ctx, next)
+	if err != nil {
+		return "", err
+	}
+	if err := g.store.ChangePassword(ctx, account.ID, from, to, session.ID); err != nil {
+		return "", err
+	}
+	return newDevice(account.ID, to), g.forget(ctx, counter)
+}

@@ -1,0 +1,105 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// What a store answers beside rules.ErrNotFound and the like.
+var (
+	// ErrLastOwner is for a change that would leave a tenant without an owner who can sign in.
+	ErrLastOwner = errors.New("the last owner of the tenant")
+	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
+	ErrOtherAddress = errors.New("the invitation is for another address")
+)
+
+// MaxSessions is how many sessions an account has at most; further sign-ins end the oldest.
+const MaxSessions = 100
+
+// Digest is the SHA-256 of a secret token; the token itself is never stored.
+type Digest [32]byte
+
+// Counter names what failed sign-ins are counted for: an address, or one device of an account. It is a
+// digest, so that nobody reads there what was typed as an address by mistake.
+type Counter [32]byte
+
+// Live says which sessions have not ended by themselves.
+type Live struct {
+	SeenSince    time.Time
+	CreatedSince time.Time
+}
+
+// NewSession is a session to be created.
+type NewSession struct {
+	Session
+	Token Digest
+	// PasswordHash is what the password was judged by.
+	PasswordHash string
+	// Replaces is the token of the session that the browser had before; zero for none.
+	Replaces Digest
+}
+
+// Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
+// are written to the tenant's audit log in the same transaction; by says in whose name.
+type Store interface {
+	// CreateAccount is rules.ErrExists if the address is taken.
+	CreateAccount(ctx context.Context, account Account, passwordHash string) (Account, error)
+	Account(ctx context.Context, id AccountID) (Account, error)
+	// PasswordOf returns the account with an e-mail address and its password's hash.
+	PasswordOf(ctx context.Context, email string) (account Account, passwordHash string, err error)
+	// Accounts lists by e-mail address those whose address or name contains the text, after one address.
+	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
+	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
+	// ends all its sessions.
+	UpdateAccount(ctx context.Context, account Account) (Account, error)
+	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
+	// rules.ErrChanged if the account has another hash than from.
+	ChangePassword(ctx context.Context, id AccountID, from, to string, keep int64) error
+	// Rehash replaces the hash by another one of the same password. It does nothing if the account has
+	// another hash than from.
+	Rehash(ctx context.Context, id AccountID, from, to string) error
+
+	// CreateSession is rules.ErrNotFound if the account has got another password or was disabled meanwhile.
+	// It ends the session that the new one replaces, those that are not live, and those above MaxSessions.
+	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
+	// SessionOf returns the session with a token, if it is live and its account not disabled, and notes
+	// at most once a minute that it was seen.
+	SessionOf(ctx context.Context, token Digest, live Live) (Session, error)
+	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // the latest first
+	EndSession(ctx context.Context, account AccountID, id int64) error
+	EndSessions(ctx context.Context, account AccountID) (ended int64, err error)
+
+	// Memberships lists the tenants of an account by slug.
+	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
+	// RoleIn is rules.ErrNotFound if the account is no member of the tenant.
+	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
+	Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]Member, error) // by e-mail address
+	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
+	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one.
+	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
+	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
+	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
+
+	// Invite revokes an open invitation of the same address. It is rules.ErrExists if a member has that address.
+	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
+	// Invitations lists the open ones, the latest first, those before an id; 0 is no bound.
+	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)
+	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
+	// InvitationOf returns the open invitation with a token, and its tenant.
+	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
+	// Accept uses an invitation up: the account becomes a member, or keeps a higher role that it has. It is
+	// ErrOtherAddress unless the account has the invitation's address.
+	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
+	// AcceptAsNew creates the account of the invited address as well, or nothing at all. Of by only the
+	// RequestID is used: the new account is the actor.
+	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
+
+	// Attempt counts an attempt to sign in, before its password is looked at, and returns how long to wait
+	// if it comes too soon after earlier ones (see WaitAfter); then it is not counted.
+	Attempt(ctx context.Context, counter Counter) (wait time.Duration, err error)
+	// ForgetAttempts is for a sign-in that succeeded.
+	ForgetAttempts(ctx context.Context, counter Counter) error
+}

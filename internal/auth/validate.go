@@ -1,0 +1,98 @@
+package auth
+
+import (
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the
+// others in characters.
+const (
+	MaxEmailLength     = 254
+	MaxNameLength      = 100
+	MaxUserAgentLength = 256
+)
+
+// Validate returns all that is wrong with an account as people describe it.
+func (a *Account) Validate() rules.FieldErrors {
+	var errs rules.FieldErrors
+	if !isAddress(a.Email) {
+		errs = append(errs, wrongAddress(a.Email))
+	}
+	if !isLine(a.Name) || utf8.RuneCountInString(a.Name) > MaxNameLength {
+		errs = append(errs, rules.FieldError{Field: "name", Message: fmt.Sprintf(
+			"must be one line of at most %d visible characters without space around it", MaxNameLength)})
+	}
+	return errs
+}
+
+// Validate returns all that is wrong with an invitation as people describe it.
+func (i *Invitation) Validate() rules.FieldErrors {
+	var errs rules.FieldErrors
+	if !isAddress(i.Email) {
+		errs = append(errs, wrongAddress(i.Email))
+	}
+	return append(errs, i.Role.Validate()...)
+}
+
+// Validate returns what is wrong with a role, if anything is.
+func (r Role) Validate() rules.FieldErrors {
+	if slices.Contains(roles, r) {
+		return nil
+	}
+	return rules.FieldErrors{{Field: "role", Message: fmt.Sprintf("must be viewer, editor or owner, got %q", string(r))}}
+}
+
+func wrongAddress(email string) rules.FieldError {
+	return rules.FieldError{Field: "email", Message: fmt.Sprintf(
+		"must be an e-mail address such as ada@example.com, of at most %d bytes, got %.80q", MaxEmailLength, email)}
+}
+
+// isAddress accepts what RFC 5322 calls an addr-spec, without display names, comments and quoting.
+func isAddress(email string) bool {
+	if len(email) > MaxEmailLength || !isLine(email) || strings.ContainsAny(email, ` "`) {
+		return false
+	}
+	parsed, err := mail.ParseAddress(email)
+	return err == nil && parsed.Name == "" && parsed.Address == email
+}
+
+// isLine says whether a text is one line of visible characters, without space around it.
+func isLine(text string) bool {
+	return utf8.ValidString(text) && strings.TrimSpace(text) == text &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// SameAddress says whether two e-mail addresses are one account's.
+func SameAddress(a, b string) bool { return foldAddress(a) == foldAddress(b) }
+
+// foldAddress gives addresses that are one account's the same form. It folds ASCII letters only, like
+// the database: Unicode's rules make one of addresses that are two.
+func foldAddress(email string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, email)
+}
+
+// tidyUserAgent makes a text that can be stored and shown of what a browser calls itself.
+func tidyUserAgent(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if utf8.RuneCountInString(text) > MaxUserAgentLength {
+		text = string([]rune(text)[:MaxUserAgentLength])
+	}
+	return text
+}

@@ -1,0 +1,31 @@
+package enforce
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Text writes the key without its tenant, as violations and the admin API name a bucket: the rule's
+// id, a colon, and the subject as it is. No two keys of a tenant have one text.
+//
+//	12:42                        rule 12, user 42
+//	7:2:42,11:/api/search        rule 7, user 42 on /api/search
+//	3:                           rule 3, whose only bucket has no subject
+func (k Key) Text() string {
+	return strconv.FormatInt(int64(k.Rule), 10) + ":" + k.Subject
+}
+
+// ParseKey reads what Text wrote of a tenant's key, and nothing else. Whether the tenant has such a
+// rule, and the rule such a subject, is for rules.TenantRules.Bucket to say.
+func ParseKey(tenant rules.TenantID, text string) (Key, error) {
+	digits, subject, found := strings.Cut(text, ":")
+	id, err := strconv.ParseInt(digits, 10, 64)
+	key := Key{Tenant: tenant, Rule: rules.RuleID(id), Subject: subject}
+	if !found || err != nil || key.Text() != text { // the last refuses +1 and 01
+		return Key{}, fmt.Errorf("read a bucket key: must be a rule's id, a colon and a subject, such as 12:42, got %q", text)
+	}
+	return key, nil
+}

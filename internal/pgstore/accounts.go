@@ -1,0 +1,144 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var _ auth.Store = (*Store)(nil)
+
+// CreateAccount stores an account and its password's hash.
+func (s *Store) CreateAccount(ctx context.Context, account auth.Account, passwordHash string) (auth.Account, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	row, err := createAccount(ctx, s.queries, account, passwordHash)
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("create account: %w", writeError(err))
+	}
+	return accountFromRow(row), nil
+}
+
+func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (dbsqlc.Account, error) {
+	return q.CreateAccount(ctx, dbsqlc.CreateAccountParams{
+		Email: account.Email, Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, PasswordHash: passwordHash,
+	})
+}
+
+// Account returns the account with an id.
+func (s *Store) Account(ctx context.Context, id auth.AccountID) (auth.Account, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
+		return q.Account(ctx, id)
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("read account %d: %w", id, err)
+	}
+	return accountFromRow(row), nil
+}
+
+// PasswordOf returns the account with an address, and its password's hash.
+func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, string, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
+		return q.AccountByEmail(ctx, email)
+	})
+	if err != nil {
+		return auth.Account{}, "", fmt.Errorf("read an account by its address: %w", err)
+	}
+	return accountFromRow(row), row.PasswordHash, nil
+}
+
+// Accounts returns the accounts whose address or name contains a text, by address, those after one.
+func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]auth.Account, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
+		return q.AccountsAfter(ctx, after, text, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read accounts: %w", err)
+	}
+	return each(rows, accountFromRow), nil
+}
+
+// UpdateAccount changes all of an account but its address and password.
+func (s *Store) UpdateAccount(ctx context.Context, account auth.Account) (updated auth.Account, err error) {
+	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		row, err := q.UpdateAccount(ctx, dbsqlc.UpdateAccountParams{
+			Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, Disabled: !account.DisabledAt.IsZero(),
+			AccountID: account.ID, Version: account.Version,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return missingOrChanged(ctx, q, account.ID)
+		}
+		if err == nil && row.DisabledAt != nil {
+			_, err = q.EndOtherSessions(ctx, account.ID, 0)
+		}
+		updated = accountFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("update account %d: %w", account.ID, err)
+	}
+	return updated, nil
+}
+
+// ChangePassword replaces a password's hash, and ends all sessions but one.
+func (s *Store) ChangePassword(ctx context.Context, id auth.AccountID, from, to string, keep int64) error {
+	err := s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		changed, err := q.SetPasswordHash(ctx, to, id, from)
+		switch {
+		case err != nil:
+			return err
+		case changed == 0:
+			return missingOrChanged(ctx, q, id)
+		}
+		_, err = q.EndOtherSessions(ctx, id, keep)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("change the password of account %d: %w", id, err)
+	}
+	return nil
+}
+
+// Rehash replaces a password's hash by another one of the same password.
+func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) error {
+	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		return q.SetPasswordHash(ctx, to, id, from)
+	})
+	if err != nil {
+		return fmt.Errorf("renew the password hash of account %d: %w", id, err)
+	}
+	return nil
+}
+
+// missingOrChanged says why an update found no account.
+func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
+	if _, err := q.Account(ctx, id); err != nil {
+		return err
+	}
+	return rules.ErrChanged
+}
+
+// inTransaction runs a function in a transaction that concerns no tenant.
+func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))
+}
+
+func accountFromRow(row dbsqlc.Account) auth.Account {
+	return auth.Account{
+		ID:            row.AccountID,
+		Email:         row.Email,
+		Name:          row.Name,
+		PlatformAdmin: row.IsPlatformAdmin,
+		CreatedAt:     row.CreatedAt.UTC(),
+		DisabledAt:    orZero(row.DisabledAt),
+		Version:       row.Version,
+	}
+}

@@ -1,0 +1,162 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// latestEnd is after every entry of the audit log.
+var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// Audit returns the entries of a tenant's audit log that a filter selects, the latest first: those
+// before one place, at most limit of them. What one index finds by itself (all, an actor, a kind of
+// object, an object, a change) costs the same however long the log is; a filter by more than that
+// looks at 5,000 of those entries a page, so that a page can be short and not the last.
+func (s *Store) Audit(
+	ctx context.Context, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor, limit int,
+) (entries []rules.AuditEntry, next rules.AuditCursor, err error) {
+	if limit <= 0 {
+		return nil, next, nil
+	}
+	if before == (rules.AuditCursor{}) {
+		before.At = latestEnd
+	}
+	if !filter.Until.IsZero() && filter.Until.Before(before.At) {
+		before = rules.AuditCursor{At: filter.Until} // ids begin at 1
+	}
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
+		if err != nil {
+			return nil, err
+		}
+		next = last
+		if last == (rules.AuditCursor{}) {
+			last.At = filter.From
+		}
+		return q.AuditPage(ctx, dbsqlc.AuditPageParams{
+			TenantID:   tenant,
+			BeforeAt:   before.At,
+			BeforeID:   int64(before.ID),
+			LastAt:     last.At,
+			LastID:     int64(last.ID),
+			ChangeID:   filter.Change,
+			ObjectKind: filter.ObjectKind,
+			ObjectID:   filter.ObjectID,
+			ActorID:    filter.ActorID,
+			Action:     string(filter.Action),
+			PageSize:   rowLimit(limit) + 1, // one more tells whether there is more
+		})
+	})
+	if err != nil {
+		return nil, next, fmt.Errorf("read the audit log: %w", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		next = rules.AuditCursor{At: rows[limit-1].At.UTC(), ID: rules.AuditID(rows[limit-1].AuditID)}
+	}
+	return each(rows, auditEntryFromRow), next, nil
+}
+
+// auditLookedAt returns the last entry that one page looks at, or the zero cursor if it looks at all.
+func (s *Store) auditLookedAt(
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor,
+) (last rules.AuditCursor, err error) {
+	rest := filter
+	rest.From, rest.Until = time.Time{}, time.Time{}
+	found := dbsqlc.AuditLookedAtParams{
+		TenantID: tenant, BeforeAt: before.At, BeforeID: int64(before.ID), Since: filter.From, Number: s.lookedAt,
+	}
+	switch {
+	case rest.Change != 0:
+		found.ByChangeID, rest.Change = rest.Change, 0
+	case rest.ObjectKind != "" && rest.ObjectID != "":
+		found.ByObjectKind, found.ByObjectID = rest.ObjectKind, rest.ObjectID
+		rest.ObjectKind, rest.ObjectID = "", ""
+	case rest.ActorID != "":
+		found.ByActorID, rest.ActorID = rest.ActorID, ""
+	case rest.ObjectKind != "":
+		found.ByObjectKind, rest.ObjectKind = rest.ObjectKind, ""
+	}
+	if rest == (rules.AuditFilter{}) {
+		return last, nil
+	}
+	row, err := q.AuditLookedAt(ctx, found)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return last, nil
+	}
+	return rules.AuditCursor{At: row.At.UTC(), ID: rules.AuditID(row.AuditID)}, err
+}
+
+// AuditEntry returns one entry of a tenant's audit log.
+func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id rules.AuditID) (rules.AuditEntry, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
+		return q.AuditEntry(ctx, tenant, int64(id))
+	})
+	if err != nil {
+		return rules.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", id, err)
+	}
+	return auditEntryFromRow(row), nil
+}
+
+// RecordChange runs a change to something that is not in the database, and writes it to the audit log.
+//
+// Its entry is written before the change, and taken back, so that a database that cannot write it keeps
+// the change from being made; then it is written with what the change answered. If that last step
+// fails, the change was made, is not in the log, and the error says so.
+func (s Writer) RecordChange(
+	ctx context.Context, tenant rules.TenantID, object rules.AuditObject, action rules.AuditAction,
+	change func(context.Context) (before, after any, err error),
+) error {
+	entry := dbsqlc.WriteAuditParams{
+		TenantID: int64(tenant), Action: string(action), ObjectKind: object.Kind, ObjectID: object.ID,
+	}
+	made := false
+	err := s.inTenantAs(ctx, statementTimeout, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		rehearsal := errors.New("rehearsed")
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
+				return err
+			}
+			return rehearsal
+		})
+		if !errors.Is(err, rehearsal) {
+			return err
+		}
+		before, after, err := change(ctx)
+		if err != nil {
+			return err
+		}
+		made = true
+		if entry.Before, err = auditImage(before); err != nil {
+			return err
+		}
+		if entry.After, err = auditImage(after); err != nil {
+			return err
+		}
+		_, err = s.queries.WithTx(tx).WriteAudit(ctx, entry)
+		return err
+	})
+	switch {
+	case err != nil && made:
+		return fmt.Errorf("%s %s %s was made, and is not in the audit log: %w", action, object.Kind, object.ID, err)
+	case err != nil:
+		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, err)
+	}
+	return nil
+}
+
+// auditImage is a value as the log shows it; nil for none.
+func auditImage(value any) ([]byte, error) {
+	if value == nil {
+		return nil, nil
+	}
+	return json.Marshal(value)
+}

@@ -1,0 +1,68 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Grant gives a role what the programs need to run, and takes away what else it was given: it reads and
+// writes rows of every table, but only reads and adds to the audit log, and only reads the version of
+// the schema. It must not own the tables, for an owner may do everything. Tables of later migrations are
+// granted by running it again, as `admin migrate --grant-to` does.
+func Grant(ctx context.Context, databaseURL, role string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
+	defer cancel()
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return fmt.Errorf("read the database URL: %w", err)
+	}
+	setDefaults(config, databaseURL)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("grant to %s: %w", role, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grant(ctx, tx, role) })
+	if err != nil {
+		return fmt.Errorf("grant to %s: %w", role, err)
+	}
+	return nil
+}
+
+func grant(ctx context.Context, tx pgx.Tx, role string) error {
+	// Two that grant at once would fail over the same rows of the catalog.
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('sluice grant'))"); err != nil {
+		return fmt.Errorf("wait for another process that grants: %w", err)
+	}
+	var mayAll bool
+	err := tx.QueryRow(ctx, `SELECT rolsuper OR EXISTS (
+			SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+				AND pg_has_role(pg_roles.oid, relowner, 'MEMBER'))
+		FROM pg_roles WHERE rolname = $1`, role).Scan(&mayAll)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return errors.New("there is no such role; create it first")
+	case err != nil:
+		return err
+	case mayAll:
+		return errors.New("the role owns tables or is a superuser, and could change the audit log; run the programs as another")
+	}
+	name := pgx.Identifier{role}.Sanitize()
+	for _, statement := range []string{
+		"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM " + name,
+		"GRANT USAGE ON SCHEMA public TO " + name,
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + name,
+		"REVOKE UPDATE, DELETE ON audit_event FROM " + name,
+		"REVOKE INSERT, UPDATE, DELETE ON goose_db_version FROM " + name,
+		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + name,
+		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO " + name,
+	} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Invite stores an invitation in the place of the open one that its address may have.
+func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
+	tenant := invitation.TenantID
+	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)
+		if err != nil {
+			return err
+		}
+		if isMember {
+			return fmt.Errorf("a member with this e-mail address %w", rules.ErrExists)
+		}
+		if err := q.RevokeInvitationsOf(ctx, tenant, invitation.Email); err != nil {
+			return err
+		}
+		row, err := q.CreateInvitation(ctx, dbsqlc.CreateInvitationParams{
+			TenantID: tenant, Email: invitation.Email, Role: invitation.Role, TokenDigest: token[:],
+			InvitedBy: invitation.InvitedBy, ExpiresAt: invitation.ExpiresAt,
+		})
+		created = invitationFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Invitation{}, fmt.Errorf("invite to tenant %d: %w", tenant, err)
+	}
+	return created, nil
+}
+
+// Invitations returns a tenant's open invitations, the latest first, those before one id.
+func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
+		return q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read invitations: %w", err)
+	}
+	return each(rows, invitationFromRow), nil
+}
+
+// RevokeInvitation ends an open invitation.
+func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error {
+	err := s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		return foundOne(q.RevokeInvitation(ctx, tenant, id))
+	})
+	if err != nil {
+		return fmt.Errorf("revoke invitation %d: %w", id, err)
+	}
+	return nil
+}
+
+// InvitationOf returns the open invitation with a token, and its tenant.
+func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow, error) {
+		return q.InvitationByToken(ctx, token[:])
+	})
+	if err != nil {
+		return auth.Invitation{}, rules.Tenant{}, fmt.Errorf("read an invitation by its token: %w", err)
+	}
+	return invitationFromRow(row.Invitation), tenantFromRow(row.Tenant), nil
+}
+
+// Accept makes an account a member by an invitation to its address.
+func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, account auth.AccountID) (member auth.Member, err error) {
+	open, _, err := s.InvitationOf(ctx, token)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	err = s.inTenantAs(ctx, statementTimeout, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+			return err
+		}
+		holder, err := q.Account(ctx, account)
+		if err != nil {
+			return err
+		}
+		if !auth.SameAddress(holder.Email, open.Email) {
+			return auth.ErrOtherAddress
+		}
+		member, err = useInvitation(ctx, q, open, account)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
+	}
+	return member, nil
+}
+
+// AcceptAsNew makes an account for the invited address, and a member of it.
+func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Digest, account auth.Account, passwordHash string) (member auth.Member, err error) {
+	open, _, err := s.InvitationOf(ctx, token)
+	if err != nil {
+		return auth.Member{}, err
+	}
+	account.Email, account.PlatformAdmin = open.Email, false
+	actor := account.Actor()
+	actor.RequestID = by.RequestID
+	err = s.inTenantAs(ctx, statementTimeout, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+		q := s.queries.WithTx(tx)
+		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
+			return err
+		}
+		row, err := createAccount(ctx, q, account, passwordHash)
+		if err != nil {
+			return err
+		}
+		created := accountFromRow(row)
+		actor.ID = created.Actor().ID // which nobody knew before
+		if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
+			return err
+		}
+		member, err = useInvitation(ctx, q, open, created.ID)
+		return err
+	})
+	if err != nil {
+		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
+	}
+	return member, nil
+}
+
+// useInvitation makes an account a member, or raises its role. The caller has looked, where the tenant is
+// locked, that the invitation is still open.
+func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation, account auth.AccountID) (auth.Member, error) {
+	tenant := invitation.TenantID
+	if err := q.UseInvitation(ctx, int64(account), tenant, invitation.ID); err != nil {
+		return auth.Member{}, err
+	}
+	role, err := q.RoleIn(ctx, tenant, account)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = q.CreateMember(ctx, tenant, account, invitation.Role)
+	case err == nil && !role.May(invitation.Role):
+		err = q.ChangeRole(ctx, invitation.Role, tenant, account)
+	}
+	if err != nil {
+		return auth.Member{}, err
+	}
+	return readMember(ctx, q, tenant, account)
+}
+
+func invitationFromRow(row dbsqlc.Invitation) auth.Invitation {
+	return auth.Invitation{
+		ID:         row.InvitationID,
+		TenantID:   row.TenantID,
+		Email:      row.Email,
+		Role:       row.Role,
+		InvitedBy:  row.InvitedBy,
+		CreatedAt:  row.CreatedAt.UTC(),
+		ExpiresAt:  row.ExpiresAt.UTC(),
+		AcceptedAt: orZero(row.AcceptedAt),
+		RevokedAt:  orZero(row.RevokedAt),
+	}
+}

@@ -1,0 +1,289 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Revert undoes one change of the audit log, if what it changed is still as it left it in all that
+// people can change. Other rows that the same write changed stay: a removed rule comes back under its
+// id, and each of its overrides has an entry of its own.
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.AuditID) (entry rules.AuditID, err error) {
+	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
+		if err != nil {
+			return err
+		}
+		if err := w.revert(ctx, auditEntryFromRow(row)); err != nil {
+			return err
+		}
+		id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
+		entry = rules.AuditID(id)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("revert audit entry %d: %w", audit, err)
+	}
+	return entry, nil
+}
+
+func (w write) revert(ctx context.Context, entry rules.AuditEntry) error {
+	switch entry.Object.Kind {
+	case "tenant":
+		return revertWith(ctx, entry, w.revertTenant)
+	case "plan":
+		return revertWith(ctx, entry, w.revertPlan)
+	case "rule":
+		return revertWith(ctx, entry, w.revertRule)
+	case "override":
+		return revertWith(ctx, entry, w.revertOverride)
+	case "user":
+		return revertWith(ctx, entry, w.revertAssignment)
+	case "api_key":
+		return revertWith(ctx, entry, w.revertKey)
+	default:
+		return fmt.Errorf("a change of a %s: %w", entry.Object.Kind, rules.ErrFinal)
+	}
+}
+
+// revertWith decodes what an entry changed: nil before a creation and after a removal.
+func revertWith[Image any](ctx context.Context, entry rules.AuditEntry, revert func(ctx context.Context, before, after *Image) error) error {
+	before, err := decodeImage[Image](entry.Before)
+	if err != nil {
+		return fmt.Errorf("read the object before: %w", err)
+	}
+	after, err := decodeImage[Image](entry.After)
+	if err != nil {
+		return fmt.Errorf("read the object after: %w", err)
+	}
+	return revert(ctx, before, after)
+}
+
+func decodeImage[Image any](text json.RawMessage) (*Image, error) {
+	if text == nil {
+		return nil, nil //nolint:nilnil // nil is a meaningful value: there was no object
+	}
+	image := new(Image)
+	return image, json.Unmarshal(text, image)
+}
+
+// unlessChanged is rules.ErrChanged unless what is stored is what the entry left. What is missing is
+// not what was left, either.
+func unlessChanged(same bool, err error) error {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), errors.Is(err, rules.ErrNotFound):
+		return fmt.Errorf("it is not there any more: %w", rules.ErrChanged)
+	case err != nil:
+		return err
+	case !same:
+		return rules.ErrChanged
+	}
+	return nil
+}
+
+type tenantImage struct {
+	Name               string            `json:"name"`
+	DefaultPlan        *string           `json:"default_plan"`
+	SuspendedAt        *time.Time        `json:"suspended_at"`
+	RetryJitterPercent int               `json:"retry_jitter_percent"`
+	IPv4Prefix         int               `json:"ipv4_prefix"`
+	IPv6Prefix         int               `json:"ipv6_prefix"`
+	FailureMode        rules.FailureMode `json:"failure_mode"`
+}
+
+func (i *tenantImage) tenant() rules.Tenant {
+	return rules.Tenant{
+		Name: i.Name, DefaultPlan: orEmpty(i.DefaultPlan), Suspended: i.SuspendedAt != nil,
+		Settings: rules.Settings{
+			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix, FailureMode: i.FailureMode,
+		},
+	}
+}
+
+func (w write) revertTenant(ctx context.Context, before, after *tenantImage) error {
+	if before == nil || after == nil {
+		return fmt.Errorf("a tenant is created and removed for good: %w", rules.ErrFinal)
+	}
+	stored, err := w.Tenant(ctx, w.tenant)
+	if err := unlessChanged(sameTenant(tenantFromRow(stored), after.tenant()), err); err != nil {
+		return err
+	}
+	_, err = w.updateTenant(ctx, before.tenant())
+	return err
+}
+
+type planImage struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
+	if after == nil {
+		_, err := w.createPlan(ctx, rules.Plan{Name: before.Name, Description: before.Description})
+		if errors.Is(err, rules.ErrExists) {
+			return fmt.Errorf("it was created anew: %w", rules.ErrChanged)
+		}
+		return err
+	}
+	stored, err := w.Plan(ctx, w.tenant, after.Name)
+	if err := unlessChanged(stored.Description == after.Description, err); err != nil {
+		return err
+	}
+	if before == nil {
+		return w.removePlan(ctx, after.Name)
+	}
+	_, err = w.updatePlan(ctx, rules.Plan{Name: before.Name, Description: before.Description})
+	return err
+}
+
+type ruleImage struct {
+	RuleID        rules.RuleID    `json:"rule_id"`
+	RatePerSecond float64         `json:"rate_per_second"`
+	RateUnit      rules.RateUnit  `json:"rate_unit"`
+	BurstCapacity int64           `json:"burst_capacity"`
+	Algorithm     rules.Algorithm `json:"algorithm"`
+	Mode          rules.Mode      `json:"mode"`
+	Action        rules.Action    `json:"action"`
+	FailureMode   *string         `json:"failure_mode"`
+	IsActive      bool            `json:"is_active"`
+	Description   string          `json:"description"`
+}
+
+// rule is the image without what identifies the rule and never changes.
+func (i *ruleImage) rule() rules.Rule {
+	return rules.Rule{
+		ID: i.RuleID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
+		Algorithm: i.Algorithm, Mode: i.Mode, Action: i.Action, FailureMode: rules.FailureMode(orEmpty(i.FailureMode)),
+		Active: i.IsActive, Description: i.Description,
+	}
+}
+
+func (w write) revertRule(ctx context.Context, before, after *ruleImage) error {
+	if after == nil {
+		return w.reviveRule(ctx, before)
+	}
+	stored, err := w.ruleAt(ctx, after.RuleID, rules.AnyVersion)
+	left := after.rule()
+	if err := unlessChanged(sameRule(&stored, &left), err); err != nil {
+		return err
+	}
+	if before == nil {
+		return w.removeRule(ctx, after.RuleID)
+	}
+	_, err = w.updateRule(ctx, before.rule())
+	return err
+}
+
+// reviveRule brings a removed rule back, if its place is still free.
+func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
+	row, err := w.RemovedRule(ctx, w.tenant, before.RuleID)
+	if err != nil {
+		return unlessChanged(true, err)
+	}
+	stored, err := ruleFromRow(row)
+	if err != nil {
+		return err
+	}
+	left := before.rule()
+	if err := unlessChanged(sameRule(&stored, &left), nil); err != nil {
+		return err
+	}
+	if err := w.requireRoom(ctx, &stored); err != nil {
+		return err
+	}
+	return w.ReviveRule(ctx, w.revision, w.tenant, before.RuleID)
+}
+
+type overrideImage struct {
+	RuleID        rules.RuleID   `json:"rule_id"`
+	UserID        string         `json:"user_id"`
+	RatePerSecond float64        `json:"rate_per_second"`
+	RateUnit      rules.RateUnit `json:"rate_unit"`
+	BurstCapacity int64          `json:"burst_capacity"`
+	Reason        string         `json:"reason"`
+	ExpiresAt     *time.Time     `json:"expires_at"`
+}
+
+func (i *overrideImage) override() rules.Override {
+	return rules.Override{
+		RuleID: i.RuleID, UserID: i.UserID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
+		Reason: i.Reason, ExpiresAt: orZero(i.ExpiresAt),
+	}
+}
+
+// revertOverride answers rules.FieldErrors on expires_at if the override would be over already.
+func (w write) revertOverride(ctx context.Context, before, after *overrideImage) error {
+	if after == nil {
+		if _, err := w.overrideAt(ctx, before.RuleID, before.UserID, rules.NoneStored); err != nil {
+			return err
+		}
+		_, err := w.putOverride(ctx, before.override())
+		return unlessChanged(true, err)
+	}
+	stored, err := w.overrideAt(ctx, after.RuleID, after.UserID, rules.AnyVersion)
+	left := after.override()
+	if err := unlessChanged(sameOverride(&stored, &left), err); err != nil {
+		return err
+	}
+	if before == nil {
+		return w.removeOverride(ctx, after.RuleID, after.UserID)
+	}
+	_, err = w.putOverride(ctx, before.override())
+	return err
+}
+
+type assignmentImage struct {
+	UserID string `json:"user_id"`
+	Plan   string `json:"plan"`
+}
+
+func (w write) revertAssignment(ctx context.Context, before, after *assignmentImage) error {
+	if before == nil {
+		before = &assignmentImage{UserID: after.UserID}
+	}
+	if after == nil {
+		after = &assignmentImage{UserID: before.UserID}
+	}
+	stored, err := w.Assignment(ctx, w.tenant, after.UserID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil // on no plan
+	}
+	if err := unlessChanged(stored.Plan == after.Plan, err); err != nil {
+		return err
+	}
+	_, err = w.assign(ctx, rules.Assignment{UserID: before.UserID, Plan: before.Plan}, rules.AnyVersion)
+	return err
+}
+
+type keyImage struct {
+	KeyID     string     `json:"key_id"`
+	Name      string     `json:"name"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// revertKey revokes a created key, and undoes a change of when one expires until that has come.
+func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
+	if after == nil {
+		return fmt.Errorf("a revoked API key stays revoked: %w", rules.ErrFinal)
+	}
+	stored, err := w.keyAt(ctx, after.KeyID, rules.AnyVersion)
+	asLeft := stored.RevokedAt.IsZero() && stored.Name == after.Name && stored.ExpiresAt.Equal(orZero(after.ExpiresAt))
+	if err := unlessChanged(asLeft, err); err != nil {
+		return err
+	}
+	switch {
+	case before == nil:
+		return foundOne(w.RevokeKey(ctx, w.revision, w.tenant, after.KeyID))
+	case !stored.ExpiresAt.IsZero() && !stored.ExpiresAt.After(time.Now()), before.Name != after.Name:
+		return fmt.Errorf("an expired API key stays so, as does its name: %w", rules.ErrFinal)
+	}
+	_, err = w.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt))
+	return err
+}

@@ -1,0 +1,228 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// PromoteRule gives what a shadow rule does to the live rule beside it, and removes the shadow rule; or,
+// without a live rule, puts the shadow rule itself in force.
+func (s Writer) PromoteRule(
+	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
+) (inForce rules.Rule, err error) {
+	err = s.acting("promote").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		shadow, err := w.ruleAt(ctx, candidate, expected)
+		if err != nil {
+			return err
+		}
+		if shadow.Mode != rules.ModeShadow {
+			return rules.FieldErrors{{Field: "rule_id", Message: "must be a shadow rule"}}
+		}
+		if live == 0 {
+			shadow.Mode = rules.ModeEnforce
+			inForce, err = w.updateRule(ctx, shadow)
+			return err
+		}
+		if inForce, err = w.ruleAt(ctx, live, liveExpected); err != nil {
+			return fmt.Errorf("live rule %d: %w", live, err)
+		}
+		if inForce.Mode != rules.ModeEnforce || inForce.Plan != shadow.Plan || inForce.Pattern.String() != shadow.Pattern.String() {
+			return rules.FieldErrors{{Field: "into_rule_id", Message: "must be an enforced rule with the shadow rule's pattern and plan"}}
+		}
+		return w.promote(ctx, &shadow, &inForce)
+	})
+	if err != nil {
+		return rules.Rule{}, fmt.Errorf("promote rule %d: %w", candidate, err)
+	}
+	return inForce, nil
+}
+
+func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error) {
+	after := *live
+	after.RatePerSecond, after.RateUnit, after.Burst = shadow.RatePerSecond, shadow.RateUnit, shadow.Burst
+	after.Algorithm, after.Action, after.FailureMode = shadow.Algorithm, shadow.Action, shadow.FailureMode
+	if !sameRule(live, &after) {
+		if *live, err = w.updateRule(ctx, after); err != nil {
+			return err
+		}
+	}
+	return w.removeRule(ctx, shadow.ID)
+}
+
+// ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and
+// after; the two are the same for an update that changes nothing.
+func (s Writer) ChangeRules(ctx context.Context, tenant rules.TenantID, changes []rules.RuleChange) (made []rules.Change[rules.Rule], err error) {
+	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+		before, err := w.rulesToChange(ctx, changes)
+		if err != nil {
+			return err
+		}
+		made, err = w.changeRules(ctx, before, changes)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change %d rules: %w", len(changes), err)
+	}
+	return made, nil
+}
+
+// rulesToChange returns the stored rules that changes name, or all that keeps the changes from being
+// made.
+func (w write) rulesToChange(ctx context.Context, changes []rules.RuleChange) (map[rules.RuleID]rules.Rule, error) {
+	var ids []int64
+	for i := range changes {
+		ids = append(ids, int64(changes[i].Rule.ID))
+	}
+	rows, err := w.RulesByID(ctx, w.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	stored, _, err := rulesAsStored(rows)
+	if err != nil {
+		return nil, err
+	}
+	before := make(map[rules.RuleID]rules.Rule, len(stored))
+	for i := range stored {
+		before[stored[i].ID] = stored[i]
+	}
+	wrong := rules.RuleChangeErrors{}
+	named, removed := map[rules.RuleID]bool{}, map[rules.RuleID]bool{}
+	for i := range changes {
+		c := &changes[i]
+		if c.Rule.ID == 0 && !c.Remove {
+			continue
+		}
+		rule, found := before[c.Rule.ID]
+		switch {
+		case !found:
+			wrong[i] = fmt.Errorf("rule %d: %w", c.Rule.ID, rules.ErrNotFound)
+		case named[c.Rule.ID]:
+			wrong[i] = rules.FieldErrors{{Field: "rule_id", Message: "must be named by one change only"}}
+		default:
+			if err := expect(c.Expected, rule.Version); err != nil {
+				wrong[i] = fmt.Errorf("rule %d: %w", c.Rule.ID, err)
+			}
+		}
+		named[c.Rule.ID] = true
+		removed[c.Rule.ID] = c.Remove
+	}
+	if err := w.findRoom(ctx, changes, removed, wrong); err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return before, nil
+}
+
+// findRoom notes which of the changes create a rule that has no place: its plan does not exist, its
+// identity is taken, or too many are like it.
+func (w write) findRoom(ctx context.Context, changes []rules.RuleChange, removed map[rules.RuleID]bool, wrong rules.RuleChangeErrors) error {
+	var patterns []string
+	for i := range changes {
+		if changes[i].Rule.ID == 0 {
+			patterns = append(patterns, changes[i].Rule.Pattern.String())
+		}
+	}
+	neighbours, err := w.RulesOfPatterns(ctx, w.tenant, patterns)
+	if err != nil {
+		return err
+	}
+	names, err := w.PlanNames(ctx, w.tenant)
+	if err != nil {
+		return err
+	}
+	plans := map[string]bool{"": true}
+	for _, name := range names {
+		plans[name] = true
+	}
+	taken := map[rules.RuleIdentity]bool{}
+	alike := map[rules.RuleIdentity]int{} // by pattern and plan
+	for i := range neighbours {
+		if n := &neighbours[i]; !removed[n.RuleID] {
+			taken[rules.RuleIdentity{Pattern: n.KeyPattern, Plan: orEmpty(n.Plan), Name: n.Name}] = true
+			alike[rules.RuleIdentity{Pattern: n.KeyPattern, Plan: orEmpty(n.Plan)}]++
+		}
+	}
+	for i := range changes {
+		if changes[i].Rule.ID != 0 || changes[i].Remove {
+			continue
+		}
+		identity := changes[i].Rule.Identity()
+		group := rules.RuleIdentity{Pattern: identity.Pattern, Plan: identity.Plan}
+		alike[group]++
+		switch {
+		case !plans[identity.Plan]:
+			wrong[i] = noSuchPlan("plan", identity.Plan)
+		case taken[identity]:
+			wrong[i] = fmt.Errorf("%s %w", takenBy("rate_limit_rule_identity_key"), rules.ErrExists)
+		case alike[group] > rules.MaxRulesPerPattern:
+			wrong[i] = tooManyAlike()
+		}
+		taken[identity] = true
+	}
+	return nil
+}
+
+// changeRules makes changes that were looked at. Removals come first, since a new rule may take the
+// identity of a removed one.
+func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []rules.RuleChange) ([]rules.Change[rules.Rule], error) {
+	made := make([]rules.Change[rules.Rule], len(changes))
+	var removed []rules.RuleID
+	var updated, created []rules.Rule
+	var removedAt, updatedAt, createdAt []int // where in the changes
+	for i := range changes {
+		rule := changes[i].Rule
+		if stored, ok := before[rule.ID]; ok {
+			made[i].Before, made[i].After = &stored, &stored
+		}
+		switch {
+		case changes[i].Remove:
+			made[i].After = nil
+			removed, removedAt = append(removed, rule.ID), append(removedAt, i)
+		case rule.ID == 0:
+			created, createdAt = append(created, rule), append(createdAt, i)
+		case !sameRule(made[i].Before, &rule):
+			updated, updatedAt = append(updated, rule), append(updatedAt, i)
+		}
+	}
+	if len(removed)+len(updated)+len(created) == 0 {
+		return made, errUnchanged
+	}
+	if failed, err := w.removeRules(ctx, removed); err != nil {
+		return nil, blame(removedAt[failed], err)
+	}
+	stored, failed, err := w.updateRules(ctx, updated)
+	if err != nil {
+		return nil, blame(updatedAt[failed], err)
+	}
+	for i := range stored {
+		made[updatedAt[i]].After = &stored[i]
+	}
+	stored, failed, err = w.createRules(ctx, created)
+	if err != nil {
+		return nil, blame(createdAt[failed], err)
+	}
+	for i := range stored {
+		made[createdAt[i]].After = &stored[i]
+	}
+	return made, nil
+}
+
+// blame names the change that an error is about, unless it is about the database being away.
+func blame(change int, err error) error {
+	var wrong rules.FieldErrors
+	var refusal *pgconn.PgError
+	const integrityViolations = "23"
+	if errors.As(err, &wrong) || errors.Is(err, rules.ErrExists) || errors.Is(err, rules.ErrNotFound) ||
+		errors.As(err, &refusal) && strings.HasPrefix(refusal.Code, integrityViolations) {
+		return rules.RuleChangeErrors{change: err}
+	}
+	return err
+}

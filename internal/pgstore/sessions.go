@@ -1,0 +1,112 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+)
+
+// CreateSession stores a session, and ends those of the account whose time is over.
+func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live auth.Live) (created auth.Session, err error) {
+	var ip *netip.Addr
+	if session.IP.IsValid() {
+		ip = &session.IP
+	}
+	account := session.Account
+	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		row, err := q.CreateSession(ctx, dbsqlc.CreateSessionParams{
+			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: ip,
+			AccountID: account.ID, PasswordHash: session.PasswordHash,
+		})
+		if err != nil {
+			return err
+		}
+		created = sessionFromRow(row, account)
+		if err := q.EndSessionByToken(ctx, session.Replaces[:]); err != nil {
+			return err
+		}
+		return q.EndStaleSessions(ctx, dbsqlc.EndStaleSessionsParams{
+			AccountID: account.ID, SeenSince: live.SeenSince, CreatedSince: live.CreatedSince, Most: auth.MaxSessions,
+		})
+	})
+	if err != nil {
+		return auth.Session{}, fmt.Errorf("create a session of account %d: %w", account.ID, err)
+	}
+	return created, nil
+}
+
+// SessionOf returns the session with a token. That it was seen is noted without being waited for: the
+// request does not fail if it cannot be.
+func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live) (auth.Session, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
+		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
+	})
+	if err != nil {
+		return auth.Session{}, fmt.Errorf("read a session by its token: %w", err)
+	}
+	session := sessionFromRow(row.Session, accountFromRow(row.Account))
+	if !row.ToBeNoted {
+		return session, nil
+	}
+	_, err = ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+		return struct{}{}, q.NoteSessionSeen(ctx, session.ID)
+	})
+	if err != nil {
+		s.log.WarnContext(ctx, "a session's use was not noted", "session_id", session.ID, "error", err)
+	}
+	return session, nil
+}
+
+// Sessions returns the live sessions of an account, the latest first.
+func (s *Store) Sessions(ctx context.Context, account auth.AccountID, live auth.Live) ([]auth.Session, error) {
+	holder, err := s.Account(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Session, error) {
+		return q.Sessions(ctx, account, live.SeenSince, live.CreatedSince)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the sessions of account %d: %w", account, err)
+	}
+	return each(rows, func(row dbsqlc.Session) auth.Session { return sessionFromRow(row, holder) }), nil
+}
+
+// EndSession ends one session of an account.
+func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64) error {
+	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+		return struct{}{}, foundOne(q.EndSession(ctx, account, id))
+	})
+	if err != nil {
+		return fmt.Errorf("end session %d of account %d: %w", id, account, err)
+	}
+	return nil
+}
+
+// EndSessions ends all sessions of an account and returns how many those were.
+func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64, error) {
+	ended, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		return q.EndOtherSessions(ctx, account, 0)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("end the sessions of account %d: %w", account, err)
+	}
+	return ended, nil
+}
+
+func sessionFromRow(row dbsqlc.Session, account auth.Account) auth.Session {
+	session := auth.Session{
+		ID:         row.SessionID,
+		Account:    account,
+		CreatedAt:  row.CreatedAt.UTC(),
+		LastSeenAt: row.LastSeenAt.UTC(),
+		UserAgent:  row.UserAgent,
+	}
+	if row.Ip != nil {
+		session.IP = *row.Ip
+	}
+	return session
+}

@@ -1,0 +1,55 @@
+package rules
+
+// ChangedRows are Changes as people read them, row by row, for programs that show them. What WriteText
+// writes of a change, a ChangedRow says.
+type ChangedRows struct {
+	Plans, Rules, Overrides []ChangedRow
+}
+
+// ChangedRow is a row that changes.
+type ChangedRow struct {
+	Label         string // what people call it
+	IsNew, IsGone bool
+	Fields        []ChangedField // in which it differs; all of them if it is new or gone
+}
+
+// ChangedField is what a row says before and after. A row that is new has no Before, one that is gone
+// no After.
+type ChangedField struct{ Name, Before, After string }
+
+// Rows returns the changes, in their order.
+func (c Changes) Rows() ChangedRows {
+	return ChangedRows{
+		Plans:     changedRows(c.Plans, planFields, func(p *Plan) string { return p.Name }),
+		Rules:     changedRows(c.Rules, ruleFields, func(r *Rule) string { return r.Identity().String() }),
+		Overrides: changedRows(c.Overrides, overrideFields, func(o *ConfigOverride) string { return o.Identity().String() }),
+	}
+}
+
+func changedRows[T any](changes []Change[T], fields func(*T) []field, label func(*T) string) []ChangedRow {
+	var rows []ChangedRow
+	for _, change := range changes {
+		row := ChangedRow{Label: label(change.either()), IsNew: change.Before == nil, IsGone: change.After == nil}
+		var before, after []field
+		if !row.IsNew {
+			before = fields(change.Before)
+		}
+		if !row.IsGone {
+			after = fields(change.After)
+		}
+		for i, f := range fields(change.either()) {
+			shown := ChangedField{Name: f.name}
+			if !row.IsNew {
+				shown.Before = before[i].value
+			}
+			if !row.IsGone {
+				shown.After = after[i].value
+			}
+			if row.IsNew || row.IsGone || shown.Before != shown.After {
+				row.Fields = append(row.Fields, shown)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

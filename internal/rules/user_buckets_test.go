@@ -1,0 +1,246 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
+	t.Parallel()
+	rules := map[string]func(*Rule){
+		"user:{user_id}":                                  nil,
+		"user:{user_id}:endpoint:/a":                      nil,
+		"user:{user_id}:endpoint:POST /a/*:attr.org:acme": nil,
+		"user:{user_id}:ip:203.0.113.0/24":                nil,
+		"endpoint:/b:user:{user_id}":                      nil,
+		"user:42":                                         nil,
+		"user:{user_id}:endpoint:/shadow":                 func(r *Rule) { r.Mode = ModeShadow },
+		"user:{user_id}:endpoint:/pro":                    func(r *Rule) { r.Plan = "pro" },
+	}
+	others := map[string]func(*Rule){
+		"user:{user_id}:ip:{ip}":             nil,
+		"user:{user_id}:endpoint:{endpoint}": nil,
+		"user:{user_id}:attr.org:{attr.org}": nil,
+		"user:42:ip:{ip}":                    nil,
+		"user:4":                             nil,
+		"endpoint:/a":                        nil,
+		"endpoint:{endpoint}":                nil,
+		"global":                             nil,
+		"user:{user_id}:endpoint:/off":       func(r *Rule) { r.Active = false },
+		"user:{user_id}:endpoint:/free":      func(r *Rule) { r.Plan = "free" },
+		"user:{user_id}:endpoint:/block":     func(r *Rule) { r.Action = ActionBlock },
+		"user:{user_id}:endpoint:/bypass":    func(r *Rule) { r.Action = ActionBypass },
+	}
+	rows := Rows{
+		Tenants:     []Tenant{tenantRow()},
+		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}},
+	}
+	for _, set := range []map[string]func(*Rule){rules, others} {
+		for pattern, edit := range set {
+			rule := activeRule(t, RuleID(len(rows.Rules)+1), pattern)
+			if edit != nil {
+				edit(&rule)
+			}
+			rows.Rules = append(rows.Rules, rule)
+		}
+	}
+	tenant := NewSnapshot(rows).Tenant(testTenant)
+
+	var got, want []string
+	for _, m := range tenant.UserBuckets("42", testNow, 100) {
+		got = append(got, m.Rule.Pattern.String()+" "+m.Subject)
+	}
+	for pattern := range rules {
+		subject := "42"
+		if pattern == "user:42" {
+			subject = ""
+		}
+		parsed, _ := ParsePattern(pattern)
+		want = append(want, parsed.String()+" "+subject)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := tenant.UserBuckets("42", testNow, 3); len(got) != 3 || got[0].Rule.ID != 1 {
+		t.Errorf("of three at most: %+v", got)
+	}
+	if got := tenant.UserBuckets("", testNow, 100); len(got) != 0 {
+		t.Errorf("nobody's: %+v", got)
+	}
+}
+
+// userWorld draws a tenant with plans, assignments and overrides, some of which have ended.
+func userWorld(t *rapid.T, w randomWorld) *TenantRules {
+	rows := Rows{
+		Tenants:     []Tenant{tenantRow()},
+		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Assignments: []Assignment{{TenantID: testTenant, UserID: "1", Plan: "pro"}},
+	}
+	for id := range rapid.IntRange(1, 25).Draw(t, "rules") {
+		rule := w.rule(t, RuleID(id))
+		rule.Action = Action(w.of(string(ActionLimit), string(ActionLimit), string(ActionLimit), string(ActionBlock)))
+		rows.Rules = append(rows.Rules, rule)
+		if rule.Pattern.SplitsByUser() && w.pick(2) == 0 {
+			o := Override{
+				TenantID: testTenant, RuleID: rule.ID, UserID: w.of("1", "2", "3"), RatePerSecond: 7, Burst: 70,
+				InForceSince: testNow.Add(-time.Minute),
+			}
+			if w.pick(3) == 0 {
+				o.ExpiresAt = testNow.Add(time.Duration(w.pick(3)-1) * time.Second)
+			}
+			rows.Overrides = append(rows.Overrides, o)
+		}
+	}
+	return NewSnapshot(rows).Tenant(testTenant)
+}
+
+// onlyPlaceholderIsUser says so of a pattern by its text; no literal of the random world has braces.
+func onlyPlaceholderIsUser(p Pattern) bool {
+	text := p.String()
+	return !strings.Contains(strings.ReplaceAll(text, "{user_id}", ""), "{") &&
+		slices.ContainsFunc(p.Segments(), func(s Segment) bool { return s.Field == FieldUser })
+}
+
+// requestFor returns a request of a user that meets all that a rule's literals ask for.
+func requestFor(rule *Rule, user string) Request {
+	r := Request{UserID: user}
+	for _, s := range rule.Pattern.Segments() {
+		switch s.Field {
+		case FieldEndpoint:
+			r.Endpoint, r.Method = s.Value, s.Method
+		case FieldIP:
+			r.IP = s.Prefix.Addr()
+		case FieldAttribute:
+			r.Attributes = append(r.Attributes, Attribute{s.Attribute, s.Value})
+		case FieldUser, FieldGlobal:
+		}
+	}
+	return r
+}
+
+func matchOf(t *rapid.T, tenant *TenantRules, r *Request) []Match {
+	plan, err := tenant.PlanOf(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tenant.Match(r, plan, testNow, nil)
+}
+
+func TestUserBucketsAgreeWithMatch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := randomWorld{pick: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }}
+		tenant := userWorld(t, w)
+		user := w.of("1", "2", "3")
+		buckets := tenant.UserBuckets(user, testNow, 100)
+		for _, bucket := range buckets {
+			r := requestFor(bucket.Rule, user)
+			if !slices.Contains(matchOf(t, tenant, &r), bucket) {
+				t.Fatalf("no check of user %s has the bucket %+v", user, bucket)
+			}
+		}
+		for range 5 {
+			r := w.request()
+			r.UserID = user
+			for _, m := range matchOf(t, tenant, &r) {
+				fixed := m.Rule.Action == ActionLimit && onlyPlaceholderIsUser(m.Rule.Pattern)
+				if fixed != slices.Contains(buckets, m) {
+					t.Fatalf("a check of user %s has the bucket %+v of %s; listed: %t", user, m, m.Rule.Pattern, !fixed)
+				}
+			}
+		}
+	})
+}
+
+func TestABucketThatACheckUsedIsFoundByItsSubject(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := randomWorld{pick: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }}
+		tenant := userWorld(t, w)
+		r := w.request()
+		r.UserID = rapid.OneOf(rapid.SampledFrom([]string{"1", "2", "3", ",", "1:1", "1:1,1:1"}), rapid.String()).Draw(t, "user")
+		for _, m := range tenant.Match(&r, w.of("", "free", "pro"), testNow, nil) {
+			got, ok := tenant.Bucket(m.Rule.ID, m.Subject, testNow)
+			if want := m.Rule.Action == ActionLimit; ok != want || ok && got != m {
+				t.Fatalf("subject %q of %s: %+v, %t; want %+v", m.Subject, m.Rule.Pattern, got, ok, m)
+			}
+		}
+	})
+}
+
+func TestSubjectsThatNoCheckHasAreNoBuckets(t *testing.T) {
+	t.Parallel()
+	block := activeRule(t, 4, "user:{user_id}")
+	block.Action = ActionBlock
+	tenant := tenantWith(activeRule(t, 1, "global"), activeRule(t, 2, "user:{user_id}"),
+		activeRule(t, 3, "user:{user_id}:endpoint:{endpoint}"), block)
+	for rule, subjects := range map[RuleID][]string{
+		1: {"42"},
+		2: {""},
+		3: {
+			"", "42", "2:42", "2:42,", "2:42,2:/", "2:42,1:/a", "02:42,1:/", "+2:42,1:/", "2:42;1:/", "2:42,1:/,1:/",
+			"0:,1:/", "-1:,1:/", "2:42,99999999999999999999:/", "2:42,x:/", "2:42,1/",
+		},
+		4: {"42"},
+		5: {"42"},
+	} {
+		for _, subject := range subjects {
+			if m, ok := tenant.Bucket(rule, subject, testNow); ok {
+				t.Errorf("rule %d has the subject %q: %+v", rule, subject, m)
+			}
+		}
+	}
+	for rule, subject := range map[RuleID]string{1: "", 2: "42", 3: "2:42,1:/"} {
+		if _, ok := tenant.Bucket(rule, subject, testNow); !ok {
+			t.Errorf("rule %d has no subject %q", rule, subject)
+		}
+	}
+}
+
+func FuzzASubjectIsSplitInOneWay(f *testing.F) {
+	f.Add("2:42,11:/api/search", 2)
+	f.Add("1:,,1::", 2)
+	f.Add("1:a,1:b,1:c", 3)
+	f.Fuzz(func(t *testing.T, subject string, placeholders int) {
+		if placeholders < 2 || placeholders > 20 {
+			return
+		}
+		values, ok := splitSubject(subject, placeholders)
+		if !ok {
+			return
+		}
+		joined := make([]string, len(values))
+		for i, value := range values {
+			joined[i] = fmt.Sprintf("%d:%s", len(value), value)
+		}
+		if again := strings.Join(joined, ","); len(values) != placeholders || again != subject {
+			t.Errorf("%q is split into %q, which is joined as %q", subject, values, again)
+		}
+	})
+}
+
+func BenchmarkUserBuckets(b *testing.B) {
+	for _, size := range []int{1000, 100_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			rules := make([]Rule, 0, size)
+			for i := range size {
+				rules = append(rules, activeRule(b, RuleID(i+1), "user:"+userName(i)+":endpoint:/a"))
+			}
+			rules[size-1] = activeRule(b, RuleID(size), "user:{user_id}")
+			tenant := tenantWith(rules...)
+			for b.Loop() {
+				if len(tenant.UserBuckets("somebody", testNow, 100)) != 1 {
+					b.Fatal("the bucket is not found")
+				}
+			}
+		})
+	}
+}
