@@ -1,0 +1,336 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// fixture is what the path and the body of one request name, made for it alone.
+type fixture struct {
+	w        *world
+	tenant   rules.Tenant
+	caller   caller
+	path     map[string]string // parameters
+	rule     rules.Rule        // that rule_id names
+	liveRule rules.Rule        // beside it
+}
+
+// bodies are those of operations whose example in openapi.yaml would not do: it names things that are
+// not there.
+var bodies = map[string]func(*fixture) string{
+	"signIn": func(f *fixture) string {
+		return fmt.Sprintf(`{"email":%q,"password":%q}`, f.w.account(false).Email, password)
+	},
+	"changePassword": func(f *fixture) string {
+		f.w.secrets = append(f.w.secrets, "the next password nobody guesses")
+		return fmt.Sprintf(`{"current_password":%q,"new_password":"the next password nobody guesses"}`, password)
+	},
+	"lookAtInvitation": func(f *fixture) string { return fmt.Sprintf(`{"token":%q}`, f.invitation()) },
+	"acceptInvitation": func(f *fixture) string {
+		if f.caller.session != "" {
+			return fmt.Sprintf(`{"token":%q}`, f.invitationFor(f.caller.account.Email))
+		}
+		return fmt.Sprintf(`{"token":%q,"name":"Ada","password":%q}`, f.invitation(), password)
+	},
+	"createTenant": func(f *fixture) string { return fmt.Sprintf(`{"slug":%q,"name":"A"}`, f.w.name("tenant")) },
+	"updateTenant": func(*fixture) string { return `{"default_plan":null,"settings":{"retry_jitter_percent":20}}` },
+	"createPlan":   func(f *fixture) string { return fmt.Sprintf(`{"name":%q}`, f.w.name("plan")) },
+	"createRule": func(f *fixture) string {
+		return fmt.Sprintf(`{"key_pattern":"user:%s","rate_per_second":1,"burst_capacity":5}`, f.w.name("user"))
+	},
+	"promoteRule": func(f *fixture) string {
+		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
+	},
+	"saveMatrix": func(f *fixture) string {
+		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
+	},
+	"assignPlan": func(*fixture) string { return `{"plan":"free"}` },
+	"resetBucket": func(f *fixture) string {
+		return fmt.Sprintf(`{"bucket_key":"%d:a/b"}`, f.rule.ID)
+	},
+	"creditBucket": func(f *fixture) string {
+		return fmt.Sprintf(`{"bucket_key":"%d:a/b","tokens":-2.5}`, f.rule.ID)
+	},
+	"invite": func(f *fixture) string {
+		return fmt.Sprintf(`{"email":"%s@example.com","role":"editor"}`, f.w.name("guest"))
+	},
+	"importUsers": func(*fixture) string { return "user_id,plan\n77,free\n" },
+	"importConfig": func(*fixture) string {
+		return "rules:\n  - {key_pattern: \"endpoint:/import\", rate: 10/second, burst_capacity: 20}\n"
+	},
+}
+
+func (f *fixture) invitation() string { return f.invitationFor(f.w.name("guest") + "@example.com") }
+
+func (f *fixture) invitationFor(email string) string {
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "test"}
+	tenant := f.tenant
+	if email == f.caller.account.Email { // who may be a member already
+		tenant = f.w.tenant(f.w.name("tenant"))
+	}
+	invitation, token, err := f.w.gate.Invite(f.w.ctx(), by, auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
+	if err != nil {
+		f.w.t.Fatal(err)
+	}
+	f.path["invitation_id"] = fmt.Sprint(invitation.ID)
+	f.w.secrets = append(f.w.secrets, token)
+	return token
+}
+
+// newFixture makes what the operation's path names, as the tenant's.
+func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fixture {
+	w.t.Helper()
+	f := &fixture{w: w, tenant: tenant, caller: by, path: map[string]string{"tenant": tenant.Slug, "user_id": "a/b"}}
+	needs := func(name string) bool { return strings.Contains(template, "{"+name+"}") }
+	pattern := must(rules.ParsePattern("user:{user_id}:endpoint:/" + w.name("e")))(w.t)
+	beside := func(r *rules.Rule) { r.Pattern = pattern }
+	live := func(r *rules.Rule) { r.Pattern, r.Mode = pattern, rules.ModeEnforce }
+	switch {
+	case needs("rule_id"), strings.HasSuffix(template, "/matrix"):
+		f.rule, f.liveRule = w.rule(tenant, beside), w.rule(tenant, live)
+		f.path["rule_id"] = fmt.Sprint(f.rule.ID)
+		if needs("user_id") {
+			must(w.system().PutOverride(w.ctx(), rules.Override{
+				TenantID: tenant.ID, RuleID: f.rule.ID, UserID: "a/b", RatePerSecond: 2, RateUnit: rules.PerSecond, Burst: 5, Reason: "test",
+			}, rules.NoneStored))(w.t)
+		}
+	case strings.Contains(template, "/buckets/"):
+		f.rule = w.rule(tenant, func(r *rules.Rule) { r.Plan = w.plan(tenant) })
+		w.refresh()
+	case needs("plan"):
+		f.path["plan"] = w.plan(tenant)
+	case needs("key_id"):
+		f.path["key_id"], _ = w.key(tenant, rules.PermissionCheck)
+	case needs("audit_id"):
+		name := w.plan(tenant)
+		entries, _, err := w.store.Audit(w.ctx(), tenant.ID, rules.AuditFilter{ObjectKind: "plan", ObjectID: name}, rules.AuditCursor{}, 1)
+		f.path["audit_id"] = fmt.Sprint(must(entries, err)(w.t)[0].ID)
+	case needs("invitation_id"):
+		f.invitation()
+	case needs("session_id"):
+		f.path["session_id"] = "0"
+		if by.account.ID != 0 {
+			_, id := w.session(by.account)
+			f.path["session_id"] = fmt.Sprint(id)
+		}
+	case needs("account_id"):
+		account := w.account(false)
+		w.member(tenant, account, auth.Viewer)
+		f.path["account_id"] = fmt.Sprint(account.ID)
+	}
+	return f
+}
+
+// request fills an operation in.
+func (f *fixture) request(method, template string, o *openapi3.Operation) request {
+	q := request{method: method, path: template, header: map[string]string{}}
+	for name, value := range f.path {
+		q.path = strings.ReplaceAll(q.path, "{"+name+"}", url.PathEscape(value))
+	}
+	for _, parameter := range o.Parameters {
+		if parameter.Value.In == "header" && parameter.Value.Name == "If-Match" {
+			q.header["If-Match"] = "*"
+		}
+	}
+	if o.RequestBody == nil {
+		return q
+	}
+	for mediaType, content := range o.RequestBody.Value.Content {
+		q.header["Content-Type"] = mediaType
+		if body := bodies[o.OperationID]; body != nil {
+			q.body = body(f)
+		} else {
+			q.body = string(must(jsonOf(content.Example))(f.w.t))
+		}
+	}
+	return q
+}
+
+// who are the callers of the matrix. Each call makes a new one, so that none has suffered from an
+// operation before. member says what the caller is in acme and in closed alike.
+var who = map[string]func(*world) caller{
+	"nobody":   func(*world) caller { return caller{} },
+	"viewer":   func(w *world) caller { return w.memberOfBoth(auth.Viewer) },
+	"editor":   func(w *world) caller { return w.memberOfBoth(auth.Editor) },
+	"owner":    func(w *world) caller { return w.memberOfBoth(auth.Owner) },
+	"platform": (*world).platformAdmin,
+	"stranger": func(w *world) caller { return w.person(w.other, auth.Owner) },
+	"ended session": func(w *world) caller {
+		by := w.memberOfBoth(auth.Owner)
+		if err := w.store.EndSession(w.ctx(), by.account.ID, by.sessionID); err != nil {
+			w.t.Fatal(err)
+		}
+		return by
+	},
+}
+
+// keys are the API keys of the matrix. They are made once: a process learns of new ones by polling.
+var keys = map[string]func(*world) caller{
+	"key":               func(w *world) caller { return w.keyOf(w.acme, rules.PermissionManage) },
+	"key of closed":     func(w *world) caller { return w.keyOf(w.closed, rules.PermissionManage) },
+	"key of other":      func(w *world) caller { return w.keyOf(w.other, rules.PermissionManage) },
+	"key for checks":    func(w *world) caller { return w.keyOf(w.acme, rules.PermissionCheck, rules.PermissionExplain) },
+	"revoked key":       (*world).revokedKey,
+	"wrong secret":      func(w *world) caller { return caller{key: w.keyOf(w.acme, rules.PermissionManage).key + "0"} },
+	"key of no product": func(*world) caller { return caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"} },
+}
+
+func (w *world) memberOfBoth(role auth.Role) caller {
+	by := w.person(w.acme, role)
+	w.member(w.closed, by.account, role)
+	return by
+}
+
+func (w *world) keyOf(tenant rules.Tenant, permissions ...rules.Permission) caller {
+	_, token := w.key(tenant, permissions...)
+	return caller{key: token}
+}
+
+func (w *world) revokedKey() caller {
+	id, token := w.key(w.acme, rules.PermissionManage)
+	if err := w.system().RevokeKey(w.ctx(), w.acme.ID, id, rules.AnyVersion); err != nil {
+		w.t.Fatal(err)
+	}
+	return caller{key: token}
+}
+
+// refusal is the status that a caller gets who may not call an operation, or 0.
+func refusal(who, least string, hasTenant, isSuspended bool) int {
+	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "key": 2, "key of closed": 2, "stranger": 3, "key of other": 2}
+	isKey := strings.Contains(who, "key")
+	switch {
+	case least == "anyone":
+		return 0
+	case slices.Contains([]string{"nobody", "ended session", "revoked key", "wrong secret", "key of no product"}, who):
+		return http.StatusUnauthorized
+	case who == "key for checks":
+		return http.StatusForbidden
+	case isKey && (least == "account" || least == "platform"):
+		return http.StatusForbidden
+	case who == "platform" || !hasTenant && (least == "account" || least == "caller"):
+		return 0
+	case hasTenant && (who == "stranger" || who == "key of other" || who == "key of closed" && !isSuspended || who == "key" && isSuspended):
+		return http.StatusNotFound
+	case isSuspended && (isKey || least != "viewer"):
+		return http.StatusForbidden
+	case ranks[who] < ranks[least]:
+		return http.StatusForbidden
+	}
+	return 0
+}
+
+// success is the status that an operation succeeds with.
+func success(o *openapi3.Operation) int {
+	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusNoContent} {
+		if o.Responses.Status(status) != nil {
+			return status
+		}
+	}
+	return 0
+}
+
+// eachOperation visits what the admin API has.
+func eachOperation(description *openapi3.T, visit func(method, path string, o *openapi3.Operation)) {
+	for _, path := range slices.Sorted(maps.Keys(description.Paths.Map())) {
+		for method, o := range description.Paths.Value(path).Operations() {
+			if !slices.Contains(o.Tags, "check") {
+				visit(method, path, o)
+			}
+		}
+	}
+}
+
+// TestEveryOperationAnswersEveryCallerAsDescribed is generated from openapi.yaml, so that a new
+// operation cannot be forgotten. It also looks for secrets in whatever came out meanwhile.
+func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	callers := maps.Clone(who)
+	for name, make := range keys {
+		made := make(w)
+		callers[name] = func(*world) caller { return made }
+	}
+	w.refresh()
+	asked := 0
+	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
+		least, _ := o.Extensions["x-least-role"].(string)
+		hasTenant := strings.Contains(path, "{tenant}")
+		for _, who := range slices.Sorted(maps.Keys(callers)) {
+			for _, isSuspended := range []bool{false, true}[:1+bool2int(hasTenant)] {
+				by := callers[who](w)
+				want := refusal(who, least, hasTenant, isSuspended)
+				tenant := w.acme
+				if isSuspended {
+					tenant = w.closed
+				}
+				if want == 0 {
+					want = success(o)
+				}
+				if least == "platform" && hasTenant && want < 300 { // these would leave nothing to the others
+					tenant = w.tenant(w.name("tenant"))
+					if o.OperationID == "deleteTenant" || isSuspended {
+						w.suspend(&tenant)
+					}
+				}
+				if least == "anyone" && who == "ended session" {
+					by = caller{} // who comes back later has no other way in
+				}
+				got := w.do(by, w.newFixture(tenant, by, path).request(method, path, o))
+				asked++
+				if got.status != want {
+					t.Errorf("%s by %s (suspended: %v) answered %d, want %d: %s", o.OperationID, who, isSuspended, got.status, want, got.body)
+				}
+			}
+		}
+	})
+	t.Logf("%d requests", asked)
+	w.wantNoSecrets()
+}
+
+func bool2int(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestAnotherTenantsThingsDoNotExist asks, by a path of one's own tenant, for what is another's.
+func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
+		names := strings.Count(path, "{")
+		if !strings.Contains(path, "{tenant}") || names < 2 || names == 2 && strings.Contains(path, "{user_id}") {
+			return
+		}
+		q := w.newFixture(w.other, by, path).request(method, path, o)
+		q.path = strings.Replace(q.path, "/tenants/other/", "/tenants/acme/", 1)
+		if got := w.do(by, q); got.status != http.StatusNotFound {
+			t.Errorf("%s answered %d, want 404: %s", o.OperationID, got.status, got.body)
+		}
+	})
+	theirs := w.rule(w.other)
+	w.refresh()
+	for name, q := range map[string]request{
+		"a rule in a matrix":       {"POST", "/api/v1/tenants/acme/matrix", fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID), nil},
+		"a bucket":                 {"POST", "/api/v1/tenants/acme/users/42/buckets/reset", fmt.Sprintf(`{"bucket_key":"%d:42"}`, theirs.ID), nil},
+		"a rule to promote into":   {"POST", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", w.rule(w.acme).ID), fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, theirs.ID), map[string]string{"If-Match": "*"}},
+		"a plan to be on":          {"PUT", "/api/v1/tenants/acme/users/42/plan", fmt.Sprintf(`{"plan":%q}`, w.plan(w.other)), map[string]string{"If-Match": "*"}},
+		"a plan to be the default": {"PATCH", "/api/v1/tenants/acme", fmt.Sprintf(`{"default_plan":%q}`, w.plan(w.other)), map[string]string{"If-Match": "*"}},
+	} {
+		if got := w.do(by, q); got.status != http.StatusBadRequest {
+			t.Errorf("another tenant's %s is answered %d, want 400: %s", name, got.status, got.body)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func jsonOf(value any) ([]byte, error) { return json.Marshal(value) }
+
+// wantNoSecrets fails the test if a secret is anywhere but in the answer that made it: passwords, keys, tokens
+// and cookies in no log line, error, metric, export or audit entry.
+func (w *world) wantNoSecrets() {
+	w.t.Helper()
+	secrets := append(slices.Clone(w.secrets), password, passwordHash())
+	for _, got := range w.answers {
+		for _, cookie := range got.header.Values("Set-Cookie") {
+			if _, value, _ := strings.Cut(cookie, "="); value != "" && value[0] != ';' {
+				value, _, _ = strings.Cut(value, ";")
+				secrets = append(secrets, value)
+			}
+		}
+		switch got.operation {
+		case "createKey", "rotateKey":
+			var made struct {
+				Secret string `json:"secret"`
+			}
+			if json.Unmarshal([]byte(got.body), &made) == nil && made.Secret != "" {
+				secrets = append(secrets, made.Secret)
+			}
+		case "invite":
+			var made struct {
+				Token string `json:"token"`
+			}
+			if json.Unmarshal([]byte(got.body), &made) == nil && made.Token != "" {
+				secrets = append(secrets, made.Token)
+			}
+		}
+	}
+	for i, secret := range secrets { // of an API key its last part is the secret
+		if _, part, ok := rules.SplitToken(secret); ok {
+			secrets[i] = part
+		}
+	}
+	places := map[string]string{"the log": w.log.String(), "the metrics": w.scrape()}
+	by := w.platformAdmin()
+	for _, tenant := range []rules.Tenant{w.acme, w.other, w.closed} {
+		for _, export := range []string{"audit/export", "audit/export?format=jsonl", "users/export", "export", "api-keys", "members", "invitations"} {
+			got := w.want(w.send(by, "GET", "/api/v1/tenants/"+tenant.Slug+"/"+export, nil), http.StatusOK)
+			places[tenant.Slug+"'s "+export] = got.body
+		}
+	}
+	for _, got := range w.answers {
+		if !slices.Contains([]string{"createKey", "rotateKey", "invite"}, got.operation) || got.status >= 300 {
+			places["answers"] += got.body
+		}
+	}
+	w.t.Logf("%d secrets are looked for in %d bytes of log", len(secrets), len(places["the log"]))
+	for name, text := range places {
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				w.t.Errorf("a secret is in %s: %s", name, secret)
+			}
+		}
+	}
+}
+
+func (w *world) scrape() string {
+	recorder := httptest.NewRecorder()
+	w.metrics.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+	return recorder.Body.String()
+}

@@ -1,0 +1,373 @@
+package adminapi_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/api"
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/redisbucket"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
+
+const (
+	password = "a password nobody would guess"
+	loopback = "http://127.0.0.1:8081"
+)
+
+// passwordHash is that of every account's password: hashing is what takes time in a test.
+var passwordHash = sync.OnceValue(func() string { return auth.HashPassword(password) })
+
+// world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which
+// own the same things, and closed, which is suspended. What a test does to it through do is held
+// against openapi.yaml.
+type world struct {
+	t           *testing.T
+	handler     http.Handler
+	description *openapi3.T
+	store       *pgstore.Store
+	gate        *auth.Gate
+	watcher     *rules.Watcher
+	metrics     *metrics.Metrics
+	log         lockedBuffer
+
+	acme, other, closed rules.Tenant
+
+	made    int      // to name things by
+	secrets []string // of whatever was made
+	answers []answer
+}
+
+type answer struct {
+	operation string
+	status    int
+	header    http.Header
+	body      string
+}
+
+// lockedBuffer is a log that many write to.
+type lockedBuffer struct {
+	sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.Lock()
+	defer b.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
+	t.Helper()
+	w := &world{t: t}
+	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.store = must(pgstore.Open(t.Context(), devdbtest.Postgres(t), log))(t)
+	t.Cleanup(w.store.Close)
+	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), time.Second))(t))
+	t.Cleanup(func() { _ = client.Close() })
+	buckets := redisbucket.New(client, time.Second)
+	w.watcher = rules.NewWatcher(w.store, rules.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
+	w.gate = auth.NewGate(w.store, auth.Options{})
+	w.metrics = metrics.New("test", "test")
+	w.description = must(openapi3.NewLoader().LoadFromData(api.Description))(t)
+	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
+	config := adminapi.Config{
+		Stores: w.store, People: w.store, Gate: w.gate, Snapshots: w.watcher, Buckets: buckets,
+		KeyUsed: func(string, time.Time) {},
+		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
+			return checkapi.Explain(limiter, rw, r, tenant)
+		},
+		Readiness: func() adminapi.Readiness { return adminapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
+		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	w.handler = must(adminapi.NewHandler(config))(t)
+	w.acme, w.other, w.closed = w.tenant("acme"), w.tenant("other"), w.tenant("closed")
+	w.suspend(&w.closed)
+	w.refresh()
+	return w
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+func (w *world) system() rules.Store {
+	return w.store.As(rules.Actor{Kind: rules.ActorSystem, Name: "test"})
+}
+
+func (w *world) ctx() context.Context { return w.t.Context() }
+
+// refresh makes what is in the database known to the process, which the Watcher does each second.
+func (w *world) refresh() {
+	w.t.Helper()
+	if err := w.watcher.Refresh(w.ctx()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) name(what string) string {
+	w.made++
+	return fmt.Sprintf("%s-%d", what, w.made)
+}
+
+func (w *world) tenant(slug string) rules.Tenant {
+	w.t.Helper()
+	return must(w.system().CreateTenant(w.ctx(), rules.Tenant{
+		Slug: slug, Name: slug, DefaultPlan: "free", Settings: rules.DefaultSettings(),
+	}))(w.t)
+}
+
+func (w *world) suspend(tenant *rules.Tenant) {
+	w.t.Helper()
+	tenant.Suspended = true
+	*tenant = must(w.system().UpdateTenant(w.ctx(), *tenant))(w.t)
+}
+
+func (w *world) rule(tenant rules.Tenant, change ...func(*rules.Rule)) rules.Rule {
+	w.t.Helper()
+	rule := rules.Rule{
+		TenantID: tenant.ID, Name: w.name("rule"), Pattern: must(rules.ParsePattern("user:{user_id}"))(w.t),
+		RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 10, Algorithm: rules.TokenBucket, Mode: rules.ModeShadow,
+		Action: rules.ActionLimit, Active: true,
+	}
+	for _, f := range change {
+		f(&rule)
+	}
+	// A pattern takes 64 rules of a plan, and tests make more.
+	return must(w.system().CreateRule(w.ctx(), rule))(w.t)
+}
+
+func (w *world) plan(tenant rules.Tenant) string {
+	w.t.Helper()
+	return must(w.system().CreatePlan(w.ctx(), rules.Plan{TenantID: tenant.ID, Name: w.name("plan")}))(w.t).Name
+}
+
+// key makes an API key and returns its id and the key.
+func (w *world) key(tenant rules.Tenant, permissions ...rules.Permission) (id, token string) {
+	w.t.Helper()
+	token, id, digest := rules.NewToken()
+	must(w.system().CreateKey(w.ctx(), rules.NamedKey{
+		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: permissions},
+		Name: w.name("key"),
+	}))(w.t)
+	w.secrets = append(w.secrets, token)
+	return id, token
+}
+
+// account makes an account with the password.
+func (w *world) account(isPlatformAdmin bool) auth.Account {
+	w.t.Helper()
+	return must(w.store.CreateAccount(w.ctx(), auth.Account{
+		Email: w.name("person") + "@example.com", Name: "Somebody", PlatformAdmin: isPlatformAdmin,
+	}, passwordHash()))(w.t)
+}
+
+func (w *world) member(tenant rules.Tenant, account auth.Account, role auth.Role) {
+	w.t.Helper()
+	must(w.store.AddMember(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, tenant.ID, account.ID, role))(w.t)
+}
+
+// session opens a session without the time that a password takes.
+func (w *world) session(account auth.Account) (token string, id int64) {
+	w.t.Helper()
+	var random [32]byte
+	_, _ = rand.Read(random[:])
+	token = base64.RawURLEncoding.EncodeToString(random[:])
+	session := must(w.store.CreateSession(w.ctx(), auth.NewSession{
+		Session: auth.Session{Account: account}, Token: sha256.Sum256([]byte(token)), PasswordHash: passwordHash(),
+	}, auth.Live{}))(w.t)
+	w.secrets = append(w.secrets, token)
+	return token, session.ID
+}
+
+// caller is who sends a request.
+type caller struct {
+	account      auth.Account
+	session, key string // tokens
+	sessionID    int64
+}
+
+// person is a new account with a role in the tenant and a session.
+func (w *world) person(tenant rules.Tenant, role auth.Role) caller {
+	w.t.Helper()
+	account := w.account(false)
+	w.member(tenant, account, role)
+	return w.signedIn(account)
+}
+
+func (w *world) signedIn(account auth.Account) caller {
+	w.t.Helper()
+	token, id := w.session(account)
+	return caller{account: account, session: token, sessionID: id}
+}
+
+func (w *world) platformAdmin() caller { return w.signedIn(w.account(true)) }
+
+// request is one to be sent.
+type request struct {
+	method, path, body string
+	header             map[string]string
+}
+
+// do sends a request and holds its answer against openapi.yaml.
+func (w *world) do(by caller, q request) answer {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.ctx(), q.method, loopback+q.path, strings.NewReader(q.body))
+	if q.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range q.header {
+		r.Header.Set(name, value)
+	}
+	if by.session != "" {
+		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+	}
+	if by.key != "" {
+		r.Header.Set("Authorization", "Bearer "+by.key)
+	}
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	got := answer{status: recorder.Code, header: recorder.Header(), body: recorder.Body.String()}
+	if operation := w.operation(q.method, r.URL.EscapedPath()); operation != nil {
+		got.operation = operation.OperationID
+		w.holds(operation, got)
+	}
+	w.answers = append(w.answers, got)
+	return got
+}
+
+// send is do for the common case: an object as the body, or nothing.
+func (w *world) send(by caller, method, path string, body any, header ...string) answer {
+	w.t.Helper()
+	q := request{method: method, path: path, header: map[string]string{}}
+	if body != nil {
+		q.body = string(must(json.Marshal(body))(w.t))
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		q.header[header[i]] = header[i+1]
+	}
+	return w.do(by, q)
+}
+
+// operation finds what openapi.yaml calls a request, if it knows it; fixed paths before templates.
+func (w *world) operation(method, path string) *openapi3.Operation {
+	for _, template := range w.description.Paths.InMatchingOrder() {
+		if matches(template, path) {
+			return w.description.Paths.Value(template).GetOperation(method)
+		}
+	}
+	return nil
+}
+
+func matches(template, path string) bool {
+	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	return slices.EqualFunc(want, got, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
+}
+
+// holds fails the test if an answer is not as openapi.yaml describes it.
+func (w *world) holds(operation *openapi3.Operation, got answer) {
+	w.t.Helper()
+	described := operation.Responses.Status(got.status)
+	if described == nil {
+		w.t.Errorf("%s answered %d, which openapi.yaml does not have: %s", operation.OperationID, got.status, got.body)
+		return
+	}
+	for name, header := range described.Value.Headers {
+		if header.Value.Required && got.header.Get(name) == "" {
+			w.t.Errorf("%s answered %d without the header %s", operation.OperationID, got.status, name)
+		}
+	}
+	mediaType, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+	content := described.Value.Content.Get(mediaType)
+	if content == nil {
+		if len(described.Value.Content) > 0 || got.body != "" {
+			w.t.Errorf("%s answered %d as %q, which openapi.yaml does not have", operation.OperationID, got.status, mediaType)
+		}
+		return
+	}
+	if !strings.HasSuffix(mediaType, "json") {
+		return
+	}
+	var value any
+	if err := json.Unmarshal([]byte(got.body), &value); err != nil {
+		w.t.Errorf("%s answered %d with no JSON: %v\n%s", operation.OperationID, got.status, err, got.body)
+		return
+	}
+	if err := content.Schema.Value.VisitJSON(value, openapi3.MultiErrors(), openapi3.EnableFormatValidation()); err != nil {
+		w.t.Errorf("%s answered %d not as openapi.yaml says: %v\n%s", operation.OperationID, got.status, err, got.body)
+	}
+}
+
+// want fails the test unless the answer has the status.
+func (w *world) want(got answer, status int) answer {
+	w.t.Helper()
+	if got.status != status {
+		w.t.Fatalf("%s answered %d, want %d: %s", got.operation, got.status, status, got.body)
+	}
+	return got
+}
+
+// read decodes a body.
+func read[T any](t *testing.T, got answer) T {
+	t.Helper()
+	var value T
+	if err := json.NewDecoder(strings.NewReader(got.body)).Decode(&value); err != nil && err != io.EOF {
+		t.Fatalf("%v: %s", err, got.body)
+	}
+	return value
+}
+
+// problem is a problem document.
+type problem struct {
+	Type   string `json:"type"`
+	Detail string `json:"detail"`
+	Errors []struct {
+		Pointer string `json:"pointer"`
+		Detail  string `json:"detail"`
+	} `json:"errors"`
+}
+
+func pointersOf(t *testing.T, got answer) (pointers []string) {
+	t.Helper()
+	for _, e := range read[problem](t, got).Errors {
+		pointers = append(pointers, e.Pointer)
+	}
+	return pointers
+}
