@@ -71,11 +71,14 @@ export const theme = createTheme({
   cursorType: 'pointer',
   components: {
     Button: Button.extend({
-      defaultProps: { size: 'sm' },
-      styles: { root: { '--button-height': '32px', '--button-padding-x': '12px', fontWeight: 500 } },
+      defaultProps: { size: 'sm', fw: 500 },
+      vars: () => ({ root: { '--button-height': '32px', '--button-padding-x': '12px' } }),
     }),
     ActionIcon: ActionIcon.extend({ defaultProps: { variant: 'subtle', color: 'gray', size: 28 } }),
-    Input: Input.extend({ classNames: { input: 'field' } }),
+    Input: Input.extend({
+      classNames: { input: 'field' },
+      vars: () => ({ wrapper: { '--input-height': '32px', '--input-fz': '13px' }, input: {} }),
+    }),
     InputWrapper: Input.Wrapper.extend({
       classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
     }),

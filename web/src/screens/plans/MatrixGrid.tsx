@@ -70,9 +70,15 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
   }
 
   return (
-    <div className={styles.scroller}>
-      {/* biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a grid is a table whose cells one walks */}
-      <table ref={table} className={styles.matrix} role="grid" aria-label="Limits by plan">
+    <div className={styles.scroller} style={{ '--columns': columns.length } as React.CSSProperties}>
+      <table
+        ref={table}
+        className={styles.matrix}
+        // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a grid is a table whose cells one walks
+        role="grid"
+        aria-label="Limits by plan"
+        aria-readonly={!editable}
+      >
         <thead>
           <tr>
             <th scope="col" className={styles.corner}>
@@ -109,7 +115,6 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
                     data-cell={`${rowIndex}-${column}`}
                     data-changed={change ? true : undefined}
                     data-wrong={error ? true : undefined}
-                    aria-readonly={!editable || undefined}
                     tabIndex={here && !editing ? 0 : -1}
                     onFocus={(event) => event.target === event.currentTarget && setAt(position)}
                     onKeyDown={(event) => keys(event, position, place, rule)}

@@ -14,7 +14,7 @@ interface Props {
 
 /** A new row of the matrix: what is limited. The rates are typed into its cells. */
 export function NewLimit({ taken, onClose, onAdd }: Props) {
-  const [text, setText] = useState('user:{user_id}');
+  const [text, setText] = useState(() => first(taken));
   const [name, setName] = useState('');
   const parsed = parsePattern(text);
   const row = parsed.segments && {
@@ -55,4 +55,10 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
       </form>
     </Modal>
   );
+}
+
+/** The most usual limit that there is not yet. */
+function first(taken: string[]): string {
+  const usual = ['user:{user_id}', 'ip:{ip}', 'endpoint:{endpoint}', 'global'];
+  return usual.find((key_pattern) => !taken.includes(rowId({ key_pattern, name: '' }))) ?? '';
 }
