@@ -43,6 +43,15 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   return { number: rate.rate_per_second, unit: 'second' };
 }
 
+/** The unit somebody probably typed, where the API gives tokens per second alone: the first whole one. */
+export function likelyUnit(ratePerSecond: number): RateUnit {
+  const whole = (unit: RateUnit) => {
+    const shown = perUnit({ rate_per_second: ratePerSecond, rate_unit: unit });
+    return shown.unit === unit && Number.isInteger(shown.number);
+  };
+  return units.find(whole) ?? 'second';
+}
+
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 /** "1,000 per day" */
