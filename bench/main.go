@@ -3,6 +3,7 @@
 //
 //	go run .                     in this folder; takes about a minute, needs redis-server
 //	go run . -rounds 9 -round 2s
+//	go run . -violations 10000000   reading so many violations instead; takes some minutes, needs Postgres
 //
 // The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
 // medians of the rounds are compared.
@@ -42,8 +43,14 @@ var sections = []section{
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds per side; the median counts")
 	round := flag.Duration("round", time.Second, "length of a round")
+	violations := flag.Int("violations", 0, "compare reading so many violations, and nothing else; 0 leaves that out")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *violations > 0 {
+		sections = []section{{"reading violations", func(ctx context.Context, rounds int, _ time.Duration) ([]line, error) {
+			return readViolations(ctx, rounds, *violations)
+		}}}
+	}
 	err := run(ctx, *rounds, *round)
 	stop()
 	if err != nil {

@@ -40,3 +40,182 @@ JOIN api_key AS k ON k.key_id = used.key_id
 ORDER BY k.tenant_id, k.key_id
 ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 WHERE u.last_used_at < excluded.last_used_at;
+
+-- The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
+-- processes which write the same rows never wait for each other in a circle. A time that is
+-- more than 5 minutes ahead is from a clock that is.
+
+-- name: DecisionsCounted :exec
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
+        unnest(sqlc.arg(allowed)::bigint[]) AS allowed, unnest(sqlc.arg(denied)::bigint[]) AS denied,
+        unnest(sqlc.arg(bypassed)::bigint[]) AS bypassed, unnest(sqlc.arg(degraded)::bigint[]) AS degraded,
+        unnest(sqlc.arg(taken)::bigint[]) AS taken, unnest(sqlc.arg(taken_parts)::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, minute) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken;
+
+-- name: DecisionsCountedByHour :exec
+INSERT INTO decision_hour AS d (tenant_id, rule_id, hour, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id,
+    date_trunc('hour', least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), 'UTC'),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
+        unnest(sqlc.arg(allowed)::bigint[]) AS allowed, unnest(sqlc.arg(denied)::bigint[]) AS denied,
+        unnest(sqlc.arg(bypassed)::bigint[]) AS bypassed, unnest(sqlc.arg(degraded)::bigint[]) AS degraded,
+        unnest(sqlc.arg(taken)::bigint[]) AS taken, unnest(sqlc.arg(taken_parts)::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, hour) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken;
+
+-- name: ViolationsCounted :exec
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+    sum(c.denied), sum(c.detail_dropped)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
+        unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::text[]) COLLATE "C" AS subject, unnest(sqlc.arg(others)::boolean[]) AS other,
+        unnest(sqlc.arg(denied)::bigint[]) AS denied, unnest(sqlc.arg(detail_dropped)::bigint[]) AS detail_dropped
+) AS c
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
+SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped;
+
+-- name: ViolationsRecorded :exec
+-- Nothing is '' or 0, or NaN for the tokens of a bucket that was not read.
+INSERT INTO rate_limit_violation (
+    tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
+    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
+SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
+    v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
+    v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
+    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
+        unnest(sqlc.arg(requested_at)::timestamptz[]) AS requested_at, unnest(sqlc.arg(last_at)::timestamptz[]) AS last_at,
+        unnest(sqlc.arg(counts)::bigint[]) AS count,
+        unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(bucket_keys)::text[]) AS bucket_key,
+        unnest(sqlc.arg(scopes)::text[]) AS scope, unnest(sqlc.arg(modes)::text[]) AS mode,
+        unnest(sqlc.arg(reasons)::text[]) AS reason, unnest(sqlc.arg(key_patterns)::text[]) AS key_pattern,
+        unnest(sqlc.arg(rule_versions)::bigint[]) AS rule_version,
+        unnest(sqlc.arg(rates)::double precision[]) AS rate_per_second,
+        unnest(sqlc.arg(bursts)::bigint[]) AS burst_capacity,
+        unnest(sqlc.arg(user_ids)::text[]) AS user_id, unnest(sqlc.arg(ip_addresses)::text[]) AS ip_address,
+        unnest(sqlc.arg(endpoints)::text[]) AS endpoint, unnest(sqlc.arg(methods)::text[]) AS method,
+        unnest(sqlc.arg(plans)::text[]) AS plan, unnest(sqlc.arg(costs)::double precision[]) AS cost,
+        unnest(sqlc.arg(tokens)::double precision[]) AS tokens_at_time,
+        unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms
+) AS v;
+
+-- Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
+
+-- name: TryUpkeep :one
+-- Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
+
+-- name: MakeViolationPartition :one
+SELECT make_violation_partition(sqlc.arg(day)::date) AS made;
+
+-- name: DropViolationPartitions :one
+SELECT drop_violation_partitions(sqlc.arg(before)::date) AS dropped;
+
+-- name: DropViolationMinutes :execrows
+DELETE FROM violation_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM violation_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropDecisionMinutes :execrows
+DELETE FROM decision_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM decision_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropDecisionHours :execrows
+DELETE FROM decision_hour
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT h.ctid FROM decision_hour AS h
+        WHERE h.tenant_id = tenant.tenant_id AND h.hour < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropRecorderBatches :execrows
+DELETE FROM recorder_batch
+WHERE ctid = ANY (ARRAY(
+    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropOverrideTombstones :execrows
+-- Buckets expire long before, and with them the need to know when a removed override ended.
+DELETE FROM rate_limit_override
+WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DaysWithoutPartition :many
+-- Those since a time that have violations in the default partition.
+SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
+FROM rate_limit_violation_default
+WHERE requested_at >= sqlc.arg(since)
+ORDER BY day;
+
+-- name: ReportProcess :exec
+WITH forgotten AS (
+    DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> sqlc.arg(process_id)
+)
+INSERT INTO api_process (
+    process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
+    checks, degraded, span_ms
+) VALUES (
+    sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded), sqlc.arg(rules),
+    sqlc.arg(rules_age_ms), sqlc.arg(database), sqlc.arg(redis),
+    sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms)
+)
+ON CONFLICT (process_id) DO UPDATE SET
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
+    span_ms = excluded.span_ms;
+
+-- name: EndProcess :exec
+DELETE FROM api_process WHERE process_id = sqlc.arg(process_id);
+
+-- name: Processes :many
+SELECT * FROM api_process
+WHERE reported_at >= now() - make_interval(secs => sqlc.arg(within_seconds)::double precision)
+ORDER BY name, started_at, process_id
+LIMIT 1000;
+
+-- name: Now :one
+SELECT now()::timestamptz AS now;

@@ -59,10 +59,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 
 // addViolated adds the buckets of the user's latest violations that are still buckets.
 func (s *surface) addViolated(ctx context.Context, tenant *rules.TenantRules, userID string, matches []rules.Match) ([]rules.Match, error) {
-	if s.ViolatedBuckets == nil {
-		return matches, nil
-	}
-	texts, err := s.ViolatedBuckets(ctx, tenant.Tenant.ID, userID, maxViolatedBuckets)
+	recent, err := s.recentViolations(ctx, userID, maxViolatedBuckets)
 	if err != nil {
 		return nil, fmt.Errorf("list the buckets of a user's violations: %w", err)
 	}
@@ -70,11 +67,12 @@ func (s *surface) addViolated(ctx context.Context, tenant *rules.TenantRules, us
 	for i := range matches {
 		seen[keyOf(tenant.Tenant.ID, &matches[i])] = true
 	}
-	for _, text := range texts {
-		key, err := enforce.ParseKey(tenant.Tenant.ID, text)
-		if err != nil || seen[key] {
-			continue // a rule that changed since then leaves keys that mean nothing any more
+	for i := range recent {
+		key := enforce.Key{Tenant: tenant.Tenant.ID, Rule: recent[i].Rule, Subject: recent[i].Subject}
+		if seen[key] {
+			continue
 		}
+		// A rule that changed since then leaves keys that mean nothing any more.
 		if match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now()); ok {
 			matches = append(matches, match)
 			seen[key] = true

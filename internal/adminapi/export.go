@@ -36,11 +36,13 @@ func (f *file) send(w http.ResponseWriter) error {
 		// A writer without deadlines, such as a test's recorder, needs none.
 		_ = controller.SetWriteDeadline(time.Now().Add(pagePatience))
 	}
+	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
+	_ = controller.SetReadDeadline(time.Time{})
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
 	progress()
-	sent := &begun{Writer: w}
+	sent := &begun{Writer: w, before: progress}
 	out := bufio.NewWriterSize(sent, 64<<10)
 	err := errors.Join(f.write(out, progress), out.Flush())
 	if err != nil && !sent.yes {
@@ -53,14 +55,17 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// begun remembers that something was written.
+// begun remembers that something was written. The deadline is set before each write, since what is
+// looked for may be rare.
 type begun struct {
 	io.Writer
-	yes bool
+	before func()
+	yes    bool
 }
 
 func (b *begun) Write(p []byte) (int, error) {
 	b.yes = true
+	b.before()
 	return b.Writer.Write(p)
 }
 
@@ -108,7 +113,7 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 	tenant := visitOf(ctx).tenant
 	p := request.Params
 	filter := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
-	if valueOf(p.Format) == openapi.Jsonl {
+	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
 		return &file{"application/jsonl", tenant.Slug + "-audit.jsonl", func(w io.Writer, progress func()) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
 			return s.eachAuditPage(ctx, filter, progress, func(entry *rules.AuditEntry) error {

@@ -39,7 +39,7 @@ type operation struct {
 	query     map[string]*openapi3.Parameter
 	mediaType string           // of the body; "" for none
 	schema    *openapi3.Schema // of a JSON body
-	isLong    bool             // reads or writes a file, and takes as long as that
+	isLong    bool             // reads or writes a file or stream, and takes as long as that
 }
 
 // describe finds the operation of a route.
@@ -62,7 +62,8 @@ func describe(description *openapi3.T, method, path string) (*operation, error) 
 	}
 	answer := described.Responses.Status(http.StatusOK)
 	isFile := answer != nil && answer.Value.Headers["Content-Disposition"] != nil
-	o.isLong = isFile || o.mediaType != "" && o.mediaType != jsonType
+	isStream := answer != nil && answer.Value.Content["text/event-stream"] != nil
+	o.isLong = isFile || isStream || o.mediaType != "" && o.mediaType != jsonType
 	return o, nil
 }
 
@@ -135,7 +136,7 @@ func wrongParameter(schema *openapi3.Schema, text string) string {
 		}
 		value = text == "true"
 	}
-	if wrong := violations(schema, value); len(wrong) > 0 {
+	if wrong := mismatches(schema, value); len(wrong) > 0 {
 		return wrong[0].Detail
 	}
 	return ""
@@ -161,7 +162,7 @@ func (o *operation) checkJSON(w http.ResponseWriter, r *http.Request) error {
 	if err := httpapi.Decode(body.Bytes(), &value); err != nil {
 		return err
 	}
-	if err := httpapi.BodyProblem(violations(o.schema, value)); err != nil {
+	if err := httpapi.BodyProblem(mismatches(o.schema, value)); err != nil {
 		return err
 	}
 	r.Body = http.NoBody
@@ -190,8 +191,8 @@ type readOnce struct{ *bytes.Reader }
 
 func (readOnce) Close() error { return nil }
 
-// violations are where a value is not what its schema says.
-func violations(schema *openapi3.Schema, value any) []httpapi.FieldError {
+// mismatches are where a value is not what its schema says.
+func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	return flatten(nil, schema.VisitJSON(value, openapi3.MultiErrors(), openapi3.EnableFormatValidation()))
 }
 

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,15 +12,20 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, ViolatedBuckets, UI and Now must be given.
+// Config is what the surface stands on. All but Buckets, Closing, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
 	Gate   *auth.Gate
+	// Violations are read, and Fleet says how the processes are that record them.
+	Violations violations.Store
+	Fleet      fleet.Store
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is told each time that a key proves itself; it must not wait.
@@ -30,15 +34,16 @@ type Config struct {
 	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
-	// ViolatedBuckets lists the buckets of a user's latest violations, as enforce.Key.Text writes them; nil
-	// while no violations are recorded.
-	ViolatedBuckets func(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]string, error)
 	// Readiness must answer from memory, at once.
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
 	Requests *httpapi.Requests
 	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
+	// Version is of this program.
+	Version string
+	// Closing is closed when the server begins to stop, which ends streams; nil is never.
+	Closing <-chan struct{}
 	// Now judges when keys and overrides expire; nil is time.Now.
 	Now func() time.Time
 }
@@ -146,12 +151,22 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/invitations", anOwner, x.Invite},
 		{remove, tenant + "/invitations/{invitation_id}", anOwner, x.RevokeInvitation},
 
+		{get, tenant + "/violations", aViewer, x.ListViolations},
+		{get, tenant + "/violations/export", aViewer, x.ExportViolations},
+		{get, tenant + "/violations/tail", aViewer, s.tailViolations},
+		{get, tenant + "/violations/{violation_id}", aViewer, x.GetViolation},
+		{get, tenant + "/stats/series", aViewer, x.GetSeries},
+		{get, tenant + "/stats/top", aViewer, x.GetTop},
+		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
+
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},
 		{get, tenant + "/audit/{audit_id}", aViewer, x.GetAuditEntry},
 		{post, tenant + "/audit/{audit_id}/revert", anEditor, x.RevertChange},
 		{get, tenant + "/export", aViewer, x.ExportConfig},
 		{post, tenant + "/import", anEditor, x.ImportConfig},
+
+		{get, v1 + "/status", anAccount, x.GetStatus},
 	}
 }
 
@@ -164,7 +179,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &surface{Config: c, origins: http.NewCrossOriginProtection()}
+	s := &surface{Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(), tails: tails{of: map[string]int{}}}
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err
 	}
@@ -240,7 +255,9 @@ func (s *surface) requests(o *operation) *httpapi.Requests {
 // surface has the handlers.
 type surface struct {
 	Config
+	started   time.Time
 	origins   *http.CrossOriginProtection
+	tails     tails
 	reference []byte
 }
 

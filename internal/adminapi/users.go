@@ -55,9 +55,13 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	if err != nil {
 		return answer, err
 	}
+	recent, err := s.recentViolations(ctx, userID, maxRecent)
+	if err != nil {
+		return answer, err
+	}
 	user := openapi.User{
 		UserId: userID, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
-		Overrides: itemsOf(overrides, s.showOverride), Version: assignment.Revision,
+		Overrides: itemsOf(overrides, s.showOverride), RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
 	}
 	switch {
 	case assignment.Plan != "":

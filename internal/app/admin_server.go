@@ -63,8 +63,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 			return nil, err
 		}
 	}
+	closing := make(chan struct{})
 	handler, err := adminapi.NewHandler(adminapi.Config{
 		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
+		Violations: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, w, r, tenant)
@@ -76,8 +78,11 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	if err != nil {
 		return nil, err
 	}
-	a.surface, err = listen("admin", cfg.AdminAddr, handler, log)
-	return a, err
+	if a.surface, err = listen("admin", cfg.AdminAddr, handler, log); err != nil {
+		return nil, err
+	}
+	a.surface.server.RegisterOnShutdown(func() { close(closing) })
+	return a, nil
 }
 
 // open opens what a process of its own needs.
@@ -148,6 +153,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 		defer endMetrics()
 		return a.surface.serve(ctx, a.cfg.ShutdownTimeout)
 	})
+	group.Go(func() error { Upkeep(ctx, a.cfg, a.store, a.log); return nil })
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
 		group.Go(func() error { a.watcher.Run(ctx); return nil })

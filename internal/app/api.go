@@ -14,10 +14,12 @@ import (
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
@@ -30,8 +32,11 @@ type API struct {
 	keyUses *rules.KeyUses
 	limiter *enforce.Limiter
 	shown   *metrics.Metrics // to Prometheus
-	checks  *listener
-	metrics *listener
+	// recorder is nil when recording is off.
+	recorder *violations.Recorder
+	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
+	checks   *listener
+	metrics  *listener
 }
 
 // NewAPI builds the decision plane and binds its addresses. Neither the database nor Redis needs to
@@ -55,7 +60,9 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.keyUses = rules.NewKeyUses(a.store, log)
 
 	m := showRules(a.store, a.watcher)
-	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
+	decisions := a.buckets.observe(m)
+	a.self = a.look(decisions)
+	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
 	handler := checkapi.NewHandler(checkapi.Config{
 		Snapshots: a.watcher,
@@ -129,6 +136,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
+	group.Go(func() error { fleet.Keep(ctx, a.store, a.self, a.log); return nil })
 	// Metrics stay to be read until the last check was answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
@@ -136,6 +144,9 @@ func (a *API) Run(ctx context.Context) error {
 		return a.checks.serve(ctx, a.cfg.ShutdownTimeout)
 	})
 	group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
+	if a.recorder != nil { // until the last check was recorded
+		group.Go(func() error { a.recorder.Run(drained, a.cfg.ShutdownTimeout); return nil })
+	}
 	err := group.Wait()
 	return errors.Join(err, a.Close())
 }

@@ -40,6 +40,18 @@ type Config struct {
 	PollInterval   time.Duration
 	RereadInterval time.Duration
 
+	// Recording says whether decisions and violations are counted and written down.
+	Recording bool
+	// FlushInterval is the pause between two writes of what was recorded, RecorderMemory the memory for
+	// what is not written yet, in MiB, and DetailsPerSecond how many different violations of one rule and
+	// subject a second keeps in detail.
+	FlushInterval    time.Duration
+	RecorderMemory   int
+	DetailsPerSecond int
+	// ViolationRetention is how long violations are kept in detail, CountRetention for how long as counts.
+	ViolationRetention time.Duration
+	CountRetention     time.Duration
+
 	// ShutdownTimeout is the time that requests in flight have to end.
 	ShutdownTimeout time.Duration
 

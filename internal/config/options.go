@@ -32,6 +32,7 @@ const (
 	groupStores    = "Stores"
 	groupListeners = "Listeners"
 	groupDecisions = "Decisions and rules"
+	groupRecords   = "Violations"
 	groupProcess   = "Process"
 )
 
@@ -46,6 +47,7 @@ var (
 		return !strings.HasPrefix(string(c), "admin ")
 	})
 	deciders = []Command{API, SluiceDev}
+	keepers  = []Command{AdminServe, SluiceDev} // of the database: they drop what is too old
 	servers  = slices.DeleteFunc(slices.Clone(everyCommand), func(c Command) bool { return !c.Serves() })
 )
 
@@ -192,6 +194,51 @@ var options = []option{
 		help:   "How often to read all rules again, changed or not.",
 		value: func(c *Config) value {
 			return duration{&c.RereadInterval, time.Second, 24 * time.Hour}
+		},
+	},
+
+	{
+		group: groupRecords, name: "recording", normal: "true",
+		takers: deciders,
+		help:   "Count decisions and violations, and write them to the database.",
+		value:  func(c *Config) value { return toggle{&c.Recording} },
+	},
+	{
+		group: groupRecords, name: "flush-interval", normal: "1s",
+		takers: deciders,
+		help: "How often to write what was recorded. A process that is killed loses what it recorded since; " +
+			"one that writes a lot makes longer pauses, up to 10s.",
+		value: func(c *Config) value {
+			return duration{&c.FlushInterval, 10 * time.Millisecond, time.Minute}
+		},
+	},
+	{
+		group: groupRecords, name: "recorder-memory", normal: "64",
+		takers: deciders,
+		help: "The memory, in MiB, for what is recorded and not written yet. What does not fit is counted without " +
+			"its subject.",
+		value: func(c *Config) value { return count{&c.RecorderMemory, 1, 1 << 14} },
+	},
+	{
+		group: groupRecords, name: "details-per-second", normal: "3",
+		takers: deciders,
+		help:   "How many different violations of one rule and subject a second keeps in detail. All are counted.",
+		value:  func(c *Config) value { return count{&c.DetailsPerSecond, 1, 1000} },
+	},
+	{
+		group: groupRecords, name: "violation-retention", normal: "720h",
+		takers: keepers,
+		help:   "How long violations are kept in detail, in whole days.",
+		value: func(c *Config) value {
+			return duration{&c.ViolationRetention, 24 * time.Hour, 400 * 24 * time.Hour}
+		},
+	},
+	{
+		group: groupRecords, name: "count-retention", normal: "9504h",
+		takers: keepers,
+		help:   "How long decisions and violations are kept as counts per minute; the default is 13 months.",
+		value: func(c *Config) value {
+			return duration{&c.CountRetention, 24 * time.Hour, 10 * 366 * 24 * time.Hour}
 		},
 	},
 

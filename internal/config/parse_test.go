@@ -26,16 +26,20 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	t.Parallel()
 	api := mustParse(t, "api", nil, database)
 	want := Config{
-		Command:         API,
-		DatabaseURL:     "postgres://sluice:hunter2@db.internal:5432/sluice",
-		CheckAddr:       ":8080",
-		MetricsAddr:     ":9090",
-		StoreBudget:     50 * time.Millisecond,
-		LocalBuckets:    1_000_000,
-		PollInterval:    time.Second,
-		RereadInterval:  time.Minute,
-		ShutdownTimeout: 10 * time.Second,
-		LogFormat:       "text",
+		Command:          API,
+		DatabaseURL:      "postgres://sluice:hunter2@db.internal:5432/sluice",
+		CheckAddr:        ":8080",
+		MetricsAddr:      ":9090",
+		StoreBudget:      50 * time.Millisecond,
+		LocalBuckets:     1_000_000,
+		PollInterval:     time.Second,
+		RereadInterval:   time.Minute,
+		Recording:        true,
+		FlushInterval:    time.Second,
+		RecorderMemory:   64,
+		DetailsPerSecond: 3,
+		ShutdownTimeout:  10 * time.Second,
+		LogFormat:        "text",
 	}
 	if !reflect.DeepEqual(api, want) {
 		t.Errorf("api:\n got %#v\nwant %#v", api, want)
@@ -43,6 +47,9 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	dev := mustParse(t, "sluice", []string{"dev"})
 	if dev.CheckAddr != "127.0.0.1:8080" || dev.AdminAddr != "127.0.0.1:8081" || dev.MetricsAddr != "127.0.0.1:9090" {
 		t.Errorf("sluice dev listens on %q, %q, %q", dev.CheckAddr, dev.AdminAddr, dev.MetricsAddr)
+	}
+	if dev.ViolationRetention != 30*24*time.Hour || dev.CountRetention != 13*30*24*time.Hour+6*24*time.Hour {
+		t.Errorf("sluice dev keeps violations for %s and counts for %s", dev.ViolationRetention, dev.CountRetention)
 	}
 	if dev.DataDir != ".sluice" || dev.DatabaseURL != "" || dev.RedisURL != "" {
 		t.Errorf("sluice dev has data in %q, database %q, redis %q", dev.DataDir, dev.DatabaseURL, dev.RedisURL)

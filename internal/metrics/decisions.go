@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -123,6 +124,25 @@ func (d *Decisions) Decided(_ *rules.TenantRules, _ *enforce.Check, decision *en
 			d.degraded[i].Inc()
 		}
 	}
+}
+
+// Counted returns how many checks were decided, and how many of them without the shared buckets.
+func (d *Decisions) Counted() (checks, degraded int64) {
+	counters := append([][2]prometheus.Counter{d.allowed, d.bypassed}, d.denied[:]...)
+	for _, by := range counters {
+		degraded += valueOf(by[1])
+		checks += valueOf(by[0]) + valueOf(by[1])
+	}
+	return checks, degraded
+}
+
+// valueOf reads a counter. Prometheus offers no shorter way.
+func valueOf(counter prometheus.Counter) int64 {
+	var metric dto.Metric
+	if err := counter.Write(&metric); err != nil {
+		return 0
+	}
+	return int64(metric.GetCounter().GetValue())
 }
 
 // StoreAnswered times one question to the shared buckets.

@@ -18,6 +18,7 @@ import {
   settingsSearch,
   stringifySearch,
   trySearch,
+  userSearch,
   usersSearch,
   violationsSearch,
 } from '~/search';
@@ -146,6 +147,7 @@ const users = createRoute({
 const user = createRoute({
   getParentRoute: () => tenant,
   path: '/users/$user',
+  validateSearch: userSearch,
   component: lazyRouteComponent(() => import('~/screens/users/UserPage')),
 });
 

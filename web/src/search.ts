@@ -21,12 +21,21 @@ export interface RulesSearch {
 export interface ViolationsSearch extends TimeSearch {
   user?: string;
   rule?: number;
-  scope?: string;
+  scope?: (typeof scopes)[number];
   endpoint?: string;
   ip?: string;
-  mode?: string;
-  reason?: string;
+  plan?: string;
+  mode?: (typeof modes)[number];
   live?: boolean;
+  /** The violation whose panel is open. */
+  open?: string;
+}
+
+export interface UserSearch {
+  /** The violation whose panel is open. */
+  open?: string;
+  /** The rule to raise for this user. */
+  raise?: number;
 }
 
 export interface UsersSearch {
@@ -70,6 +79,13 @@ function number(value: unknown): number | undefined {
   return value !== undefined && value !== '' && Number.isFinite(parsed) ? parsed : undefined;
 }
 
+function oneOf<T extends string>(value: unknown, known: readonly T[]): T | undefined {
+  return known.find((one) => one === value);
+}
+
+const scopes = ['user', 'endpoint', 'ip', 'global'] as const;
+const modes = ['enforce', 'shadow'] as const;
+
 /** Without the names that have no value, so that the URL stays short. */
 function given<T extends object>(search: T): T {
   return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as T;
@@ -95,13 +111,18 @@ export function violationsSearch(raw: Raw): ViolationsSearch {
     range: text(raw.range),
     user: text(raw.user),
     rule: number(raw.rule),
-    scope: text(raw.scope),
+    scope: oneOf(raw.scope, scopes),
     endpoint: text(raw.endpoint),
     ip: text(raw.ip),
-    mode: text(raw.mode),
-    reason: text(raw.reason),
+    mode: oneOf(raw.mode, modes),
+    plan: text(raw.plan),
     live: raw.live === 'true' || raw.live === true ? true : undefined,
+    open: text(raw.open),
   });
+}
+
+export function userSearch(raw: Raw): UserSearch {
+  return given({ open: text(raw.open), raise: number(raw.raise) });
 }
 
 export function usersSearch(raw: Raw): UsersSearch {

@@ -1737,7 +1737,7 @@ export interface components {
              * @description At most 6 decimals; 0 looks without taking
              * @default 1
              */
-            cost: number;
+            cost?: number;
             attributes?: {
                 [key: string]: string;
             };
@@ -2083,7 +2083,7 @@ export interface components {
             /** @description 1 to 64 letters, digits, '_', '.' and '-'; never changes */
             name: string;
             /** @default  */
-            description: string;
+            description?: string;
         };
         /**
          * @example {
@@ -2157,7 +2157,7 @@ export interface components {
              * @description Tells apart the limits of one pattern and plan
              * @default
              */
-            name: string;
+            name?: string;
             /** @description Left out or null: all plans */
             plan?: string | null;
             /**
@@ -2166,23 +2166,23 @@ export interface components {
              */
             rate_per_second?: number;
             /** @default second */
-            rate_unit: components["schemas"]["RateUnit"];
+            rate_unit?: components["schemas"]["RateUnit"];
             /**
              * Format: int64
              * @description 1 to 1000000000; left out unless it limits
              */
             burst_capacity?: number;
             /** @default token_bucket */
-            algorithm: components["schemas"]["Algorithm"];
+            algorithm?: components["schemas"]["Algorithm"];
             /** @default enforce */
-            mode: components["schemas"]["Mode"];
+            mode?: components["schemas"]["Mode"];
             /** @default limit */
-            action: components["schemas"]["Action"];
+            action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
             /** @default true */
-            is_active: boolean;
+            is_active?: boolean;
             /** @default  */
-            description: string;
+            description?: string;
         };
         RulePatch: {
             /** Format: double */
@@ -2225,7 +2225,7 @@ export interface components {
              * @description Say what would change and change nothing
              * @default false
              */
-            dry_run: boolean;
+            dry_run?: boolean;
             cells: components["schemas"]["MatrixCell"][];
         };
         /**
@@ -2238,7 +2238,7 @@ export interface components {
             /** Format: int64 */
             version?: number | null;
             /** @default false */
-            remove: boolean;
+            remove?: boolean;
             key_pattern?: string;
             name?: string;
             plan?: string | null;
@@ -2292,14 +2292,14 @@ export interface components {
              * @description How many come at once
              * @default 1
              */
-            burst_size: number;
+            burst_size?: number;
             /** Format: double */
             duration_seconds: number;
             /**
              * Format: double
              * @default 1
              */
-            cost: number;
+            cost?: number;
         };
         Arrival: {
             /**
@@ -2311,7 +2311,7 @@ export interface components {
              * Format: double
              * @default 1
              */
-            cost: number;
+            cost?: number;
         };
         Timeline: {
             checks: number;
@@ -2358,7 +2358,7 @@ export interface components {
             /** Format: double */
             rate_per_second: number;
             /** @default second */
-            rate_unit: components["schemas"]["RateUnit"];
+            rate_unit?: components["schemas"]["RateUnit"];
             /** Format: int64 */
             burst_capacity: number;
             /** @description Why the user has an own limit, 1 to 500 characters */
@@ -3121,7 +3121,7 @@ export interface components {
             /** @description https, without a user name; its host may not have a private address, unless the installation allows it */
             url: string;
             /** @default true */
-            is_active: boolean;
+            is_active?: boolean;
         };
         AlertPatch: {
             name?: string;

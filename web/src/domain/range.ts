@@ -13,6 +13,28 @@ export interface Moments {
   until: number;
 }
 
+/** A range as the URL has it, and its moments as of a time. */
+export interface Span {
+  text: string;
+  at: (now: number) => Moments;
+}
+
+/** Whether a range ends now, and so goes on. */
+export function isNamedRange(text: string): boolean {
+  return ranges.some(({ value }) => value === text);
+}
+
+/** The same length of time, so many milliseconds earlier. */
+export function earlier({ text, at }: Span, ms: number): Span {
+  return {
+    text: `${text} − ${ms}`,
+    at: (now) => {
+      const { from, until } = at(now);
+      return { from: from - ms, until: until - ms };
+    },
+  };
+}
+
 /** The moments of a range, in milliseconds; null if the text is no range. */
 export function parseRange(text: string, now: number): Moments | null {
   const named = ranges.find(({ value }) => value === text);

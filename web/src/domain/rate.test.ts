@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import {
-  likelyUnit,
   limitProblems,
   limitSentence,
   parseRate,
@@ -8,6 +7,7 @@ import {
   perUnit,
   type RateUnit,
   rateShort,
+  unitOf,
   units,
 } from './rate';
 
@@ -46,7 +46,7 @@ test.each([
   [1 / 3600, 'hour'],
   [0.123, 'second'],
 ] as const)('%d tokens per second were probably typed per %s', (rate, unit) => {
-  expect(likelyUnit(rate)).toBe(unit);
+  expect(unitOf(rate)).toBe(unit);
 });
 
 describe('typed rates', () => {

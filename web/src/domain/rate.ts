@@ -43,11 +43,11 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   return { number: rate.rate_per_second, unit: 'second' };
 }
 
-/** The unit somebody probably typed, where the API gives tokens per second alone: the first whole one. */
-export function likelyUnit(ratePerSecond: number): RateUnit {
+/** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
+export function unitOf(rate_per_second: number): RateUnit {
   const whole = (unit: RateUnit) => {
-    const shown = perUnit({ rate_per_second: ratePerSecond, rate_unit: unit });
-    return shown.unit === unit && Number.isInteger(shown.number);
+    const { number, unit: found } = perUnit({ rate_per_second, rate_unit: unit });
+    return found === unit && Number.isInteger(number);
   };
   return units.find(whole) ?? 'second';
 }

@@ -186,6 +186,21 @@ func (e ChangeKind) Valid() bool {
 	}
 }
 
+// Defines values for DatabaseStatusState.
+const (
+	DatabaseStatusStateUp DatabaseStatusState = "up"
+)
+
+// Valid indicates whether the value is a known member of the DatabaseStatusState enum.
+func (e DatabaseStatusState) Valid() bool {
+	switch e {
+	case DatabaseStatusStateUp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FailureMode.
 const (
 	FailureModeClosed FailureMode = "closed"
@@ -261,6 +276,27 @@ func (e Permission) Valid() bool {
 	}
 }
 
+// Defines values for ProcessStatusDatabase.
+const (
+	ProcessStatusDatabaseDown    ProcessStatusDatabase = "down"
+	ProcessStatusDatabaseUnknown ProcessStatusDatabase = "unknown"
+	ProcessStatusDatabaseUp      ProcessStatusDatabase = "up"
+)
+
+// Valid indicates whether the value is a known member of the ProcessStatusDatabase enum.
+func (e ProcessStatusDatabase) Valid() bool {
+	switch e {
+	case ProcessStatusDatabaseDown:
+		return true
+	case ProcessStatusDatabaseUnknown:
+		return true
+	case ProcessStatusDatabaseUp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RateUnit.
 const (
 	Day    RateUnit = "day"
@@ -279,6 +315,54 @@ func (e RateUnit) Valid() bool {
 	case Minute:
 		return true
 	case Second:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Reason.
+const (
+	ReasonBlocked          Reason = "blocked"
+	ReasonCostExceedsLimit Reason = "cost_exceeds_limit"
+	ReasonLimitExceeded    Reason = "limit_exceeded"
+	ReasonStoreUnavailable Reason = "store_unavailable"
+)
+
+// Valid indicates whether the value is a known member of the Reason enum.
+func (e Reason) Valid() bool {
+	switch e {
+	case ReasonBlocked:
+		return true
+	case ReasonCostExceedsLimit:
+		return true
+	case ReasonLimitExceeded:
+		return true
+	case ReasonStoreUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RedisState.
+const (
+	RedisStateDown    RedisState = "down"
+	RedisStateMemory  RedisState = "memory"
+	RedisStateUnknown RedisState = "unknown"
+	RedisStateUp      RedisState = "up"
+)
+
+// Valid indicates whether the value is a known member of the RedisState enum.
+func (e RedisState) Valid() bool {
+	switch e {
+	case RedisStateDown:
+		return true
+	case RedisStateMemory:
+		return true
+	case RedisStateUnknown:
+		return true
+	case RedisStateUp:
 		return true
 	default:
 		return false
@@ -378,6 +462,30 @@ func (e TimelineDecisionReason) Valid() bool {
 	}
 }
 
+// Defines values for TopBy.
+const (
+	TopByEndpoint TopBy = "endpoint"
+	TopByIp       TopBy = "ip"
+	TopByRule     TopBy = "rule"
+	TopByUser     TopBy = "user"
+)
+
+// Valid indicates whether the value is a known member of the TopBy enum.
+func (e TopBy) Valid() bool {
+	switch e {
+	case TopByEndpoint:
+		return true
+	case TopByIp:
+		return true
+	case TopByRule:
+		return true
+	case TopByUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UserPlanSource.
 const (
 	UserPlanSourceLessThannil UserPlanSource = "<nil>"
@@ -416,16 +524,16 @@ func (e IfNoneMatch) Valid() bool {
 
 // Defines values for ExportAuditParamsFormat.
 const (
-	Csv   ExportAuditParamsFormat = "csv"
-	Jsonl ExportAuditParamsFormat = "jsonl"
+	ExportAuditParamsFormatCsv   ExportAuditParamsFormat = "csv"
+	ExportAuditParamsFormatJsonl ExportAuditParamsFormat = "jsonl"
 )
 
 // Valid indicates whether the value is a known member of the ExportAuditParamsFormat enum.
 func (e ExportAuditParamsFormat) Valid() bool {
 	switch e {
-	case Csv:
+	case ExportAuditParamsFormatCsv:
 		return true
-	case Jsonl:
+	case ExportAuditParamsFormatJsonl:
 		return true
 	default:
 		return false
@@ -441,6 +549,57 @@ const (
 func (e PutOverrideParamsIfNoneMatch) Valid() bool {
 	switch e {
 	case PutOverrideParamsIfNoneMatchAsterisk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetSeriesParamsStepSeconds.
+const (
+	N21600  GetSeriesParamsStepSeconds = 21600
+	N300    GetSeriesParamsStepSeconds = 300
+	N3600   GetSeriesParamsStepSeconds = 3600
+	N60     GetSeriesParamsStepSeconds = 60
+	N604800 GetSeriesParamsStepSeconds = 604800
+	N86400  GetSeriesParamsStepSeconds = 86400
+	N900    GetSeriesParamsStepSeconds = 900
+)
+
+// Valid indicates whether the value is a known member of the GetSeriesParamsStepSeconds enum.
+func (e GetSeriesParamsStepSeconds) Valid() bool {
+	switch e {
+	case N21600:
+		return true
+	case N300:
+		return true
+	case N3600:
+		return true
+	case N60:
+		return true
+	case N604800:
+		return true
+	case N86400:
+		return true
+	case N900:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ExportViolationsParamsFormat.
+const (
+	ExportViolationsParamsFormatCsv   ExportViolationsParamsFormat = "csv"
+	ExportViolationsParamsFormatJsonl ExportViolationsParamsFormat = "jsonl"
+)
+
+// Valid indicates whether the value is a known member of the ExportViolationsParamsFormat enum.
+func (e ExportViolationsParamsFormat) Valid() bool {
+	switch e {
+	case ExportViolationsParamsFormatCsv:
+		return true
+	case ExportViolationsParamsFormatJsonl:
 		return true
 	default:
 		return false
@@ -485,6 +644,16 @@ type Actor struct {
 
 // ActorKind defines model for Actor.Kind.
 type ActorKind string
+
+// AdminStatus The process that answers this
+type AdminStatus struct {
+	// Redis up; down: failure modes act; memory: none is configured
+	Redis       RedisState               `json:"redis"`
+	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
+	RulesLoaded bool                     `json:"rules_loaded"`
+	StartedAt   time.Time                `json:"started_at"`
+	Version     string                   `json:"version"`
+}
 
 // Algorithm defines model for Algorithm.
 type Algorithm string
@@ -666,6 +835,16 @@ type CreatedKey struct {
 	// Secret What goes behind Authorization: Bearer
 	Secret string `json:"secret"`
 }
+
+// DatabaseStatus A database that is down makes this request fail, like all others
+type DatabaseStatus struct {
+	// LatencyMs Of one small query
+	LatencyMs float64             `json:"latency_ms"`
+	State     DatabaseStatusState `json:"state"`
+}
+
+// DatabaseStatusState defines model for DatabaseStatus.State.
+type DatabaseStatusState string
 
 // Email defines model for Email.
 type Email = string
@@ -1001,6 +1180,59 @@ type PlanList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// Point defines model for Point.
+type Point struct {
+	Allowed int64 `json:"allowed"`
+
+	// At When the step begins
+	At time.Time `json:"at"`
+
+	// Bypassed A bypass rule let them pass
+	Bypassed int64 `json:"bypassed"`
+
+	// Cost Tokens that were taken
+	Cost float64 `json:"cost"`
+
+	// Degraded How many of these were decided without Redis
+	Degraded int64 `json:"degraded"`
+
+	// Denied Of a shadow rule, what it would have denied
+	Denied int64 `json:"denied"`
+}
+
+// ProcessStatus A process that answers checks
+type ProcessStatus struct {
+	ChecksPerSecond float64 `json:"checks_per_second"`
+
+	// Database Whether it could read rules
+	Database ProcessStatusDatabase `json:"database"`
+
+	// DegradedShare The part of the checks that was decided without Redis, 0 to 1
+	DegradedShare float64 `json:"degraded_share"`
+
+	// Name The name of its host
+	Name string `json:"name"`
+
+	// ProcessId Of one run
+	ProcessId string `json:"process_id"`
+
+	// Redis up; down: failure modes act; memory: none is configured
+	Redis      RedisState `json:"redis"`
+	ReportedAt time.Time  `json:"reported_at"`
+
+	// Rules How many it has in memory, of all tenants
+	Rules int64 `json:"rules"`
+
+	// RulesAgeMs How old they were then
+	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
+	RulesLoaded bool                     `json:"rules_loaded"`
+	StartedAt   time.Time                `json:"started_at"`
+	Version     string                   `json:"version"`
+}
+
+// ProcessStatusDatabase Whether it could read rules
+type ProcessStatusDatabase string
+
 // Promotion defines model for Promotion.
 type Promotion struct {
 	// IntoRuleId The live rule; null: there is none
@@ -1027,6 +1259,12 @@ type Readiness struct {
 	Status   string   `json:"status"`
 	Warnings []string `json:"warnings"`
 }
+
+// Reason defines model for Reason.
+type Reason string
+
+// RedisState up; down: failure modes act; memory: none is configured
+type RedisState string
 
 // Role defines model for Role.
 type Role string
@@ -1087,6 +1325,20 @@ type RuleList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// RuleName What people call a rule
+type RuleName struct {
+	KeyPattern string `json:"key_pattern"`
+
+	// Mode A shadow rule counts and reports and never decides
+	Mode Mode   `json:"mode"`
+	Name string `json:"name"`
+
+	// Plan null: all plans
+	Plan   nullable.Nullable[string] `json:"plan"`
+	RuleId int64                     `json:"rule_id"`
+	Scope  Scope                     `json:"scope"`
+}
+
 // RulePatch defines model for RulePatch.
 type RulePatch struct {
 	Action        *Action    `json:"action,omitempty"`
@@ -1108,6 +1360,17 @@ type RulePatch struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// Series defines model for Series.
+type Series struct {
+	From        time.Time `json:"from"`
+	Points      []Point   `json:"points"`
+	StepSeconds int       `json:"step_seconds"`
+
+	// Total How checks were decided; each is in one of the first three
+	Total Verdicts  `json:"total"`
+	Until time.Time `json:"until"`
+}
 
 // Session defines model for Session.
 type Session struct {
@@ -1161,6 +1424,18 @@ type SettingsPatch struct {
 	RetryJitterPercent *int         `json:"retry_jitter_percent,omitempty"`
 }
 
+// ShadowRule defines model for ShadowRule.
+type ShadowRule struct {
+	// Checks That it matched
+	Checks int64 `json:"checks"`
+
+	// Denied That it would have denied
+	Denied int64 `json:"denied"`
+
+	// Rule What people call a rule
+	Rule RuleName `json:"rule"`
+}
+
 // SignIn defines model for SignIn.
 type SignIn struct {
 	Email Email `json:"email"`
@@ -1177,6 +1452,39 @@ type Simulation struct {
 
 	// StartTokens What each bucket holds at the start; left out: it is full
 	StartTokens *float64 `json:"start_tokens,omitempty"`
+}
+
+// Status defines model for Status.
+type Status struct {
+	// Admin The process that answers this
+	Admin AdminStatus `json:"admin"`
+
+	// At The database's time, by which ages are reckoned
+	At time.Time `json:"at"`
+
+	// Database A database that is down makes this request fail, like all others
+	Database DatabaseStatus `json:"database"`
+
+	// Processes By name; none means that nothing answers checks
+	Processes []ProcessStatus `json:"processes"`
+}
+
+// Summary defines model for Summary.
+type Summary struct {
+	// Before How checks were decided; each is in one of the first three
+	Before Verdicts  `json:"before"`
+	From   time.Time `json:"from"`
+
+	// ShadowRules Those that are active, up to 100, what would have denied most first
+	ShadowRules []ShadowRule `json:"shadow_rules"`
+
+	// ShareDenied 0 to 1; null: there were no checks
+	ShareDenied       nullable.Nullable[float64] `json:"share_denied"`
+	ShareDeniedBefore nullable.Nullable[float64] `json:"share_denied_before"`
+
+	// Total How checks were decided; each is in one of the first three
+	Total Verdicts  `json:"total"`
+	Until time.Time `json:"until"`
 }
 
 // Tenant role is what the caller may do here
@@ -1255,6 +1563,38 @@ type TimelineTier struct {
 	Violations int `json:"violations"`
 }
 
+// Top defines model for Top.
+type Top struct {
+	By    TopBy     `json:"by"`
+	From  time.Time `json:"from"`
+	Items []TopItem `json:"items"`
+
+	// LookedBackTo Violations before this were too many to look at; null: the whole time was looked at
+	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
+	Until        time.Time                    `json:"until"`
+}
+
+// TopBy defines model for TopBy.
+type TopBy string
+
+// TopItem defines model for TopItem.
+type TopItem struct {
+	// Checks Checks that the rule matched; null but for rules
+	Checks nullable.Nullable[int64] `json:"checks"`
+
+	// Denied Checks that the rule denied or would have, or violations that share the value
+	Denied int64 `json:"denied"`
+
+	// LastAt null for rules
+	LastAt nullable.Nullable[time.Time] `json:"last_at"`
+
+	// Rule As it is now; null: it was removed, or this is none
+	Rule nullable.Nullable[RuleName] `json:"rule"`
+
+	// Value The user id, address or endpoint; of a rule, its id
+	Value string `json:"value"`
+}
+
 // User defines model for User.
 type User struct {
 	// Overrides The first 500 by rule, expired ones too
@@ -1265,7 +1605,10 @@ type User struct {
 
 	// PlanSource user: assigned; tenant: the default
 	PlanSource nullable.Nullable[UserPlanSource] `json:"plan_source"`
-	UserId     string                            `json:"user_id"`
+
+	// RecentViolations The latest 20; listViolations has all
+	RecentViolations []Violation `json:"recent_violations"`
+	UserId           string      `json:"user_id"`
 
 	// Version Of the assignment; 0 without one
 	Version int64 `json:"version"`
@@ -1274,8 +1617,106 @@ type User struct {
 // UserPlanSource user: assigned; tenant: the default
 type UserPlanSource string
 
+// Verdicts How checks were decided; each is in one of the first three
+type Verdicts struct {
+	Allowed int64 `json:"allowed"`
+
+	// Bypassed A bypass rule let them pass
+	Bypassed int64 `json:"bypassed"`
+
+	// Cost Tokens that were taken
+	Cost float64 `json:"cost"`
+
+	// Degraded How many of these were decided without Redis
+	Degraded int64 `json:"degraded"`
+
+	// Denied Of a shadow rule, what it would have denied
+	Denied int64 `json:"denied"`
+}
+
+// Violation A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
+// checks that differed in nothing but time, tokens and wait.
+type Violation struct {
+	// BucketKey The rule's id, a colon and the subject
+	BucketKey string `json:"bucket_key"`
+
+	// BurstCapacity The same
+	BurstCapacity int64                     `json:"burst_capacity"`
+	Cost          float64                   `json:"cost"`
+	Count         int64                     `json:"count"`
+	Endpoint      nullable.Nullable[string] `json:"endpoint"`
+	IpAddress     nullable.Nullable[string] `json:"ip_address"`
+	KeyPattern    string                    `json:"key_pattern"`
+
+	// LastAt Of the last check
+	LastAt time.Time                 `json:"last_at"`
+	Method nullable.Nullable[string] `json:"method"`
+
+	// Mode A shadow rule counts and reports and never decides
+	Mode Mode `json:"mode"`
+
+	// Plan That the check was judged on
+	Plan nullable.Nullable[string] `json:"plan"`
+
+	// RatePerSecond Of the limit then in force, which can be an override; 0 unless the rule limits
+	RatePerSecond float64 `json:"rate_per_second"`
+	Reason        Reason  `json:"reason"`
+
+	// RequestedAt Of the first check
+	RequestedAt time.Time `json:"requested_at"`
+
+	// RetryAfterMs null: no wait would have ended it
+	RetryAfterMs nullable.Nullable[int64] `json:"retry_after_ms"`
+
+	// RuleId The rule may have been removed since
+	RuleId int64 `json:"rule_id"`
+
+	// RuleVersion A rule that was edited since has a higher one
+	RuleVersion int64 `json:"rule_version"`
+	Scope       Scope `json:"scope"`
+
+	// TokensAtTime What the bucket held; null: it was not read
+	TokensAtTime nullable.Nullable[float64] `json:"tokens_at_time"`
+
+	// UserId null, like the next four: the check had none
+	UserId nullable.Nullable[string] `json:"user_id"`
+
+	// ViolationId Opaque
+	ViolationId string `json:"violation_id"`
+}
+
+// ViolationDetail defines model for ViolationDetail.
+type ViolationDetail struct {
+	// Beside The latest 100 other violations in the same minute of the same user or, if the check named none, of the same address
+	Beside []Violation `json:"beside"`
+
+	// DeniedInMinute How often the rule denied this bucket's subject in that minute, exactly
+	DeniedInMinute int64 `json:"denied_in_minute"`
+
+	// Rule As it is now; null: it was removed
+	Rule nullable.Nullable[Rule] `json:"rule"`
+
+	// Violation A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
+	// checks that differed in nothing but time, tokens and wait.
+	Violation Violation `json:"violation"`
+}
+
+// ViolationList defines model for ViolationList.
+type ViolationList struct {
+	Items []Violation `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+
+	// ScannedUntil How far back the list is known so far; null at the end, when all is
+	ScannedUntil nullable.Nullable[time.Time] `json:"scanned_until"`
+}
+
 // AccountID defines model for AccountID.
 type AccountID = int64
+
+// AlertID defines model for AlertID.
+type AlertID = int64
 
 // AuditID defines model for AuditID.
 type AuditID = int64
@@ -1289,11 +1730,32 @@ type ByActor = string
 // ByChange defines model for ByChange.
 type ByChange = int64
 
+// ByEndpoint defines model for ByEndpoint.
+type ByEndpoint = string
+
+// ByIP defines model for ByIP.
+type ByIP = string
+
+// ByMode A shadow rule counts and reports and never decides
+type ByMode = Mode
+
 // ByObjectID defines model for ByObjectID.
 type ByObjectID = string
 
 // ByObjectKind defines model for ByObjectKind.
 type ByObjectKind = AuditObjectKind
+
+// ByPlan defines model for ByPlan.
+type ByPlan = string
+
+// ByRule defines model for ByRule.
+type ByRule = int64
+
+// ByScope defines model for ByScope.
+type ByScope = Scope
+
+// ByUser defines model for ByUser.
+type ByUser = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
@@ -1324,6 +1786,12 @@ type PlanName = string
 
 // RuleID defines model for RuleID.
 type RuleID = int64
+
+// StatsFrom defines model for StatsFrom.
+type StatsFrom = time.Time
+
+// StatsUntil defines model for StatsUntil.
+type StatsUntil = time.Time
 
 // TenantSlug defines model for TenantSlug.
 type TenantSlug = string
@@ -1677,6 +2145,53 @@ type PromoteRuleParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// GetSeriesParams defines parameters for GetSeries.
+type GetSeriesParams struct {
+	// From Left out: 24 hours before until
+	From *StatsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Left out: now. At most 400 days after from.
+	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+
+	// StepSeconds Left out: the shortest that makes at most 200 points. At most 2000 points.
+	StepSeconds *GetSeriesParamsStepSeconds `form:"step_seconds,omitempty" json:"step_seconds,omitempty"`
+
+	// RuleId A rule's id, also of one that was removed
+	RuleId *ByRule `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+}
+
+// GetSeriesParamsStepSeconds defines parameters for GetSeries.
+type GetSeriesParamsStepSeconds int
+
+// GetSummaryParams defines parameters for GetSummary.
+type GetSummaryParams struct {
+	// From Left out: 24 hours before until
+	From *StatsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Left out: now. At most 400 days after from.
+	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+}
+
+// GetTopParams defines parameters for GetTop.
+type GetTopParams struct {
+	By TopBy `form:"by" json:"by"`
+
+	// From Left out: 24 hours before until
+	From *StatsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Left out: now. At most 400 days after from.
+	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+
+	// RuleId A rule's id, also of one that was removed
+	RuleId *ByRule `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+
+	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
+	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Limit How many items to answer at most
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // SuspendTenantParams defines parameters for SuspendTenant.
 type SuspendTenantParams struct {
 	// IfMatch The ETag that is to be changed, or `*`; 428 without
@@ -1721,6 +2236,69 @@ type AssignPlanParams struct {
 	// IfMatch The ETag that is to be changed, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
+
+// ListViolationsParams defines parameters for ListViolations.
+type ListViolationsParams struct {
+	// From The earliest time
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The time before which all are
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// RuleId A rule's id, also of one that was removed
+	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// Plan The plan that checks were judged on
+	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
+	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Ip An address, or a network in CIDR notation
+	Ip *ByIP `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Endpoint An endpoint or, with * as its last character, the beginning of endpoints
+	Endpoint *ByEndpoint `form:"endpoint,omitempty" json:"endpoint,omitempty"`
+
+	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
+	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Limit How many items to answer at most
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ExportViolationsParams defines parameters for ExportViolations.
+type ExportViolationsParams struct {
+	Format *ExportViolationsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// From The earliest time
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The time before which all are
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// RuleId A rule's id, also of one that was removed
+	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// Plan The plan that checks were judged on
+	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
+	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Ip An address, or a network in CIDR notation
+	Ip *ByIP `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Endpoint An endpoint or, with * as its last character, the beginning of endpoints
+	Endpoint *ByEndpoint `form:"endpoint,omitempty" json:"endpoint,omitempty"`
+
+	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
+	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+}
+
+// ExportViolationsParamsFormat defines parameters for ExportViolations.
+type ExportViolationsParamsFormat string
 
 // UpdateOwnAccountJSONRequestBody defines body for UpdateOwnAccount for application/json ContentType.
 type UpdateOwnAccountJSONRequestBody UpdateOwnAccountJSONBody
@@ -1838,6 +2416,9 @@ type ServerInterface interface {
 	// EndSession End one of one's own sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(w http.ResponseWriter, r *http.Request, sessionId int64)
+	// GetStatus See how the database, Redis and every process are
+	// (GET /api/v1/status)
+	GetStatus(w http.ResponseWriter, r *http.Request)
 	// ListTenants List the tenants that the caller may see
 	// (GET /api/v1/tenants)
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
@@ -1964,6 +2545,15 @@ type ServerInterface interface {
 	// Simulate See what rules would do to a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// GetSeries See how checks were decided over time
+	// (GET /api/v1/tenants/{tenant}/stats/series)
+	GetSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSeriesParams)
+	// GetSummary See the sum of some time, and of the time before
+	// (GET /api/v1/tenants/{tenant}/stats/summary)
+	GetSummary(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSummaryParams)
+	// GetTop See which rules, users, addresses or endpoints were denied most
+	// (GET /api/v1/tenants/{tenant}/stats/top)
+	GetTop(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetTopParams)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams)
@@ -1991,6 +2581,15 @@ type ServerInterface interface {
 	// AssignPlan Put a user on a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
+	// ListViolations List violations
+	// (GET /api/v1/tenants/{tenant}/violations)
+	ListViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListViolationsParams)
+	// ExportViolations Export violations
+	// (GET /api/v1/tenants/{tenant}/violations/export)
+	ExportViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportViolationsParams)
+	// GetViolation Get a violation, with what else happened then
+	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
+	GetViolation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, violationId string)
 	// GetHealth The process lives
 	// (GET /healthz)
 	GetHealth(w http.ResponseWriter, r *http.Request)
@@ -2349,6 +2948,20 @@ func (siw *ServerInterfaceWrapper) EndSession(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.EndSession(w, r, sessionId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStatus operation middleware
+func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStatus(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4635,6 +5248,249 @@ func (siw *ServerInterfaceWrapper) Simulate(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetSeries operation middleware
+func (siw *ServerInterfaceWrapper) GetSeries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSeriesParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "step_seconds" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step_seconds", r.URL.Query(), &params.StepSeconds, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "step_seconds"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step_seconds", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSeries(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSummary operation middleware
+func (siw *ServerInterfaceWrapper) GetSummary(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSummaryParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSummary(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTop operation middleware
+func (siw *ServerInterfaceWrapper) GetTop(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTopParams
+
+	// ------------- Required query parameter "by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "by", r.URL.Query(), &params.By, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "mode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTop(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SuspendTenant operation middleware
 func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.Request) {
 
@@ -5070,6 +5926,372 @@ func (siw *ServerInterfaceWrapper) AssignPlan(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// ListViolations operation middleware
+func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListViolationsParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "endpoint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "endpoint", r.URL.Query(), &params.Endpoint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "endpoint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "endpoint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "mode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListViolations(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportViolations operation middleware
+func (siw *ServerInterfaceWrapper) ExportViolations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportViolationsParams
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "endpoint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "endpoint", r.URL.Query(), &params.Endpoint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "endpoint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "endpoint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "mode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportViolations(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetViolation operation middleware
+func (siw *ServerInterfaceWrapper) GetViolation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "violation_id" -------------
+	var violationId string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "violation_id", mux.Vars(r)["violation_id"], &violationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "violation_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetViolation(w, r, tenant, violationId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetHealth operation middleware
 func (siw *ServerInterfaceWrapper) GetHealth(w http.ResponseWriter, r *http.Request) {
 
@@ -5241,6 +6463,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/sessions/{session_id}", wrapper.EndSession).Methods(http.MethodDelete)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/status", wrapper.GetStatus).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants", wrapper.ListTenants).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants", wrapper.CreateTenant).Methods(http.MethodPost)
@@ -5325,6 +6549,12 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/simulate", wrapper.Simulate).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/series", wrapper.GetSeries).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/summary", wrapper.GetSummary).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/top", wrapper.GetTop).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/suspend", wrapper.SuspendTenant).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users", wrapper.ListUsers).Methods(http.MethodGet)
@@ -5342,6 +6572,12 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/export", wrapper.ExportUsers).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/import", wrapper.ImportUsers).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations", wrapper.ListViolations).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations/{violation_id}", wrapper.GetViolation).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations/export", wrapper.ExportViolations).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/healthz", wrapper.GetHealth).Methods(http.MethodGet)
 
@@ -5837,6 +7073,27 @@ type EndSession204Response struct {
 func (response EndSession204Response) VisitEndSessionResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type GetStatusRequestObject struct {
+}
+
+type GetStatusResponseObject interface {
+	VisitGetStatusResponse(w http.ResponseWriter) error
+}
+
+type GetStatus200JSONResponse Status
+
+func (response GetStatus200JSONResponse) VisitGetStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListTenantsRequestObject struct {
@@ -6896,6 +8153,75 @@ func (response Simulate200JSONResponse) VisitSimulateResponse(w http.ResponseWri
 	return err
 }
 
+type GetSeriesRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetSeriesParams
+}
+
+type GetSeriesResponseObject interface {
+	VisitGetSeriesResponse(w http.ResponseWriter) error
+}
+
+type GetSeries200JSONResponse Series
+
+func (response GetSeries200JSONResponse) VisitGetSeriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetSummaryRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetSummaryParams
+}
+
+type GetSummaryResponseObject interface {
+	VisitGetSummaryResponse(w http.ResponseWriter) error
+}
+
+type GetSummary200JSONResponse Summary
+
+func (response GetSummary200JSONResponse) VisitGetSummaryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetTopParams
+}
+
+type GetTopResponseObject interface {
+	VisitGetTopResponse(w http.ResponseWriter) error
+}
+
+type GetTop200JSONResponse Top
+
+func (response GetTop200JSONResponse) VisitGetTopResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SuspendTenantRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params SuspendTenantParams
@@ -7123,6 +8449,132 @@ func (response AssignPlan200JSONResponse) VisitAssignPlanResponse(w http.Respons
 	return err
 }
 
+type ListViolationsRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListViolationsParams
+}
+
+type ListViolationsResponseObject interface {
+	VisitListViolationsResponse(w http.ResponseWriter) error
+}
+
+type ListViolations200JSONResponse ViolationList
+
+func (response ListViolations200JSONResponse) VisitListViolationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportViolationsRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ExportViolationsParams
+}
+
+type ExportViolationsResponseObject interface {
+	VisitExportViolationsResponse(w http.ResponseWriter) error
+}
+
+type ExportViolations200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type ExportViolations200ApplicationjsonlResponse struct {
+	Body          io.Reader
+	Headers       ExportViolations200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportViolations200ApplicationjsonlResponse) VisitExportViolationsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/jsonl")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type ExportViolations200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       ExportViolations200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportViolations200TextcsvResponse) VisitExportViolationsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetViolationRequestObject struct {
+	Tenant      TenantSlug `json:"tenant"`
+	ViolationId string     `json:"violation_id"`
+}
+
+type GetViolationResponseObject interface {
+	VisitGetViolationResponse(w http.ResponseWriter) error
+}
+
+type GetViolation200JSONResponse ViolationDetail
+
+func (response GetViolation200JSONResponse) VisitGetViolationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealthRequestObject struct {
 }
 
@@ -7212,6 +8664,9 @@ type StrictServerInterface interface {
 	// EndSession End one of one's own sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(ctx context.Context, request EndSessionRequestObject) (EndSessionResponseObject, error)
+	// GetStatus See how the database, Redis and every process are
+	// (GET /api/v1/status)
+	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
 	// ListTenants List the tenants that the caller may see
 	// (GET /api/v1/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
@@ -7338,6 +8793,15 @@ type StrictServerInterface interface {
 	// Simulate See what rules would do to a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(ctx context.Context, request SimulateRequestObject) (SimulateResponseObject, error)
+	// GetSeries See how checks were decided over time
+	// (GET /api/v1/tenants/{tenant}/stats/series)
+	GetSeries(ctx context.Context, request GetSeriesRequestObject) (GetSeriesResponseObject, error)
+	// GetSummary See the sum of some time, and of the time before
+	// (GET /api/v1/tenants/{tenant}/stats/summary)
+	GetSummary(ctx context.Context, request GetSummaryRequestObject) (GetSummaryResponseObject, error)
+	// GetTop See which rules, users, addresses or endpoints were denied most
+	// (GET /api/v1/tenants/{tenant}/stats/top)
+	GetTop(ctx context.Context, request GetTopRequestObject) (GetTopResponseObject, error)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
@@ -7365,6 +8829,15 @@ type StrictServerInterface interface {
 	// AssignPlan Put a user on a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(ctx context.Context, request AssignPlanRequestObject) (AssignPlanResponseObject, error)
+	// ListViolations List violations
+	// (GET /api/v1/tenants/{tenant}/violations)
+	ListViolations(ctx context.Context, request ListViolationsRequestObject) (ListViolationsResponseObject, error)
+	// ExportViolations Export violations
+	// (GET /api/v1/tenants/{tenant}/violations/export)
+	ExportViolations(ctx context.Context, request ExportViolationsRequestObject) (ExportViolationsResponseObject, error)
+	// GetViolation Get a violation, with what else happened then
+	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
+	GetViolation(ctx context.Context, request GetViolationRequestObject) (GetViolationResponseObject, error)
 	// GetHealth The process lives
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -7818,6 +9291,30 @@ func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sess
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(EndSessionResponseObject); ok {
 		if err := validResponse.VisitEndSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetStatus operation middleware
+func (sh *strictHandler) GetStatus(w http.ResponseWriter, r *http.Request) {
+	var request GetStatusRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStatus(ctx, request.(GetStatusRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStatus")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStatusResponseObject); ok {
+		if err := validResponse.VisitGetStatusResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -9062,6 +10559,87 @@ func (sh *strictHandler) Simulate(w http.ResponseWriter, r *http.Request, tenant
 	}
 }
 
+// GetSeries operation middleware
+func (sh *strictHandler) GetSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSeriesParams) {
+	var request GetSeriesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSeries(ctx, request.(GetSeriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSeries")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSeriesResponseObject); ok {
+		if err := validResponse.VisitGetSeriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSummary operation middleware
+func (sh *strictHandler) GetSummary(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSummaryParams) {
+	var request GetSummaryRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSummary(ctx, request.(GetSummaryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSummary")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSummaryResponseObject); ok {
+		if err := validResponse.VisitGetSummaryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTop operation middleware
+func (sh *strictHandler) GetTop(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetTopParams) {
+	var request GetTopRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTop(ctx, request.(GetTopRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTop")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTopResponseObject); ok {
+		if err := validResponse.VisitGetTopResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // SuspendTenant operation middleware
 func (sh *strictHandler) SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams) {
 	var request SuspendTenantRequestObject
@@ -9322,6 +10900,87 @@ func (sh *strictHandler) AssignPlan(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(AssignPlanResponseObject); ok {
 		if err := validResponse.VisitAssignPlanResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListViolations operation middleware
+func (sh *strictHandler) ListViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListViolationsParams) {
+	var request ListViolationsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListViolations(ctx, request.(ListViolationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListViolations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListViolationsResponseObject); ok {
+		if err := validResponse.VisitListViolationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportViolations operation middleware
+func (sh *strictHandler) ExportViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportViolationsParams) {
+	var request ExportViolationsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportViolations(ctx, request.(ExportViolationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportViolations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportViolationsResponseObject); ok {
+		if err := validResponse.VisitExportViolationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetViolation operation middleware
+func (sh *strictHandler) GetViolation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, violationId string) {
+	var request GetViolationRequestObject
+
+	request.Tenant = tenant
+	request.ViolationId = violationId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetViolation(ctx, request.(GetViolationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetViolation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetViolationResponseObject); ok {
+		if err := validResponse.VisitGetViolationResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -43,6 +44,22 @@ type ApiKeyUse struct {
 	LastUsedAt *time.Time
 }
 
+type ApiProcess struct {
+	ProcessID   string
+	Name        string
+	Version     string
+	StartedAt   time.Time
+	ReportedAt  time.Time
+	RulesLoaded bool
+	Rules       int64
+	RulesAgeMs  int64
+	Database    string
+	Redis       string
+	Checks      int64
+	Degraded    int64
+	SpanMs      int64
+}
+
 type AuditEvent struct {
 	TenantID   rules.TenantID
 	AuditID    int64
@@ -58,6 +75,28 @@ type AuditEvent struct {
 	ChangeID   int64
 	Before     []byte
 	After      []byte
+}
+
+type DecisionHour struct {
+	TenantID  rules.TenantID
+	RuleID    rules.RuleID
+	Hour      time.Time
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken pgtype.Numeric
+}
+
+type DecisionMinute struct {
+	TenantID  rules.TenantID
+	RuleID    rules.RuleID
+	Minute    time.Time
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken pgtype.Numeric
 }
 
 type Invitation struct {
@@ -147,6 +186,64 @@ type RateLimitRule struct {
 	UpdatedAt     time.Time
 }
 
+type RateLimitViolation struct {
+	TenantID      rules.TenantID
+	ViolationID   int64
+	RequestedAt   time.Time
+	LastAt        time.Time
+	RecordedAt    time.Time
+	Count         int64
+	RuleID        rules.RuleID
+	BucketKey     string
+	Scope         string
+	Mode          string
+	Reason        string
+	KeyPattern    string
+	RuleVersion   int64
+	RatePerSecond float64
+	BurstCapacity int64
+	UserID        *string
+	IpAddress     *netip.Addr
+	Endpoint      *string
+	Method        *string
+	Plan          *string
+	Cost          float64
+	TokensAtTime  *float64
+	RetryAfterMs  *int64
+}
+
+type RateLimitViolationDefault struct {
+	TenantID      rules.TenantID
+	ViolationID   int64
+	RequestedAt   time.Time
+	LastAt        time.Time
+	RecordedAt    time.Time
+	Count         int64
+	RuleID        rules.RuleID
+	BucketKey     string
+	Scope         string
+	Mode          string
+	Reason        string
+	KeyPattern    string
+	RuleVersion   int64
+	RatePerSecond float64
+	BurstCapacity int64
+	UserID        *string
+	IpAddress     *netip.Addr
+	Endpoint      *string
+	Method        *string
+	Plan          *string
+	Cost          float64
+	TokensAtTime  *float64
+	RetryAfterMs  *int64
+}
+
+type RecorderBatch struct {
+	WriterID  string
+	BatchSeq  int64
+	WrittenAt time.Time
+}
+
 type Session struct {
 	SessionID   int64
 	AccountID   auth.AccountID
@@ -182,4 +279,14 @@ type TenantUser struct {
 	RemovedAt *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type ViolationMinute struct {
+	TenantID      rules.TenantID
+	Minute        time.Time
+	RuleID        rules.RuleID
+	Subject       string
+	Other         bool
+	Denied        int64
+	DetailDropped int64
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
@@ -62,6 +63,245 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 	return items, nil
 }
 
+const daysWithoutPartition = `-- name: DaysWithoutPartition :many
+SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
+FROM rate_limit_violation_default
+WHERE requested_at >= $1
+ORDER BY day
+`
+
+// Those since a time that have violations in the default partition.
+func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
+	rows, err := q.db.Query(ctx, daysWithoutPartition, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.Date
+	for rows.Next() {
+		var day pgtype.Date
+		if err := rows.Scan(&day); err != nil {
+			return nil, err
+		}
+		items = append(items, day)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const decisionsCounted = `-- name: DecisionsCounted :exec
+
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::timestamptz[]) AS minute,
+        unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
+        unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
+        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, minute) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken
+`
+
+type DecisionsCountedParams struct {
+	TenantIds  []int64
+	RuleIds    []int64
+	Minutes    []time.Time
+	Allowed    []int64
+	Denied     []int64
+	Bypassed   []int64
+	Degraded   []int64
+	Taken      []int64
+	TakenParts []int64
+}
+
+// The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
+// processes which write the same rows never wait for each other in a circle. A time that is
+// more than 5 minutes ahead is from a clock that is.
+func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedParams) error {
+	_, err := q.db.Exec(ctx, decisionsCounted,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Minutes,
+		arg.Allowed,
+		arg.Denied,
+		arg.Bypassed,
+		arg.Degraded,
+		arg.Taken,
+		arg.TakenParts,
+	)
+	return err
+}
+
+const decisionsCountedByHour = `-- name: DecisionsCountedByHour :exec
+INSERT INTO decision_hour AS d (tenant_id, rule_id, hour, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id,
+    date_trunc('hour', least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), 'UTC'),
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::timestamptz[]) AS minute,
+        unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
+        unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
+        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
+) AS c
+GROUP BY 1, 2, 3
+ORDER BY 1, 2, 3
+ON CONFLICT (tenant_id, rule_id, hour) DO UPDATE
+SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
+    bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
+    cost_taken = d.cost_taken + excluded.cost_taken
+`
+
+type DecisionsCountedByHourParams struct {
+	TenantIds  []int64
+	RuleIds    []int64
+	Minutes    []time.Time
+	Allowed    []int64
+	Denied     []int64
+	Bypassed   []int64
+	Degraded   []int64
+	Taken      []int64
+	TakenParts []int64
+}
+
+func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCountedByHourParams) error {
+	_, err := q.db.Exec(ctx, decisionsCountedByHour,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Minutes,
+		arg.Allowed,
+		arg.Denied,
+		arg.Bypassed,
+		arg.Degraded,
+		arg.Taken,
+		arg.TakenParts,
+	)
+	return err
+}
+
+const dropDecisionHours = `-- name: DropDecisionHours :execrows
+DELETE FROM decision_hour
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT h.ctid FROM decision_hour AS h
+        WHERE h.tenant_id = tenant.tenant_id AND h.hour < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropDecisionHours(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropDecisionHours, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropDecisionMinutes = `-- name: DropDecisionMinutes :execrows
+DELETE FROM decision_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM decision_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropDecisionMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropDecisionMinutes, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropOverrideTombstones = `-- name: DropOverrideTombstones :execrows
+DELETE FROM rate_limit_override
+WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < $1::timestamptz LIMIT $2::integer
+))
+`
+
+// Buckets expire long before, and with them the need to know when a removed override ended.
+func (q *Queries) DropOverrideTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropOverrideTombstones, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropRecorderBatches = `-- name: DropRecorderBatches :execrows
+DELETE FROM recorder_batch
+WHERE ctid = ANY (ARRAY(
+    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < $1 LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropRecorderBatches, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
+DELETE FROM violation_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM violation_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropViolationMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropViolationMinutes, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropViolationPartitions = `-- name: DropViolationPartitions :one
+SELECT drop_violation_partitions($1::date) AS dropped
+`
+
+func (q *Queries) DropViolationPartitions(ctx context.Context, before pgtype.Date) (int32, error) {
+	row := q.db.QueryRow(ctx, dropViolationPartitions, before)
+	var dropped int32
+	err := row.Scan(&dropped)
+	return dropped, err
+}
+
+const endProcess = `-- name: EndProcess :exec
+DELETE FROM api_process WHERE process_id = $1
+`
+
+func (q *Queries) EndProcess(ctx context.Context, processID string) error {
+	_, err := q.db.Exec(ctx, endProcess, processID)
+	return err
+}
+
 const invitationByToken = `-- name: InvitationByToken :one
 SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
 FROM invitation AS i
@@ -109,6 +349,17 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.RemovedAt,
 	)
 	return i, err
+}
+
+const makeViolationPartition = `-- name: MakeViolationPartition :one
+SELECT make_violation_partition($1::date) AS made
+`
+
+func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (bool, error) {
+	row := q.db.QueryRow(ctx, makeViolationPartition, day)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
@@ -161,6 +412,58 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 	return items, nil
 }
 
+const now = `-- name: Now :one
+SELECT now()::timestamptz AS now
+`
+
+func (q *Queries) Now(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
+}
+
+const processes = `-- name: Processes :many
+SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms FROM api_process
+WHERE reported_at >= now() - make_interval(secs => $1::double precision)
+ORDER BY name, started_at, process_id
+LIMIT 1000
+`
+
+func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiProcess, error) {
+	rows, err := q.db.Query(ctx, processes, withinSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiProcess
+	for rows.Next() {
+		var i ApiProcess
+		if err := rows.Scan(
+			&i.ProcessID,
+			&i.Name,
+			&i.Version,
+			&i.StartedAt,
+			&i.ReportedAt,
+			&i.RulesLoaded,
+			&i.Rules,
+			&i.RulesAgeMs,
+			&i.Database,
+			&i.Redis,
+			&i.Checks,
+			&i.Degraded,
+			&i.SpanMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recordKeyUses = `-- name: RecordKeyUses :exec
 INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
 SELECT k.tenant_id, k.key_id, used.at
@@ -176,5 +479,187 @@ WHERE u.last_used_at < excluded.last_used_at
 // Keys that do not exist (any more) are passed over, and a use never becomes earlier.
 func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
 	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
+	return err
+}
+
+const reportProcess = `-- name: ReportProcess :exec
+WITH forgotten AS (
+    DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> $1
+)
+INSERT INTO api_process (
+    process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
+    checks, degraded, span_ms
+) VALUES (
+    $1, $2, $3, $4, $5, $6,
+    $7, $8, $9,
+    $10, $11, $12
+)
+ON CONFLICT (process_id) DO UPDATE SET
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
+    span_ms = excluded.span_ms
+`
+
+type ReportProcessParams struct {
+	ProcessID   string
+	Name        string
+	Version     string
+	StartedAt   time.Time
+	RulesLoaded bool
+	Rules       int64
+	RulesAgeMs  int64
+	Database    string
+	Redis       string
+	Checks      int64
+	Degraded    int64
+	SpanMs      int64
+}
+
+func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) error {
+	_, err := q.db.Exec(ctx, reportProcess,
+		arg.ProcessID,
+		arg.Name,
+		arg.Version,
+		arg.StartedAt,
+		arg.RulesLoaded,
+		arg.Rules,
+		arg.RulesAgeMs,
+		arg.Database,
+		arg.Redis,
+		arg.Checks,
+		arg.Degraded,
+		arg.SpanMs,
+	)
+	return err
+}
+
+const tryUpkeep = `-- name: TryUpkeep :one
+
+SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
+`
+
+// Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
+// Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+func (q *Queries) TryUpkeep(ctx context.Context, lock int64) (bool, error) {
+	row := q.db.QueryRow(ctx, tryUpkeep, lock)
+	var ours bool
+	err := row.Scan(&ours)
+	return ours, err
+}
+
+const violationsCounted = `-- name: ViolationsCounted :exec
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+    sum(c.denied), sum(c.detail_dropped)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::timestamptz[]) AS minute,
+        unnest($3::bigint[]) AS rule_id,
+        unnest($4::text[]) COLLATE "C" AS subject, unnest($5::boolean[]) AS other,
+        unnest($6::bigint[]) AS denied, unnest($7::bigint[]) AS detail_dropped
+) AS c
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
+SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+`
+
+type ViolationsCountedParams struct {
+	TenantIds     []int64
+	Minutes       []time.Time
+	RuleIds       []int64
+	Subjects      []string
+	Others        []bool
+	Denied        []int64
+	DetailDropped []int64
+}
+
+func (q *Queries) ViolationsCounted(ctx context.Context, arg ViolationsCountedParams) error {
+	_, err := q.db.Exec(ctx, violationsCounted,
+		arg.TenantIds,
+		arg.Minutes,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Others,
+		arg.Denied,
+		arg.DetailDropped,
+	)
+	return err
+}
+
+const violationsRecorded = `-- name: ViolationsRecorded :exec
+INSERT INTO rate_limit_violation (
+    tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
+    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
+SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
+    v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
+    v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
+    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id,
+        unnest($2::timestamptz[]) AS requested_at, unnest($3::timestamptz[]) AS last_at,
+        unnest($4::bigint[]) AS count,
+        unnest($5::bigint[]) AS rule_id, unnest($6::text[]) AS bucket_key,
+        unnest($7::text[]) AS scope, unnest($8::text[]) AS mode,
+        unnest($9::text[]) AS reason, unnest($10::text[]) AS key_pattern,
+        unnest($11::bigint[]) AS rule_version,
+        unnest($12::double precision[]) AS rate_per_second,
+        unnest($13::bigint[]) AS burst_capacity,
+        unnest($14::text[]) AS user_id, unnest($15::text[]) AS ip_address,
+        unnest($16::text[]) AS endpoint, unnest($17::text[]) AS method,
+        unnest($18::text[]) AS plan, unnest($19::double precision[]) AS cost,
+        unnest($20::double precision[]) AS tokens_at_time,
+        unnest($21::bigint[]) AS retry_after_ms
+) AS v
+`
+
+type ViolationsRecordedParams struct {
+	TenantIds    []int64
+	RequestedAt  []time.Time
+	LastAt       []time.Time
+	Counts       []int64
+	RuleIds      []int64
+	BucketKeys   []string
+	Scopes       []string
+	Modes        []string
+	Reasons      []string
+	KeyPatterns  []string
+	RuleVersions []int64
+	Rates        []float64
+	Bursts       []int64
+	UserIds      []string
+	IpAddresses  []string
+	Endpoints    []string
+	Methods      []string
+	Plans        []string
+	Costs        []float64
+	Tokens       []float64
+	RetryAfterMs []int64
+}
+
+// Nothing is ” or 0, or NaN for the tokens of a bucket that was not read.
+func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecordedParams) error {
+	_, err := q.db.Exec(ctx, violationsRecorded,
+		arg.TenantIds,
+		arg.RequestedAt,
+		arg.LastAt,
+		arg.Counts,
+		arg.RuleIds,
+		arg.BucketKeys,
+		arg.Scopes,
+		arg.Modes,
+		arg.Reasons,
+		arg.KeyPatterns,
+		arg.RuleVersions,
+		arg.Rates,
+		arg.Bursts,
+		arg.UserIds,
+		arg.IpAddresses,
+		arg.Endpoints,
+		arg.Methods,
+		arg.Plans,
+		arg.Costs,
+		arg.Tokens,
+		arg.RetryAfterMs,
+	)
 	return err
 }

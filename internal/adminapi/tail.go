@@ -1,0 +1,233 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const (
+	// maxTails is how many streams a process has at once, each of which asks the database once a second.
+	maxTails = 100
+	// maxTailsOf is how many of them one account or API key has. A browser has six connections to a host.
+	maxTailsOf = 4
+
+	tailPoll = time.Second
+	// tailWindow is how far back a poll looks by arrival. It must be longer than a batch of violations
+	// takes to be written, since rows count as arrived when their transaction began.
+	tailWindow = 10 * time.Second
+	// tailLook is how many rows a poll looks at, tailShow how many it shows.
+	tailLook = 2000
+	tailShow = 500
+
+	tailHeartbeat = 15 * time.Second
+	// tailRecheck is how often a stream makes sure that its caller may still read.
+	tailRecheck = time.Minute
+	// tailPatience is how long the caller has to take what is written.
+	tailPatience = 10 * time.Second
+)
+
+// tails counts open streams.
+type tails struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by who asks
+}
+
+// open counts a stream, if there is room for it, until done is called.
+func (t *tails) open(who string) (done func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.of[who] >= maxTailsOf:
+		return nil, httpapi.TooSoon.Problem("You watch too many streams already; close one.")
+	case t.all >= maxTails:
+		return nil, httpapi.Unavailable.Problem("Too many streams are open on this server; try again later.")
+	}
+	t.all++
+	t.of[who]++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.all--
+		if t.of[who]--; t.of[who] == 0 {
+			delete(t.of, who)
+		}
+	}, nil
+}
+
+// tailViolations handles GET …/violations/tail.
+func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
+	if err := s.tail(w, r); err != nil {
+		s.handlerFailed(w, r, err)
+	}
+}
+
+// tail answers with an error only before it has begun to stream.
+func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
+	v := visitOf(r.Context())
+	filter, err := violationFilter(r.URL.Query(), s.Now())
+	if err != nil {
+		return err
+	}
+	done, err := s.tails.open(string(v.actor.Kind) + v.actor.ID)
+	if err != nil {
+		return err
+	}
+	defer done()
+	stream := newTail(w, s.Now)
+	if err := stream.begin(r.Method); err != nil || r.Method == http.MethodHead {
+		return nil // who hangs up needs no answer
+	}
+	s.follow(r.Context(), stream, v, &filter)
+	return nil
+}
+
+// follow writes what arrives until the caller is gone or may not read any more, or the server stops.
+func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *violations.Filter) {
+	tick := time.NewTicker(tailPoll)
+	defer tick.Stop()
+	checked := s.Now()
+	for {
+		isCurrent := s.Now().Sub(checked) < tailRecheck
+		if !isCurrent {
+			ended, err := s.stillMayRead(v)
+			if ended != "" {
+				stream.end(ended)
+				return
+			}
+			if isCurrent = err == nil; isCurrent {
+				checked = s.Now()
+			}
+		}
+		if isCurrent { // else nobody can say whether the caller may read, and the next turn asks again
+			s.showArrived(ctx, stream, v, filter)
+		}
+		if stream.flush() != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Closing:
+			stream.end("shutdown")
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// stillMayRead returns why the stream must end, or "", or the error that keeps one from knowing.
+func (s *surface) stillMayRead(v *visit) (ended string, err error) {
+	err = asProblem(s.admit(&visit{w: v.w, r: v.r, requestID: v.requestID}, route{path: "{tenant}", least: aViewer}))
+	var problem *httpapi.Problem
+	if errors.As(err, &problem) {
+		switch problem.Status {
+		case http.StatusUnauthorized:
+			return "signed_out", nil
+		case http.StatusForbidden, http.StatusNotFound:
+			return "forbidden", nil
+		}
+	}
+	return "", err
+}
+
+// showArrived adds what arrived since it was last called, what arrived first coming first.
+func (s *surface) showArrived(ctx context.Context, stream *tail, v *visit, filter *violations.Filter) {
+	arrived, more, err := s.Violations.ViolationsArrived(ctx, v.tenant.ID, filter, tailWindow, tailLook)
+	if err != nil {
+		s.Requests.Log.DebugContext(ctx, "a stream of violations could not look", "request_id", v.requestID, "error", err)
+		return
+	}
+	seen := make(map[violations.ID]bool, len(arrived))
+	fresh := arrived[:0:0]
+	for _, violation := range arrived {
+		if seen[violation.ID] = true; !stream.seen[violation.ID] {
+			fresh = append(fresh, violation)
+		}
+	}
+	// When there was more to look at than a poll looks at, what is new may have pushed out what was.
+	skipped := more && len(fresh) == len(arrived)
+	stream.seen = seen
+	if len(fresh) > tailShow {
+		fresh, skipped = fresh[:tailShow], true
+	}
+	if skipped {
+		stream.event("skipped", "", struct{}{})
+	}
+	for i := len(fresh) - 1; i >= 0; i-- {
+		stream.event("violation", fresh[i].ID.String(), showViolation(&fresh[i]))
+	}
+}
+
+// tail is one stream of server-sent events, as the HTML standard describes them.
+type tail struct {
+	w    http.ResponseWriter
+	to   *http.ResponseController
+	now  func() time.Time
+	seen map[violations.ID]bool // by the last poll
+
+	events  bytes.Buffer // that are not written yet
+	wroteAt time.Time
+}
+
+func newTail(w http.ResponseWriter, now func() time.Time) *tail {
+	return &tail{w: w, to: http.NewResponseController(w), now: now}
+}
+
+// begin answers that there is a stream.
+func (t *tail) begin(method string) error {
+	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends. A
+	// writer without deadlines, such as a test's recorder, needs none.
+	_ = t.to.SetReadDeadline(time.Time{})
+	t.w.Header().Set("Content-Type", "text/event-stream")
+	t.w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	t.w.WriteHeader(http.StatusOK)
+	if method == http.MethodHead {
+		return nil
+	}
+	return t.flush()
+}
+
+// event adds an event. JSON has no line breaks, so the data is one line.
+func (t *tail) event(name, id string, data any) {
+	if id != "" {
+		fmt.Fprintf(&t.events, "id: %s\n", id)
+	}
+	fmt.Fprintf(&t.events, "event: %s\ndata: ", name)
+	if err := json.NewEncoder(&t.events).Encode(data); err != nil { // which ends it with a line break
+		t.events.WriteByte('\n')
+	}
+	t.events.WriteByte('\n')
+}
+
+// end says why there is no more.
+func (t *tail) end(reason string) {
+	t.event("ended", "", map[string]string{"reason": reason})
+	_ = t.flush() // whoever is gone needs no reason
+}
+
+// flush writes what was added or, when there was nothing for long, a comment. An error means that the
+// caller is gone, or does not read.
+func (t *tail) flush() error {
+	if t.events.Len() == 0 {
+		if t.now().Sub(t.wroteAt) < tailHeartbeat {
+			return nil
+		}
+		t.events.WriteString(": still here\n\n")
+	}
+	_ = t.to.SetWriteDeadline(time.Now().Add(tailPatience))
+	if _, err := t.events.WriteTo(t.w); err != nil {
+		return err
+	}
+	t.wroteAt = t.now()
+	return t.to.Flush()
+}

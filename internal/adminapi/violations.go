@@ -1,0 +1,192 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const (
+	// maxBeside is how many other violations of the same minute a violation is shown with.
+	maxBeside = 100
+	// maxRecent is how many of a user's violations the user is shown with.
+	maxRecent = 20
+	// ahead is how far in the future a violation can be: the store lets clocks be 5 minutes fast.
+	ahead = 10 * time.Minute
+)
+
+func showViolation(v *violations.Violation) openapi.Violation {
+	shown := openapi.Violation{
+		ViolationId: v.ID.String(), RequestedAt: v.ID.At.UTC(), LastAt: v.LastAt.UTC(), Count: v.Count,
+		RuleId: int64(v.Rule), RuleVersion: v.Version, BucketKey: v.BucketKey(),
+		Scope: openapi.Scope(v.Scope), Mode: openapi.Mode(v.Mode), Reason: openapi.Reason(v.Reason),
+		KeyPattern: v.Pattern, RatePerSecond: v.Rate, BurstCapacity: v.Burst,
+		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
+		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
+		TokensAtTime: nullable.NewNullNullable[float64](), RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
+	}
+	if v.IP.IsValid() {
+		shown.IpAddress.Set(v.IP.String())
+	}
+	if v.TokensKnown {
+		shown.TokensAtTime.Set(max(v.Tokens, 0).Float())
+	}
+	return shown
+}
+
+// violationFilter reads the query parameters that choose violations. Left out, the time is all that is kept.
+func violationFilter(query url.Values, now time.Time) (violations.Filter, error) {
+	filter := violations.Filter{
+		Until: now.Add(ahead), Scope: rules.Scope(query.Get("scope")), Mode: rules.Mode(query.Get("mode")),
+		Plan: query.Get("plan"), UserID: query.Get("user_id"), Endpoint: query.Get("endpoint"),
+	}
+	if prefix, ok := strings.CutSuffix(filter.Endpoint, "*"); ok {
+		filter.Endpoint, filter.EndpointPrefix = "", prefix
+	}
+	var err error
+	if text := query.Get("rule_id"); text != "" {
+		rule, parseErr := parseInt(text)
+		if parseErr != nil {
+			return filter, wrongQuery("rule_id", "must be a whole number")
+		}
+		filter.Rule = rules.RuleID(rule)
+	}
+	if filter.Since, err = timeIn(query, "from", filter.Since); err != nil {
+		return filter, err
+	}
+	if filter.Until, err = timeIn(query, "until", filter.Until); err != nil {
+		return filter, err
+	}
+	if !filter.Since.Before(filter.Until) {
+		return filter, wrongQuery("from", "must be before until")
+	}
+	if text := query.Get("ip"); text != "" {
+		if filter.IP, err = parseNetwork(text); err != nil {
+			return filter, wrongQuery("ip", "must be an address or a network, such as 203.0.113.9 or 2001:db8::/32")
+		}
+	}
+	return filter, nil
+}
+
+// timeIn reads a time, or returns the one to take otherwise.
+func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, error) {
+	text := query.Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, wrongQuery(name, "must be a time, such as 2026-11-20T12:00:00Z")
+	}
+	return at, nil
+}
+
+// parseNetwork reads an address as the network of itself alone. IPv4 in the form of IPv6 is IPv4, as
+// it is in what is recorded.
+func parseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return network, err
+		}
+		address = address.Unmap().WithZone("")
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 {
+		network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
+	}
+	return network.Masked(), nil
+}
+
+// wrongQuery is about one query parameter.
+func wrongQuery(name, detail string) error {
+	return httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+		httpapi.FieldError{Pointer: "/query/" + name, Detail: detail})
+}
+
+// ListViolations handles GET …/violations.
+func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolationsRequestObject) (openapi.ListViolationsResponseObject, error) {
+	v := visitOf(ctx)
+	place, err := after(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	before := violations.ID{}
+	if place[0] != "" {
+		if before, err = violations.ParseID(place[0]); err != nil {
+			return nil, errCursor
+		}
+	}
+	filter, err := violationFilter(v.r.URL.Query(), s.Now())
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Violations.Violations(ctx, v.tenant.ID, &filter, before, limitOf(request.Params.Limit))
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.ListViolations200JSONResponse{
+		Items: itemsOf(found.Violations, showViolation), NextCursor: next(ctx), ScannedUntil: timeOrNull(found.Next.At),
+	}
+	if found.Next != (violations.ID{}) {
+		answer.NextCursor = next(ctx, found.Next.String())
+	}
+	return answer, nil
+}
+
+// GetViolation handles GET …/violations/{violation_id}.
+func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolationRequestObject) (openapi.GetViolationResponseObject, error) {
+	tenant := visitOf(ctx).tenant.ID
+	id, err := violations.ParseID(request.ViolationId)
+	if err != nil {
+		return nil, noViolation(err)
+	}
+	violation, err := s.Violations.Violation(ctx, tenant, id)
+	if err != nil {
+		return nil, noViolation(err)
+	}
+	denied, err := s.Violations.DeniedInMinute(ctx, &violation)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := s.Violations.ViolationsBeside(ctx, &violation, maxBeside)
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.GetViolation200JSONResponse{
+		Violation: showViolation(&violation), Rule: nullable.NewNullNullable[openapi.Rule](),
+		DeniedInMinute: denied, Beside: itemsOf(beside, showViolation),
+	}
+	switch rule, err := s.Stores.Rule(ctx, tenant, violation.Rule); {
+	case err == nil:
+		answer.Rule.Set(showRule(&rule))
+	case !errors.Is(err, rules.ErrNotFound):
+		return nil, err
+	}
+	return answer, nil
+}
+
+func noViolation(err error) error {
+	if errors.Is(err, violations.ErrNotFound) {
+		return httpapi.NotFound.Problem("There is no violation with this id; it may be kept no longer.")
+	}
+	return err
+}
+
+// recentViolations are a user's latest.
+func (s *surface) recentViolations(ctx context.Context, userID string, limit int) ([]violations.Violation, error) {
+	filter := violations.Filter{Until: s.Now().Add(ahead), UserID: userID}
+	found, err := s.Violations.Violations(ctx, visitOf(ctx).tenant.ID, &filter, violations.ID{}, limit)
+	return found.Violations, err
+}

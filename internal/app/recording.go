@@ -1,0 +1,69 @@
+package app
+
+import (
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// record starts to record violations, if that is wanted, and returns who is to be told of decisions.
+func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Observer {
+	if !a.cfg.Recording {
+		return decisions
+	}
+	a.recorder = violations.NewRecorder(a.store, violations.Options{
+		FlushInterval: a.cfg.FlushInterval, MaxBytes: a.cfg.RecorderMemory << 20,
+		DetailsPerSecond: a.cfg.DetailsPerSecond, Logger: a.log,
+		Observe: m.Recorder(a.recorderStats),
+	})
+	return observers{decisions, recording{a.recorder}, m.Violations()}
+}
+
+func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
+
+// observers are all told.
+type observers []enforce.Observer
+
+func (all observers) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
+	for _, o := range all {
+		o.Decided(tenant, check, decision)
+	}
+}
+
+func (all observers) StoreAnswered(took time.Duration, err error) {
+	for _, o := range all {
+		o.StoreAnswered(took, err)
+	}
+}
+
+// recording tells a violations.Recorder of decisions. It stands here because the two packages do not
+// know each other.
+type recording struct{ recorder *violations.Recorder }
+
+// usualTiers is how many rules match a check at most, as a rule; more of them cost an allocation.
+const usualTiers = 8
+
+// Decided records one decision.
+func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
+	var room [usualTiers]violations.Tier
+	tiers := room[:0]
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		tiers = append(tiers, violations.Tier{
+			Rule: t.Match.Rule, Subject: t.Match.Subject,
+			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
+			Known: t.Known, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
+		})
+	}
+	r.recorder.Record(time.Now(), &violations.Check{
+		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
+		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
+		Tiers: tiers, Deciding: decision.Deciding,
+	})
+}
+
+// StoreAnswered is not the recorder's business.
+func (recording) StoreAnswered(time.Duration, error) {}

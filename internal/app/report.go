@@ -1,0 +1,34 @@
+package app
+
+import (
+	"crypto/rand"
+	"os"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/metrics"
+)
+
+// look returns what this process says of itself to the fleet. The counts come from its metrics, so that
+// a check has nothing more to do.
+func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Count) {
+	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	return func() (fleet.Process, fleet.Count) {
+		state := readiness(a.watcher, a.buckets)
+		process := fleet.Process{
+			ID: id, Name: name, Version: version, StartedAt: started,
+			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis,
+		}
+		if snapshot := a.watcher.Snapshot(); snapshot != nil {
+			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge
+		}
+		count := fleet.Count{}
+		count.Checks, count.Degraded = counted.Counted()
+		return process, count
+	}
+}

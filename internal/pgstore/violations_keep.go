@@ -1,0 +1,120 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+var _ violations.Keeper = (*Store)(nil)
+
+const (
+	// upkeepLock is the advisory lock that makes upkeep the work of one process.
+	upkeepLock = 0x736c75696365_01
+	// upkeepTimeout is for one step, of which moving a day's rows out of the default partition is the longest.
+	upkeepTimeout = 10 * time.Minute
+	// daysAhead is how many days have their partition before they begin.
+	daysAhead = 3
+	// rowsPerDrop is how many rows of counts go in one transaction.
+	rowsPerDrop = 10_000
+
+	// A retry of a batch comes within seconds of the end of an outage.
+	batchRetention = 7 * 24 * time.Hour
+	// A bucket remembers its limit for a year at most.
+	tombstoneRetention = 400 * 24 * time.Hour
+)
+
+// KeepViolations makes the partitions of today, yesterday and the next three days, and of every day that
+// has rows in the default partition, then drops what is older than the retention. Each step is a
+// transaction of its own. Who holds the lock for one does it; the others leave it.
+func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violations.Retention) (kept violations.Kept, err error) {
+	today := now.UTC().Truncate(24 * time.Hour)
+	oldest := now.Add(-keep.Details).UTC().Truncate(24 * time.Hour)
+	days, err := s.daysWithoutPartition(ctx, today, oldest)
+	if err != nil {
+		return kept, fmt.Errorf("look for days without a partition: %w", err)
+	}
+	for _, day := range days {
+		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+			made, err := q.MakeViolationPartition(ctx, pgtype.Date{Time: day, Valid: true})
+			if made {
+				kept.DaysMade++
+			}
+			return err
+		})
+		if err != nil {
+			return kept, fmt.Errorf("make the partition of %s: %w", day.Format(time.DateOnly), err)
+		}
+	}
+	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		dropped, err := q.DropViolationPartitions(ctx, pgtype.Date{Time: oldest, Valid: true})
+		kept.DaysDropped = int(dropped)
+		return err
+	})
+	if err != nil {
+		return kept, fmt.Errorf("drop violations before %s: %w", oldest.Format(time.DateOnly), err)
+	}
+	kept.RowsDropped, err = s.dropOldRows(ctx, now, keep)
+	return kept, err
+}
+
+func (s *Store) daysWithoutPartition(ctx context.Context, today, oldest time.Time) (days []time.Time, err error) {
+	for ahead := -1; ahead <= daysAhead; ahead++ {
+		days = append(days, today.AddDate(0, 0, ahead))
+	}
+	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		strays, err := q.DaysWithoutPartition(ctx, oldest)
+		for _, day := range strays {
+			days = append(days, day.Time)
+		}
+		return err
+	})
+	return days, err
+}
+
+func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.Retention) (dropped int64, err error) {
+	drops := []struct {
+		what   string
+		before time.Time
+		drop   func(*dbsqlc.Queries, context.Context, time.Time, int32) (int64, error)
+	}{
+		{"counts of violations", now.Add(-keep.Counts), (*dbsqlc.Queries).DropViolationMinutes},
+		{"counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionMinutes},
+		{"hourly counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionHours},
+		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},
+		{"traces of removed overrides", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropOverrideTombstones},
+	}
+	for _, d := range drops {
+		for rows := int64(rowsPerDrop); rows == rowsPerDrop; dropped += rows {
+			rows = 0
+			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				rows, err = d.drop(q, ctx, d.before, rowsPerDrop)
+				return err
+			})
+			if err != nil {
+				return dropped, fmt.Errorf("drop old %s: %w", d.what, err)
+			}
+		}
+	}
+	return dropped, nil
+}
+
+// upkeep does one step in a transaction, unless another process is at it.
+func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
+	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
+	defer cancel()
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		queries := s.queries.WithTx(tx)
+		ours, err := queries.TryUpkeep(ctx, upkeepLock)
+		if err != nil || !ours {
+			return err
+		}
+		return step(ctx, queries)
+	})
+}

@@ -1,0 +1,205 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const day = 24 * time.Hour
+
+var keep = violations.Retention{Details: 30 * day, Counts: 396 * day}
+
+// partitions lists the days that have one, and how many rows each has; the default one is "default".
+func partitions(t *testing.T, url string) map[string]int {
+	t.Helper()
+	connection := connect(t, url)
+	rows, err := connection.Query(t.Context(), `SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+		WHERE inhparent = 'rate_limit_violation'::regclass`)
+	names := must(pgx.CollectRows(must(rows, err)(t), pgx.RowTo[string]))(t)
+	counts := map[string]int{}
+	for _, name := range names {
+		var n int
+		if err := connection.QueryRow(t.Context(), "SELECT count(*) FROM "+name).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		counts[strings.TrimPrefix(name, "rate_limit_violation_")] = n
+	}
+	return counts
+}
+
+func named(at time.Time) string { return at.UTC().Format("20060102") }
+
+func TestUpkeepMakesPartitionsAndDropsWhatIsOld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now().UTC()
+	for _, ago := range []time.Duration{0, 5 * day, 29 * day, 40 * day} { // no partition is there yet
+		w.record(t, now.Add(-ago), func(*violations.Violation) {})
+	}
+	if got := partitions(t, w.url); got["default"] != 8 || len(got) != 1 {
+		t.Fatalf("before any upkeep the partitions are %v, want 8 rows in the default one", got)
+	}
+	kept := must(w.KeepViolations(ctx, now, keep))(t)
+	if want := (violations.Kept{DaysMade: 7}); kept != want {
+		t.Errorf("the first upkeep did %+v, want %+v", kept, want)
+	}
+	got := partitions(t, w.url)
+	for at, want := range map[string]int{
+		"default": 0, named(now): 2, named(now.Add(-5 * day)): 2, named(now.Add(-29 * day)): 2,
+		named(now.Add(-day)): 0, named(now.Add(3 * day)): 0,
+	} {
+		if n, ok := got[at]; !ok || n != want {
+			t.Errorf("partition %s has %d rows (%v), want %d", at, n, ok, want)
+		}
+	}
+	if len(got) != 8 {
+		t.Errorf("the partitions are %v, want the default and 7 days", got)
+	}
+	if kept := must(w.KeepViolations(ctx, now, keep))(t); kept != (violations.Kept{}) {
+		t.Errorf("the second upkeep did %+v, want nothing", kept)
+	}
+	w.record(t, now.Add(time.Millisecond), func(*violations.Violation) {})
+	if got := partitions(t, w.url); got[named(now)] != 4 || got["default"] != 0 {
+		t.Errorf("a new row went into %v", got)
+	}
+	kept = must(w.KeepViolations(ctx, now, violations.Retention{Details: 10 * day, Counts: keep.Counts}))(t)
+	if got := partitions(t, w.url); kept.DaysDropped != 1 || len(got) != 7 {
+		t.Errorf("a shorter retention dropped %d days and left %v", kept.DaysDropped, got)
+	}
+	all := violations.Filter{Since: now.Add(-60 * day), Until: now.Add(day)}
+	if page := must(w.Violations(ctx, w.ours.ID, &all, violations.ID{}, 10))(t); len(page.Violations) != 3 {
+		t.Errorf("%d of our rows are left, want 3", len(page.Violations))
+	}
+}
+
+func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, sql := range []string{
+		`INSERT INTO violation_minute SELECT tenant_id, now() - i * interval '20 minutes', 12, '42', false, 1, 1
+			FROM tenant, generate_series(0, 29999) AS i`, // 416 days, of both tenants
+		`INSERT INTO decision_minute SELECT tenant_id, 12, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
+		`INSERT INTO decision_hour SELECT tenant_id, 12, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
+		`INSERT INTO recorder_batch SELECT 'x', i, now() - i * interval '1 day' FROM generate_series(0, 9) AS i`,
+		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days', removed_at = now() - interval '401 days'
+			WHERE tenant_id = (SELECT max(tenant_id) FROM tenant)`,
+	} {
+		exec(t, w.url, sql)
+	}
+	minutes := 2 * (30_000 - 396*72)
+	want := int64(minutes + 2*4 + 2*4 + 3 + 1)
+	kept := must(w.KeepViolations(t.Context(), time.Now(), keep))(t)
+	if difference := kept.RowsDropped - want; difference < -4 || difference > 4 { // the clock moves
+		t.Errorf("%d rows were dropped, want %d", kept.RowsDropped, want)
+	}
+}
+
+func TestUpkeepAtOnceIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now()
+	w.record(t, now.Add(-5*day), func(*violations.Violation) {})
+	var processes sync.WaitGroup
+	made := make([]int, 4)
+	for i := range made {
+		processes.Go(func() {
+			kept, err := w.KeepViolations(t.Context(), now, keep)
+			if made[i] = kept.DaysMade; err != nil {
+				t.Error(err)
+			}
+		})
+		processes.Go(func() { w.record(t, now.Add(time.Duration(i)*time.Second), func(*violations.Violation) {}) })
+	}
+	processes.Wait()
+	rest := must(w.KeepViolations(t.Context(), now, keep))(t).DaysMade
+	if sum := made[0] + made[1] + made[2] + made[3] + rest; sum != 6 {
+		t.Errorf("%v and then %d partitions were made, want 6 in all", made, rest)
+	}
+	all := violations.Filter{Since: now.Add(-60 * day), Until: now.Add(day)}
+	if page := must(w.Violations(t.Context(), w.ours.ID, &all, violations.ID{}, 10))(t); len(page.Violations) != 5 {
+		t.Errorf("%d of our rows are there, want 5", len(page.Violations))
+	}
+}
+
+// TestARoleThatMayNotChangeTheSchemaKeepsIt does all that a process does as the role of docs/operations.md.
+func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	name := fmt.Sprintf("runtime_%d", time.Now().UnixNano())
+	exec(t, w.url, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret'")
+	page := string(must(os.ReadFile("../../docs/operations.md"))(t))
+	grants := 0
+	for line := range strings.Lines(page) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "GRANT ") {
+			exec(t, w.url, strings.ReplaceAll(line, "sluice_runtime", name))
+			grants++
+		}
+	}
+	if grants == 0 {
+		t.Fatal("docs/operations.md grants nothing")
+	}
+	address := must(url.Parse(w.url))(t)
+	address.User = url.UserPassword(name, "secret")
+	store := must(pgstore.Open(t.Context(), address.String(), slog.New(slog.DiscardHandler)))(t)
+	t.Cleanup(store.Close)
+	if err := pgstore.CheckSchema(t.Context(), address.String()); err != nil {
+		t.Error(err)
+	}
+	runtime := &world{Store: store, url: address.String(), ours: w.ours, theirs: w.theirs}
+	now := time.Now().UTC()
+	for _, ago := range []time.Duration{0, 5 * day} {
+		runtime.record(t, now.Add(-ago), func(*violations.Violation) {})
+	}
+	if kept := must(store.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 6 {
+		t.Errorf("the upkeep did %+v, want 6 days made", kept)
+	}
+	if kept := must(store.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(t); kept.DaysDropped != 1 {
+		t.Errorf("the upkeep did %+v, want one day dropped", kept)
+	}
+	filter := violations.Filter{Since: now.Add(-day), Until: now.Add(day)}
+	if page := must(store.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
+		t.Errorf("%d rows are read, want 1", len(page.Violations))
+	}
+	must(store.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
+	for _, refused := range []string{
+		"CREATE TABLE mine (i int)", "DROP TABLE rate_limit_violation_default", "SELECT drop_violation_partitions(current_date + 1)",
+		"SELECT make_violation_partition(current_date + 1000)",
+	} {
+		if _, err := connect(t, address.String()).Exec(t.Context(), refused); err == nil {
+			t.Errorf("the role may %s", refused)
+		}
+	}
+}
+
+// TestTheMigrationWorksOnAFullDatabase migrates one that has tenants, and leaves what they have.
+func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	migrations := must(filepath.Glob("../../db/migrations/*_violations.sql"))(t)
+	text := string(must(os.ReadFile(migrations[0]))(t))
+	connection := connect(t, w.url)
+	before := dump(t, connection, w.ours.ID)
+	exec(t, w.url, "DROP TABLE rate_limit_violation, violation_minute, decision_minute, decision_hour, recorder_batch CASCADE")
+	exec(t, w.url, "DROP FUNCTION make_violation_partition, drop_violation_partitions")
+	exec(t, w.url, text)
+	if after := dump(t, connection, w.ours.ID); after != before {
+		t.Errorf("the rows were\n%s\nand are\n%s", before, after)
+	}
+	w.record(t, lately(), func(*violations.Violation) {})
+	if got := partitions(t, w.url); got["default"] != 2 {
+		t.Errorf("the rows after the migration are in %v, want the default partition", got)
+	}
+}

@@ -1,0 +1,246 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+var _ violations.Store = (*Store)(nil)
+
+const (
+	// scanChunk rows are held at once while looking for those that a filter wants; a page looks at
+	// scanBound of them at most, which takes about 50 ms (see docs/violations.md).
+	scanChunk = 1000
+	scanBound = 10_000
+)
+
+// Violations returns a page; see violations.Store. It reads the index of the user, the address, the endpoint or the
+// rule, whichever comes first in this order and is wanted exactly, or else all rows of the time.
+func (s *Store) Violations(
+	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, before violations.ID, limit int,
+) (page violations.Page, err error) {
+	chunk := scanChunk
+	if indexed(filter) {
+		chunk = min(chunk, limit+1) // what it reads is what is wanted
+	}
+	looked := 0
+	for v, err := range s.scan(ctx, tenant, filter, before, chunk) {
+		if err != nil {
+			return violations.Page{}, fmt.Errorf("read violations: %w", err)
+		}
+		wanted := filter.Wants(&v)
+		if full := len(page.Violations) == limit; full && wanted || looked == scanBound {
+			page.Next = before
+			return page, nil
+		}
+		looked++
+		before = v.ID
+		if wanted {
+			page.Violations = append(page.Violations, v)
+		}
+	}
+	return page, nil
+}
+
+// AllViolations reads a chunk at a time.
+func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID, filter *violations.Filter) iter.Seq2[violations.Violation, error] {
+	return func(yield func(violations.Violation, error) bool) {
+		for v, err := range s.scan(ctx, tenant, filter, violations.ID{}, scanChunk) {
+			if err != nil {
+				yield(violations.Violation{}, fmt.Errorf("read violations: %w", err))
+				return
+			}
+			if filter.Wants(&v) && !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Violation returns one row.
+func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violations.ID) (violations.Violation, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
+		return q.Violation(ctx, tenant, id.At, id.Number)
+	})
+	if errors.Is(err, rules.ErrNotFound) {
+		err = violations.ErrNotFound
+	}
+	if err != nil {
+		return violations.Violation{}, fmt.Errorf("read violation %s: %w", id, err)
+	}
+	return violationFromRow(row), nil
+}
+
+// ViolationsBeside returns what else happened to the same user in the same minute.
+func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, limit int) (beside []violations.Violation, err error) {
+	minute := of.ID.At.Truncate(time.Minute)
+	filter := &violations.Filter{Since: minute, Until: minute.Add(time.Minute), UserID: of.UserID}
+	if of.UserID == "" {
+		if !of.IP.IsValid() {
+			return nil, nil
+		}
+		filter.IP, _ = of.IP.Prefix(of.IP.BitLen()) // never fails for the whole address
+	}
+	page, err := s.Violations(ctx, of.Tenant, filter, violations.ID{}, limit+1)
+	for _, v := range page.Violations {
+		if v.ID != of.ID && len(beside) < limit {
+			beside = append(beside, v)
+		}
+	}
+	return beside, err
+}
+
+// ViolationsArrived returns what was written lately.
+func (s *Store) ViolationsArrived(
+	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, within time.Duration, limit int,
+) (arrived []violations.Violation, more bool, err error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+		return q.ViolationsArrived(ctx, tenant, within.Seconds(), rowLimit(limit))
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read the violations that arrived: %w", err)
+	}
+	for _, row := range rows {
+		if v := violationFromRow(row); filter.WantsOtherwise(&v) {
+			arrived = append(arrived, v)
+		}
+	}
+	return arrived, len(rows) == limit, nil
+}
+
+// DeniedInMinute reads one count. Rows of a minute for which a recorder had no room were counted in a later one.
+func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (int64, error) {
+	denied, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		return q.DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
+			TenantID: of.Tenant, RuleID: of.Rule, Minute: of.ID.At.Truncate(time.Minute), Subject: of.Subject,
+		})
+	})
+	if errors.Is(err, rules.ErrNotFound) {
+		return of.Count, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read how often rule %d denied in a minute: %w", of.Rule, err)
+	}
+	return max(denied, of.Count), nil
+}
+
+// indexed says whether scan finds just what a filter wants.
+func indexed(f *violations.Filter) bool {
+	rest := *f
+	rest.Since, rest.Until = time.Time{}, time.Time{}
+	switch {
+	case f.UserID != "":
+		rest.UserID = ""
+	case f.IP.IsSingleIP():
+		rest.IP = violations.Filter{}.IP
+	case f.Endpoint != "":
+		rest.Endpoint = ""
+	default:
+		rest.Rule = 0
+	}
+	return rest == violations.Filter{}
+}
+
+// scan returns the rows of a tenant before an id, newest first, among which are all that a filter wants. It
+// asks for chunk of them at a time, each within the deadline of one statement.
+func (s *Store) scan(
+	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, chunk int,
+) iter.Seq2[violations.Violation, error] {
+	if before == (violations.ID{}) || before.At.After(f.Until) {
+		before = violations.ID{At: f.Until}
+	}
+	return func(yield func(violations.Violation, error) bool) {
+		for rows := chunk; rows == chunk; {
+			page, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+				return violationsBefore(ctx, q, tenant, f, before, int32(chunk))
+			})
+			if err != nil {
+				yield(violations.Violation{}, err)
+				return
+			}
+			for _, row := range page {
+				v := violationFromRow(row)
+				before = v.ID
+				if !yield(v, nil) {
+					return
+				}
+			}
+			rows = len(page)
+		}
+	}
+}
+
+func violationsBefore(
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, f *violations.Filter, before violations.ID, rows int32,
+) ([]dbsqlc.RateLimitViolation, error) {
+	switch {
+	case f.UserID != "":
+		return q.ViolationsOfUserBefore(ctx, dbsqlc.ViolationsOfUserBeforeParams{
+			TenantID: tenant, UserID: f.UserID, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
+		})
+	case f.IP.IsSingleIP():
+		return q.ViolationsFromAddressBefore(ctx, dbsqlc.ViolationsFromAddressBeforeParams{
+			TenantID: tenant, IpAddress: f.IP.Addr(), Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
+		})
+	case f.Endpoint != "":
+		return q.ViolationsAtEndpointBefore(ctx, dbsqlc.ViolationsAtEndpointBeforeParams{
+			TenantID: tenant, Endpoint: f.Endpoint, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
+		})
+	case f.Rule != 0:
+		return q.ViolationsOfRuleBefore(ctx, dbsqlc.ViolationsOfRuleBeforeParams{
+			TenantID: tenant, RuleID: f.Rule, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
+		})
+	default:
+		return q.ViolationsBefore(ctx, dbsqlc.ViolationsBeforeParams{
+			TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
+		})
+	}
+}
+
+func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {
+	_, subject, _ := strings.Cut(row.BucketKey, ":")
+	v := violations.Violation{
+		ID:       violations.ID{At: row.RequestedAt.UTC(), Number: row.ViolationID},
+		Tenant:   row.TenantID,
+		Rule:     row.RuleID,
+		Subject:  subject,
+		Reason:   row.Reason,
+		Scope:    rules.Scope(row.Scope),
+		Mode:     rules.Mode(row.Mode),
+		Pattern:  row.KeyPattern,
+		Version:  row.RuleVersion,
+		Rate:     row.RatePerSecond,
+		Burst:    row.BurstCapacity,
+		UserID:   orEmpty(row.UserID),
+		Endpoint: orEmpty(row.Endpoint),
+		Method:   orEmpty(row.Method),
+		Plan:     orEmpty(row.Plan),
+		Cost:     tokens(row.Cost),
+		Count:    row.Count,
+		LastAt:   row.LastAt.UTC(),
+	}
+	if row.IpAddress != nil {
+		v.IP = *row.IpAddress
+	}
+	if row.TokensAtTime != nil {
+		v.Tokens, v.TokensKnown = tokens(*row.TokensAtTime), true
+	}
+	if row.RetryAfterMs != nil {
+		v.RetryAfter = time.Duration(*row.RetryAfterMs) * time.Millisecond
+	}
+	return v
+}
+
+// tokens is the inverse of violations.Tokens.Float.
+func tokens(amount float64) violations.Tokens {
+	return violations.Tokens(math.Round(amount * float64(violations.Token)))
+}

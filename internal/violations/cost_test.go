@@ -1,0 +1,71 @@
+package violations_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+func TestRecordingARepeatedDenialAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts all allocations
+	r := violations.NewRecorder(newLedger(), violations.Options{})
+	check := denied(1, "42")
+	for range 1000 { // until every counter has seen it
+		r.Record(noon, check)
+	}
+	if allocated := testing.AllocsPerRun(1000, func() { r.Record(noon, check) }); allocated > 0 {
+		t.Errorf("%g allocations for a repeated denial, want none", allocated)
+	}
+}
+
+func TestMemoryStaysWithinItsBound(t *testing.T) { //nolint:paralleltest // measures all memory
+	const bound = 32 << 20
+	r := violations.NewRecorder(newLedger(), violations.Options{MaxBytes: bound, MaxDetails: 1 << 20})
+	before := heap()
+	for i := range 500_000 {
+		check := denied(1, fmt.Sprintf("user-%d", i))
+		check.Request.Endpoint = fmt.Sprintf("/endpoint/%d", i)
+		r.Record(noon.Add(time.Duration(i%120)*time.Second), check)
+	}
+	// What waits to be written may take half; the rest is for what is being written.
+	if used := heap() - before; used > bound/2*11/10 {
+		t.Errorf("%d MiB are used, want at most half of %d and a tenth of that", used>>20, bound>>20)
+	}
+	if stats := r.Stats(); stats.Bytes < bound/8 {
+		t.Errorf("the bound was not reached: %+v", stats)
+	}
+	runtime.KeepAlive(r)
+}
+
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// BenchmarkRecord is what recording adds to a check.
+func BenchmarkRecord(b *testing.B) {
+	for _, subjects := range []int{1, 100_000} {
+		b.Run(fmt.Sprint(subjects, " subjects"), func(b *testing.B) {
+			r := violations.NewRecorder(newLedger(), violations.Options{})
+			checks := make([]*violations.Check, subjects)
+			for i := range checks {
+				checks[i] = denied(1, fmt.Sprint(i))
+				r.Record(noon, checks[i])
+			}
+			var next atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := int(next.Add(7919)); pb.Next(); i++ {
+					r.Record(noon, checks[i%subjects])
+				}
+			})
+		})
+	}
+}

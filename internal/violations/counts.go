@@ -1,0 +1,132 @@
+package violations
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// counters count decisions. Every check of a tenant counts in the same place, so there are several
+// counters, and each check takes the lock of any.
+type counters struct {
+	mu      sync.Mutex
+	series  map[ruleKey]*series
+	minutes int // in all series
+	most    int
+}
+
+type ruleKey struct {
+	tenant rules.TenantID
+	rule   rules.RuleID
+}
+
+// series are the minutes of one rule that are not written yet, oldest first; nearly always one.
+type series []minuteVerdicts
+
+type minuteVerdicts struct {
+	minute int64 // since the Unix epoch
+	Verdicts
+}
+
+// verdictsBytes is about what a minute of a series takes in memory, its share of the map included.
+const verdictsBytes = 200
+
+func newCounters(maxBytes int) *counters {
+	return &counters{series: map[ruleKey]*series{}, most: maxBytes / verdictsBytes}
+}
+
+// add counts a check and the verdicts of its tiers.
+func (c *counters) add(minute int64, check *Check) {
+	whole := check.verdicts(check.Allowed)
+	if check.Allowed && !check.Bypassed {
+		whole.take(check.Cost)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at(ruleKey{check.Tenant, 0}, minute).add(whole)
+	for i := range check.Tiers {
+		t := &check.Tiers[i]
+		verdicts := check.verdicts(t.Allowed)
+		if check.Allowed && t.Allowed && t.Known {
+			verdicts.take(check.Cost)
+		}
+		c.at(ruleKey{check.Tenant, t.Rule.ID}, minute).add(verdicts)
+	}
+}
+
+// verdicts counts one check, or one rule's part of it.
+func (c *Check) verdicts(allowed bool) (v Verdicts) {
+	switch {
+	case c.Bypassed:
+		v.Bypassed = 1
+	case allowed:
+		v.Allowed = 1
+	default:
+		v.Denied = 1
+	}
+	if c.Degraded {
+		v.Degraded = 1
+	}
+	return v
+}
+
+func (v *Verdicts) take(cost Tokens) { v.Taken, v.TakenParts = int64(cost/Token), cost%Token }
+
+// at returns where to count. When there is no room for another minute it is the last one there is.
+func (c *counters) at(key ruleKey, minute int64) *Verdicts {
+	s, ok := c.series[key]
+	if !ok {
+		s = new(series)
+		c.series[key] = s
+	}
+	if last := len(*s) - 1; last >= 0 && ((*s)[last].minute >= minute || c.minutes >= c.most) {
+		return &(*s)[last].Verdicts
+	}
+	c.minutes++
+	*s = append(*s, minuteVerdicts{minute: minute})
+	return &(*s)[len(*s)-1].Verdicts
+}
+
+// take returns all that was counted and begins anew.
+func (c *counters) take() map[ruleKey]*series {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.series
+	c.series, c.minutes = make(map[ruleKey]*series, len(taken)), 0
+	return taken
+}
+
+// decisions merges what several counters counted, in the order of the store's keys, so that processes
+// which write the same rows do not wait for each other in a circle.
+func decisions(taken []map[ruleKey]*series) []DecisionCount {
+	type place struct {
+		ruleKey
+		minute int64
+	}
+	sums := map[place]Verdicts{}
+	for _, all := range taken {
+		for key, s := range all {
+			for i := range *s {
+				at := place{key, (*s)[i].minute}
+				sum := sums[at]
+				sum.add((*s)[i].Verdicts)
+				sums[at] = sum
+			}
+		}
+	}
+	counts := make([]DecisionCount, 0, len(sums))
+	for at, sum := range sums {
+		counts = append(counts, DecisionCount{
+			Tenant: at.tenant, Rule: at.rule, Minute: minuteTime(at.minute), Verdicts: sum,
+		})
+	}
+	slices.SortFunc(counts, func(a, b DecisionCount) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Rule, b.Rule), a.Minute.Compare(b.Minute))
+	})
+	return counts
+}
+
+func minuteTime(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }

@@ -1,0 +1,260 @@
+package violations
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Options say how much a Recorder keeps. A zero value takes the default.
+type Options struct {
+	// FlushInterval is the pause between two flushes; default 1 s. A flush that took long is followed by
+	// a longer one, so that a process keeps the store busy a small part of the time.
+	FlushInterval time.Duration
+	// MaxBytes bounds the memory of what is not written yet, about; default 64 MiB. Half of it is for
+	// what is being written.
+	MaxBytes int
+	// DetailsPerSecond is how many different violations of one rule and subject a second keeps as rows;
+	// default 3. Negative is none.
+	DetailsPerSecond int
+	// MaxDetails is how many rows may wait to be written; default 4096.
+	MaxDetails int
+	// Observe is told of each try to write a batch; may be nil.
+	Observe func(took time.Duration, err error)
+	Logger  *slog.Logger
+}
+
+const (
+	shards = 16
+
+	// busyPart is the part of the time that a process keeps the store busy at most, as 1/n, as long as
+	// that does not make it wait longer than maxPause.
+	busyPart = 8
+	maxPause = 10 * time.Second
+
+	// minBackoff to maxBackoff pass between two tries while the store is away.
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// Recorder counts checks and violations in memory and writes them to a Sink. It is safe for concurrent
+// use.
+type Recorder struct {
+	sink    Sink
+	options Options
+	log     *slog.Logger
+	writer  string
+	seed    maphash.Seed
+
+	counters [shards]*counters
+	shards   [shards]*shard
+
+	recorded, dropped, refused, lost atomic.Int64
+	waiting                          atomic.Int64 // batches
+	writtenAt                        atomic.Int64 // when all that had happened until then was written; Unix nanoseconds
+
+	flushing sync.Mutex // guards what follows
+	batch    []*Batch   // taken from memory and not written yet, in the order of their numbers
+	takenAt  time.Time
+	written  int64 // the latest number
+}
+
+// NewRecorder returns a Recorder that writes to a sink once Run is called.
+func NewRecorder(sink Sink, options Options) *Recorder {
+	options.FlushInterval = cmp.Or(options.FlushInterval, time.Second)
+	options.MaxBytes = cmp.Or(options.MaxBytes, 64<<20)
+	options.DetailsPerSecond = cmp.Or(options.DetailsPerSecond, 3)
+	options.MaxDetails = cmp.Or(options.MaxDetails, 4096)
+	if options.Observe == nil {
+		options.Observe = func(time.Duration, error) {}
+	}
+	r := &Recorder{
+		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
+		writer: rand.Text(), seed: maphash.MakeSeed(),
+	}
+	// Of the half that fills up while the other is written, the counts of decisions get a quarter.
+	half := options.MaxBytes / 2 / shards
+	for i := range shards {
+		r.counters[i] = newCounters(half / 4)
+		r.shards[i] = newShard(half-half/4, max(1, options.MaxDetails/shards))
+	}
+	r.writtenAt.Store(time.Now().UnixNano())
+	return r
+}
+
+// Record counts a decided check. It never waits for the sink, and keeps nothing of the check.
+func (r *Recorder) Record(now time.Time, c *Check) {
+	if c.Cost == 0 {
+		return
+	}
+	// Any counters will do; this chooses without a shared word of memory.
+	r.counters[mathrand.Uint64()%shards].add(now.Unix()/60, c)
+	switch {
+	case !c.Allowed:
+		r.add(c, &c.Tiers[c.Deciding], now)
+	case !c.Bypassed:
+		for i := range c.Tiers {
+			if t := &c.Tiers[i]; !t.Allowed && t.Rule.Mode == rules.ModeShadow {
+				r.add(c, t, now)
+			}
+		}
+	}
+}
+
+func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
+	hash := maphash.String(r.seed, t.Subject) ^ uint64(t.Rule.ID)
+	r.recorded.Add(1)
+	// Whole microseconds, without a monotonic part: as the store keeps it.
+	if r.shards[hash%shards].add(c, t, now.Round(0).Truncate(time.Microsecond), r.options.DetailsPerSecond) {
+		r.dropped.Add(1)
+	}
+}
+
+// Run writes what was recorded, each flush interval, until ctx ends. Then it writes the rest, for which
+// the sink has grace; what is not written by then is lost, and the log says how much.
+func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
+	pause := r.options.FlushInterval
+	for away := time.Duration(0); wait(ctx, pause); {
+		began := time.Now()
+		err := r.Flush(ctx)
+		took := time.Since(began)
+		switch {
+		case err == nil:
+			if away > 0 {
+				r.log.InfoContext(ctx, "violations are written again")
+			}
+			away, pause = 0, max(r.options.FlushInterval, min((busyPart-1)*took, maxPause))
+		case ctx.Err() == nil:
+			if away == 0 {
+				r.log.ErrorContext(ctx, "violations cannot be written; they are counted in memory meanwhile", "error", err)
+			}
+			away = max(minBackoff, min(2*away, maxBackoff))
+			pause = away/2 + mathrand.N(away/2+1)
+		}
+	}
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := r.Flush(final)
+	if err == nil {
+		err = r.Flush(final) // what was recorded while an older rest was written
+	}
+	if err != nil {
+		r.log.ErrorContext(ctx, "violations are lost: they could not be written before the process ended",
+			"violations", r.unwritten(), "error", err)
+	}
+}
+
+// wait says whether ctx was still there after a pause.
+func wait(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Flush writes what was recorded until now or, if something older could not be written yet, that.
+func (r *Recorder) Flush(ctx context.Context) error {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
+	if len(r.batch) == 0 {
+		r.take()
+	}
+	for len(r.batch) > 0 {
+		r.waiting.Store(int64(len(r.batch)))
+		began := time.Now()
+		err := r.sink.WriteViolations(ctx, r.batch[0])
+		r.options.Observe(time.Since(began), err)
+		switch {
+		case err == nil:
+			r.batch = r.batch[1:]
+		case errors.Is(err, ErrRefused):
+			r.refuse(ctx, err)
+		default:
+			return err
+		}
+	}
+	r.batch = nil
+	r.waiting.Store(0)
+	r.writtenAt.Store(r.takenAt.UnixNano())
+	return nil
+}
+
+func (r *Recorder) take() {
+	r.takenAt = time.Now()
+	counted := make([]map[ruleKey]*series, shards)
+	for i, c := range r.counters {
+		counted[i] = c.take()
+	}
+	r.batch = r.batches(decisions(counted), tallies(r.shards[:]))
+}
+
+// refuse takes the first batch apart.
+func (r *Recorder) refuse(ctx context.Context, err error) {
+	parts, lost := r.split(r.batch[0])
+	r.batch = append(parts, r.batch[1:]...)
+	if len(parts) < 2 { // this row it was
+		r.refused.Add(1)
+		r.log.ErrorContext(ctx, "a row of violations was refused", "lost", lost, "error", err)
+	}
+	r.lost.Add(lost)
+}
+
+// unwritten counts the violations that are only in memory.
+func (r *Recorder) unwritten() (n int64) {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
+	if len(r.batch) == 0 {
+		r.take()
+	}
+	for _, b := range r.batch {
+		for i := range b.Tallies {
+			n += b.Tallies[i].Denied
+		}
+	}
+	return n
+}
+
+// Stats describe a Recorder.
+type Stats struct {
+	Subjects int // counts of one subject, rule and minute in memory
+	Details  int // rows in memory
+	Bytes    int // about, of those
+	Batches  int // taken from memory and not written yet
+
+	Recorded int64 // violations, ever
+	Dropped  int64 // of these, without a row of detail
+	Refused  int64 // rows that the store refused
+	Lost     int64 // checks or violations whose count was refused, too
+	// Lag is how long ago all was written that had happened until then.
+	Lag time.Duration
+}
+
+// Stats returns how it stands.
+func (r *Recorder) Stats() Stats {
+	s := Stats{
+		Batches: int(r.waiting.Load()), Recorded: r.recorded.Load(), Dropped: r.dropped.Load(),
+		Refused: r.refused.Load(), Lost: r.lost.Load(),
+		Lag: time.Since(time.Unix(0, r.writtenAt.Load())),
+	}
+	for _, shard := range r.shards {
+		shard.mu.Lock()
+		s.Subjects += len(shard.tallies)
+		s.Details += shard.details.used
+		s.Bytes += shard.bytes.used
+		shard.mu.Unlock()
+	}
+	return s
+}

@@ -1,0 +1,151 @@
+package violations
+
+import (
+	"context"
+	"iter"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Store is where violations are read. Every method is about one tenant and sees no other's rows.
+type Store interface {
+	// Violations returns up to limit rows that a filter wants, newest first, those before an id; the zero
+	// ID begins at the filter's end. The page says how far it looked.
+	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
+	// AllViolations returns every row that a filter wants, newest first, in memory that does not grow with
+	// them. An error is the last thing it yields.
+	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
+	// Violation returns one row, or ErrNotFound.
+	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
+	// ViolationsBeside returns the other rows of a violation's user in the same minute or, if the check
+	// named no user, of its address; up to limit of them, newest first.
+	ViolationsBeside(ctx context.Context, of *Violation, limit int) ([]Violation, error)
+	// ViolationsArrived returns the rows that were written within the last so long and that a filter wants,
+	// whenever they happened, the latest written first, of up to limit that it looks at. Who asks again and
+	// again sees rows several times, and tells by their ids.
+	// More says that there were more to look at.
+	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, within time.Duration, limit int) (arrived []Violation, more bool, err error)
+	// DeniedInMinute returns how often a violation's rule denied its subject in its minute, in all.
+	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
+	// Top returns the values of a dimension that most violations share.
+	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
+
+	// Decisions returns how the checks that a rule matched (rule 0: all checks) were decided, in steps;
+	// those without checks are left out. Since, until and step are whole minutes; see Steps.
+	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
+	// TopRules returns the rules that most checks met in vain, shadow rules included.
+	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) ([]RuleVerdicts, error)
+	// TopSubjects returns whom a rule denied most often, exactly, from counts; it reads one row for each
+	// subject and minute.
+	TopSubjects(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int) ([]SubjectCount, error)
+}
+
+// Filter chooses violations. What is zero wants everything.
+type Filter struct {
+	// Since and Until bound the time, the first included and the second not; both are set.
+	Since, Until time.Time
+	Rule         rules.RuleID
+	Scope        rules.Scope
+	Mode         rules.Mode
+	Plan         string
+	UserID       string
+	// IP is an address or a network.
+	IP netip.Prefix
+	// Endpoint is a whole endpoint, EndpointPrefix its beginning.
+	Endpoint, EndpointPrefix string
+}
+
+// Wants says whether a filter chooses a violation.
+func (f *Filter) Wants(v *Violation) bool {
+	return f.WantsOtherwise(v) && !v.ID.At.Before(f.Since) && v.ID.At.Before(f.Until)
+}
+
+// WantsOtherwise is Wants but for the time.
+func (f *Filter) WantsOtherwise(v *Violation) bool {
+	return (f.Rule == 0 || v.Rule == f.Rule) &&
+		(f.Scope == "" || v.Scope == f.Scope) &&
+		(f.Mode == "" || v.Mode == f.Mode) &&
+		(f.Plan == "" || v.Plan == f.Plan) &&
+		(f.UserID == "" || v.UserID == f.UserID) &&
+		(!f.IP.IsValid() || f.IP.Contains(v.IP)) &&
+		(f.Endpoint == "" || v.Endpoint == f.Endpoint) &&
+		strings.HasPrefix(v.Endpoint, f.EndpointPrefix)
+}
+
+// Page is a part of a list.
+type Page struct {
+	Violations []Violation
+	// Next is where the next page begins; the zero ID if there is none. A page that is not full has one
+	// if the filter has no index and few rows are wanted: the page then looked at as many as one may, back
+	// to Next.At.
+	Next ID
+}
+
+// Checks is how many checks were decided.
+func (v *Verdicts) Checks() int64 { return v.Allowed + v.Denied + v.Bypassed }
+
+// ShareDenied is the part of the checks that was denied, from 0 to 1; 0 if there were none.
+func (v *Verdicts) ShareDenied() float64 {
+	if v.Checks() == 0 {
+		return 0
+	}
+	return float64(v.Denied) / float64(v.Checks())
+}
+
+// Point is one step of a chart.
+type Point struct {
+	At time.Time // its beginning
+	Verdicts
+}
+
+// RuleVerdicts are a rule's verdicts over some time.
+type RuleVerdicts struct {
+	Rule rules.RuleID
+	Verdicts
+}
+
+// SubjectCount is how often a rule denied one subject.
+type SubjectCount struct {
+	Subject string
+	Other   bool // all for whom the recorder had no room
+	Denied  int64
+}
+
+// Dimension is something that violations share.
+type Dimension string
+
+// The dimensions.
+const (
+	ByUser     Dimension = "user"
+	ByIP       Dimension = "ip"
+	ByEndpoint Dimension = "endpoint"
+)
+
+// TopOf says of which violations, and in which respect.
+type TopOf struct {
+	Dimension    Dimension
+	Since, Until time.Time
+	Rule         rules.RuleID // 0 for all
+	Mode         rules.Mode   // "" for all
+}
+
+// MaxTopRows is how many rows Top looks at.
+const MaxTopRows = 100_000
+
+// Top are the values that most violations share. It is drawn from the newest MaxTopRows rows alone, and does not know of violations whose detail was dropped.
+type Top struct {
+	Values []TopValue
+	// LookedAt is how many rows were, back to LookedBackTo.
+	LookedAt     int64
+	LookedBackTo time.Time
+}
+
+// TopValue is one of them.
+type TopValue struct {
+	Value      string
+	Violations int64
+	LastAt     time.Time
+}

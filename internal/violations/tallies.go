@@ -1,0 +1,199 @@
+package violations
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// shard counts the violations of some of the subjects.
+type shard struct {
+	mu      sync.Mutex
+	tallies map[tallyKey]*tally
+	others  map[ruleKey][]otherTally
+	bytes   room // of all tallies
+	details room // how many
+}
+
+type tallyKey struct {
+	ruleKey
+	minute  int64 // since the Unix epoch
+	subject string
+}
+
+// tally is a subject's minute that is not written yet.
+type tally struct {
+	subject         string
+	denied, dropped int64
+	second          int64 // the latest, since the Unix epoch
+	inSecond        int   // rows made in it
+	details         []*Violation
+}
+
+type otherTally struct{ minute, denied int64 }
+
+// tallyBytes and detailBytes are about what a tally and a detail take beside their texts, the share of
+// maps and lists included (measured by TestMemoryStaysWithinItsBound).
+const (
+	tallyBytes  = 240
+	detailBytes = 480
+)
+
+// room is a bounded amount that tenants share. Each may take as much as is left beside it: half if it
+// is alone, and what it cannot take is never all.
+type room struct {
+	most, used int
+	by         map[rules.TenantID]int
+}
+
+func newRoom(most int) room { return room{most: most, by: map[rules.TenantID]int{}} }
+
+func (r *room) take(tenant rules.TenantID, amount int) bool {
+	if r.by[tenant]+amount > r.most-r.used {
+		return false
+	}
+	r.used += amount
+	r.by[tenant] += amount
+	return true
+}
+
+func newShard(maxBytes, maxDetails int) *shard {
+	s := &shard{bytes: newRoom(maxBytes), details: newRoom(maxDetails)}
+	s.reset(0)
+	return s
+}
+
+func (s *shard) reset(size int) {
+	s.tallies, s.others = make(map[tallyKey]*tally, size), map[ruleKey][]otherTally{}
+	s.bytes, s.details = newRoom(s.bytes.most), newRoom(s.details.most)
+}
+
+// add counts a violation of a check's tier, and says whether its detail was dropped. A second makes at
+// most perSecond rows of one subject.
+func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bool) {
+	second := now.Unix()
+	key := tallyKey{ruleKey{c.Tenant, t.Rule.ID}, second / 60, t.Subject}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	y, ok := s.tallies[key]
+	if !ok {
+		if !s.bytes.take(c.Tenant, tallyBytes+len(key.subject)) {
+			s.addOther(key)
+			return true
+		}
+		key.subject = strings.Clone(key.subject) // the caller's may be part of a large request
+		y = &tally{subject: key.subject}
+		s.tallies[key] = y
+	}
+	y.denied++
+	if second > y.second {
+		y.second, y.inSecond = second, 0
+	}
+	if row := y.same(c, t); row != nil {
+		row.Count++
+		if now.After(row.LastAt) {
+			row.LastAt = now
+		}
+		return false
+	}
+	if y.inSecond >= perSecond || !s.details.take(c.Tenant, 1) ||
+		!s.bytes.take(c.Tenant, detailBytes+len(c.Request.UserID)+len(c.Request.Endpoint)+len(c.Request.Method)) {
+		y.dropped++
+		return true
+	}
+	y.inSecond++
+	y.details = append(y.details, c.violation(t, y.subject, now))
+	return false
+}
+
+// same returns the row of the latest second that can stand for the check's tier, or nil.
+func (y *tally) same(c *Check, t *Tier) *Violation {
+	for i := len(y.details) - 1; i >= 0 && y.details[i].ID.At.Unix() == y.second; i-- {
+		if y.details[i].sameAs(c, t) {
+			return y.details[i]
+		}
+	}
+	return nil
+}
+
+// addOther counts a violation for whose subject there is no room. When there is none for another minute
+// either, it counts in the last there is.
+func (s *shard) addOther(key tallyKey) {
+	minutes := s.others[key.ruleKey]
+	last := len(minutes) - 1
+	if last < 0 || minutes[last].minute < key.minute && last < maxOtherMinutes {
+		minutes = append(minutes, otherTally{minute: key.minute})
+		last++
+	}
+	minutes[last].denied++
+	s.others[key.ruleKey] = minutes
+}
+
+// maxOtherMinutes bounds what an outage adds for each rule, of which memory holds all anyway.
+const maxOtherMinutes = 60
+
+// take returns all that was counted and begins anew. The map that is left for writing is as large as
+// the next one is likely to be.
+func (s *shard) take() (map[tallyKey]*tally, map[ruleKey][]otherTally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tallies, others := s.tallies, s.others
+	s.reset(len(tallies))
+	return tallies, others
+}
+
+// tallies lists what several shards counted, in the order of the store's keys; see decisions.
+func tallies(shards []*shard) []Tally {
+	var all []Tally
+	others := map[tallyKey]int64{}
+	for _, s := range shards {
+		taken, takenOthers := s.take()
+		all = slices.Grow(all, len(taken))
+		for key, y := range taken {
+			all = append(all, Tally{
+				Tenant: key.tenant, Rule: key.rule, Minute: minuteTime(key.minute), Subject: storedSubject(key.subject),
+				Denied: y.denied, DetailDropped: y.dropped, Details: y.details,
+			})
+		}
+		for key, minutes := range takenOthers {
+			for _, other := range minutes {
+				others[tallyKey{ruleKey: key, minute: other.minute}] += other.denied
+			}
+		}
+	}
+	for key, denied := range others {
+		all = append(all, Tally{
+			Tenant: key.tenant, Rule: key.rule, Minute: minuteTime(key.minute), Other: true,
+			Denied: denied, DetailDropped: denied,
+		})
+	}
+	slices.SortFunc(all, compareTallies)
+	return all
+}
+
+func compareTallies(a, b Tally) int {
+	return cmp.Or(
+		cmp.Compare(a.Tenant, b.Tenant), a.Minute.Compare(b.Minute), cmp.Compare(a.Rule, b.Rule),
+		cmp.Compare(a.Subject, b.Subject),
+	)
+}
+
+// maxSubject is how long a subject may be, in bytes, to be the key of a stored count: PostgreSQL's
+// indexes take 2,700 at most. Several attributes together can be longer.
+const maxSubject = 1024
+
+// storedSubject returns a subject as counts are stored under it: a longer one keeps its beginning, and
+// a digest keeps it apart from all others.
+func storedSubject(subject string) string {
+	if len(subject) <= maxSubject {
+		return subject
+	}
+	digest := sha256.Sum256([]byte(subject))
+	return strings.ToValidUTF8(subject[:maxSubject], "") + "…" + hex.EncodeToString(digest[:])
+}

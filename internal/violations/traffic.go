@@ -1,0 +1,118 @@
+package violations
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Steps cut a time into parts of equal length. The first begins at Since and the last ends at Until, and
+// both are multiples of Step since the Unix epoch.
+type Steps struct {
+	Since, Until time.Time
+	Step         time.Duration // whole minutes and, if longer than one, whole hours
+}
+
+// maxSteps is how many points a chart has at most.
+const maxSteps = 200
+
+var stepLengths = []time.Duration{
+	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
+}
+
+// StepsFor returns the steps that show a time in at most 200 points, or as few as there can be. They
+// cover the time, and so begin a little before and end a little after it.
+func StepsFor(since, until time.Time) Steps {
+	var s Steps
+	for _, step := range stepLengths {
+		if s = StepsOf(since, until, step); s.Count() <= maxSteps {
+			break
+		}
+	}
+	return s
+}
+
+// StepsOf returns the steps of a length that cover a time.
+func StepsOf(since, until time.Time, step time.Duration) Steps {
+	s := Steps{Since: floor(since, step), Until: floor(until, step), Step: step}
+	if s.Until.Before(until) {
+		s.Until = s.Until.Add(step)
+	}
+	return s
+}
+
+// floor returns the latest multiple of a step since the Unix epoch that is not after a time.
+// time.Truncate counts from the year 1, and so has other weeks than the database.
+func floor(at time.Time, step time.Duration) time.Time {
+	seconds, length := at.Unix(), int64(step/time.Second)
+	return time.Unix(seconds-((seconds%length)+length)%length, 0).UTC()
+}
+
+// Count is how many steps there are.
+func (s Steps) Count() int { return int(s.Until.Sub(s.Since) / s.Step) }
+
+// before are as many steps that end where these begin.
+func (s Steps) before() Steps {
+	return Steps{Since: s.Since.Add(s.Since.Sub(s.Until)), Until: s.Since, Step: s.Step}
+}
+
+// Chart shows how checks were decided over some time.
+type Chart struct {
+	Steps
+	// Points has one for each step, zero where nothing happened.
+	Points []Point
+	Total  Verdicts
+	// Before is the total of the time before, of the same length.
+	Before Verdicts
+}
+
+// Traffic draws the chart of a tenant's checks, or of those that one rule matched, unless it is 0.
+func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart, error) {
+	return TrafficBy(ctx, store, tenant, rule, StepsFor(since, until))
+}
+
+// TrafficBy is Traffic in steps of one's own choice.
+func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, steps Steps) (Chart, error) {
+	chart := Chart{Steps: steps}
+	known, err := store.Decisions(ctx, tenant, rule, chart.Steps)
+	if err != nil {
+		return Chart{}, err
+	}
+	chart.Points = make([]Point, chart.Count())
+	for i := range chart.Points {
+		chart.Points[i].At = chart.Since.Add(time.Duration(i) * chart.Step)
+	}
+	for _, point := range known {
+		chart.Total.add(point.Verdicts)
+		if i := int(point.At.Sub(chart.Since) / chart.Step); i >= 0 && i < len(chart.Points) {
+			chart.Points[i].Verdicts = point.Verdicts
+		}
+	}
+	before, err := store.Decisions(ctx, tenant, rule, chart.before())
+	if err != nil {
+		return Chart{}, err
+	}
+	for _, point := range before {
+		chart.Before.add(point.Verdicts)
+	}
+	return chart, nil
+}
+
+// exactly is the longest time that is summed up by the minute; a longer one is by the hour, because of
+// the rows that it takes.
+const exactly = 7 * 24 * time.Hour
+
+// Total sums up how a tenant's checks were decided, or those that one rule matched unless it is 0. The time
+// is widened to whole minutes or, if it is longer than a week, whole hours.
+func Total(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (total Verdicts, err error) {
+	step := time.Minute
+	if until.Sub(since) > exactly {
+		step = time.Hour
+	}
+	points, err := store.Decisions(ctx, tenant, rule, StepsOf(since, until, step))
+	for i := range points {
+		total.add(points[i].Verdicts)
+	}
+	return total, err
+}

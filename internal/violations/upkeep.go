@@ -1,0 +1,48 @@
+package violations
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Keeper is a store that needs upkeep.
+type Keeper interface {
+	// KeepViolations makes room for the days to come and drops what is older than the retention. Of several
+	// processes that do so at once one does and the others find nothing to do.
+	KeepViolations(ctx context.Context, now time.Time, keep Retention) (Kept, error)
+}
+
+// Retention says how long what is kept.
+type Retention struct {
+	Details time.Duration // violations, in whole days
+	Counts  time.Duration // per minute and hour
+}
+
+// Kept says what an upkeep did.
+type Kept struct {
+	DaysMade, DaysDropped int
+	RowsDropped           int64 // counts, and what else had its time
+}
+
+const (
+	upkeepEvery = time.Hour
+	upkeepRetry = time.Minute
+)
+
+// KeepUp does a store's upkeep at once and then every hour, until ctx ends. If that fails it tries
+// again a minute later; nothing that is recorded is lost meanwhile.
+func KeepUp(ctx context.Context, keeper Keeper, keep Retention, log *slog.Logger) {
+	for pause := time.Duration(0); wait(ctx, pause); {
+		kept, err := keeper.KeepViolations(ctx, time.Now(), keep)
+		pause = upkeepEvery
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.ErrorContext(ctx, "upkeep of violations failed", "error", err)
+			pause = upkeepRetry
+		case kept != Kept{}:
+			log.InfoContext(ctx, "upkeep of violations",
+				"days_made", kept.DaysMade, "days_dropped", kept.DaysDropped, "rows_dropped", kept.RowsDropped)
+		}
+	}
+}

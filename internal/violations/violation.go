@@ -1,0 +1,99 @@
+package violations
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// ErrNotFound is for a row that does not exist, is kept no longer, or belongs to another tenant; they
+// cannot be told apart.
+var ErrNotFound = errors.New("not found")
+
+// Tokens is an amount of tokens in millionths, the smallest cost there is.
+type Tokens int64
+
+// Token is one token.
+const Token Tokens = 1_000_000
+
+// Float returns the amount in tokens. Every amount that Sluice accepts survives the way there and back.
+func (t Tokens) Float() float64 { return float64(t) / float64(Token) }
+
+// Violation is a denial, or what a shadow rule would have denied, with everything as it was then.
+type Violation struct {
+	ID     ID
+	Tenant rules.TenantID
+	Rule   rules.RuleID
+	// Subject says whose bucket it was: see rules.Match.
+	Subject string
+
+	// Reason is why the tier denied: limit_exceeded, blocked, cost_exceeds_limit, store_unavailable.
+	Reason  string
+	Scope   rules.Scope
+	Mode    rules.Mode
+	Pattern string
+	// Version is the rule's; a rule that was edited since has a higher one.
+	Version int64
+	// Rate, in tokens per second, and Burst, in tokens, are the limit in force, a user's override
+	// included; 0 for a block.
+	Rate  float64
+	Burst int64
+
+	// What the check said; "" and the zero Addr for nothing. Plan is what it was judged on.
+	UserID   string
+	IP       netip.Addr
+	Endpoint string
+	Method   string
+	Plan     string
+	Cost     Tokens
+
+	// Tokens is what the bucket held; meaningless unless TokensKnown.
+	Tokens      Tokens
+	TokensKnown bool
+	// RetryAfter is how long the caller had to wait; 0 if waiting would not have helped.
+	RetryAfter time.Duration
+
+	// Count is how many violations this row stands for: the first was at ID.At, the last at LastAt, and
+	// all were the same but for time, tokens and wait.
+	Count  int64
+	LastAt time.Time
+}
+
+// ID names a row of one tenant. Newer rows have a later At; of equal ones the later written has the
+// higher Number.
+type ID struct {
+	At     time.Time // in microseconds
+	Number int64     // above 0
+}
+
+// String writes the id in the form that ParseID reads. It does not sort.
+func (id ID) String() string {
+	return strconv.FormatInt(id.At.UnixMicro(), 10) + "-" + strconv.FormatInt(id.Number, 10)
+}
+
+// ParseID reads what String wrote. A text that is no id is the id of nothing: ErrNotFound.
+func ParseID(text string) (ID, error) {
+	at, number, _ := strings.Cut(text, "-")
+	micros, err := strconv.ParseInt(at, 10, 64)
+	if err == nil && (micros < 0 || micros > maxMicros) {
+		err = strconv.ErrRange
+	}
+	n, numberErr := strconv.ParseInt(number, 10, 64)
+	if err = errors.Join(err, numberErr); err != nil || n < 1 {
+		return ID{}, fmt.Errorf("violation %q: %w", text, ErrNotFound)
+	}
+	return ID{At: time.UnixMicro(micros).UTC(), Number: n}, nil
+}
+
+// maxMicros is the end of the year 9999, beyond which times have no common form.
+const maxMicros = 253402300799999999
+
+// BucketKey is how the bucket is written down: the rule's id, a colon, the subject.
+func (v *Violation) BucketKey() string {
+	return strconv.FormatInt(int64(v.Rule), 10) + ":" + v.Subject
+}

@@ -1,0 +1,73 @@
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { isNamedRange, type Span } from '~/domain/range';
+import { api, body } from './client';
+import { tenantKey } from './queries';
+import type { TopBy } from './types';
+
+/**
+ * How checks were decided, and who answers them. A range that ends now is read again and again, so that
+ * a screen left open stays true; one between two moments is read once.
+ */
+const often = 5_000;
+const seldom = 15_000;
+
+function moments(span: Span): { from: string; until: string } {
+  const { from, until } = span.at(Date.now());
+  return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
+}
+
+function again(span: Span, every: number) {
+  return isNamedRange(span.text) ? every : (false as const);
+}
+
+/** Verdicts over time: of all checks, or of one rule. */
+export const seriesQuery = (tenant: string, span: Span, rule?: number) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'series', span.text, rule),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/series', {
+          params: { path: { tenant }, query: { ...moments(span), rule_id: rule } },
+          signal,
+        }),
+      ),
+    refetchInterval: again(span, often),
+    placeholderData: keepPreviousData,
+  });
+
+/** Sums of some time, and what shadow rules would have denied in it. */
+export const summaryQuery = (tenant: string, span: Span) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'summary', span.text),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/summary', {
+          params: { path: { tenant }, query: moments(span) },
+          signal,
+        }),
+      ),
+    refetchInterval: again(span, often),
+    placeholderData: keepPreviousData,
+  });
+
+/** Who or what was denied most. Shadow rules are not asked: nobody was limited by them. */
+export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'top', span.text, by, limit),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/top', {
+          params: { path: { tenant }, query: { ...moments(span), by, limit, mode: 'enforce' } },
+          signal,
+        }),
+      ),
+    refetchInterval: again(span, seldom),
+    placeholderData: keepPreviousData,
+  });
+
+/** How the database, Redis and every process are. It is the installation's, not a tenant's. */
+export const statusQuery = queryOptions({
+  queryKey: ['status'],
+  queryFn: ({ signal }) => body(api.GET('/api/v1/status', { signal })),
+  refetchInterval: often,
+});

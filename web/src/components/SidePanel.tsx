@@ -1,0 +1,57 @@
+import { ActionIcon, Drawer, Tooltip } from '@mantine/core';
+import { useHotkeys } from '@mantine/hooks';
+import { IconArrowDown, IconArrowUp, IconX } from './icons';
+import styles from './SidePanel.module.css';
+
+interface Props {
+  opened: boolean;
+  onClose: () => void;
+  title: string;
+  /** Beside the title: a chip. */
+  beside?: React.ReactNode;
+  /** To the row before and after, where there is one; also by the keys k and j. */
+  onPrevious?: () => void;
+  onNext?: () => void;
+  children: React.ReactNode;
+}
+
+/** What a list row opens: a panel at the right, the list still in sight. */
+export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
+  useHotkeys([
+    ['k', () => opened && onPrevious?.()],
+    ['j', () => opened && onNext?.()],
+  ]);
+  return (
+    <Drawer.Root opened={opened} onClose={onClose} position="right" size={480}>
+      <Drawer.Overlay backgroundOpacity={0.12} />
+      <Drawer.Content className={styles.panel}>
+        <header className={styles.header}>
+          <Drawer.Title className={styles.title}>{title}</Drawer.Title>
+          {beside}
+          <span className={styles.buttons}>
+            {(onPrevious || onNext) && (
+              <>
+                <Step label="Previous (k)" go={onPrevious} icon={<IconArrowUp size={15} />} />
+                <Step label="Next (j)" go={onNext} icon={<IconArrowDown size={15} />} />
+              </>
+            )}
+            <ActionIcon aria-label="Close" onClick={onClose}>
+              <IconX size={16} />
+            </ActionIcon>
+          </span>
+        </header>
+        <div className={styles.body}>{children}</div>
+      </Drawer.Content>
+    </Drawer.Root>
+  );
+}
+
+function Step({ label, go, icon }: { label: string; go?: () => void; icon: React.ReactNode }) {
+  return (
+    <Tooltip label={label}>
+      <ActionIcon aria-label={label} disabled={!go} onClick={go}>
+        {icon}
+      </ActionIcon>
+    </Tooltip>
+  );
+}

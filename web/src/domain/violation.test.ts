@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import { violation } from '../../test/traffic';
+import { unitOf } from './rate';
+import { whatHappened } from './violation';
+
+const plain = (text: string) => text.replaceAll('\u202f', ' ');
+
+test.each([
+  [
+    'a limit that was reached',
+    violation(),
+    'User 42 on free was denied 11 times within 794 ms, asking GET /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50) held 0.65 tokens where a request takes 1; 35 ms later it could have passed.',
+  ],
+  [
+    'a single check of a shadow rule',
+    violation({ mode: 'shadow', count: 1, method: null }),
+    'User 42 on free would have been denied, asking /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50) held 0.65 tokens where a request takes 1; 35 ms later it could have passed. Nobody was denied by it: the rule is in shadow mode.',
+  ],
+  [
+    'an address that is blocked',
+    violation({
+      user_id: null,
+      plan: null,
+      reason: 'blocked',
+      scope: 'endpoint',
+      key_pattern: 'endpoint:/internal/*',
+      endpoint: '/internal/health',
+      rate_per_second: 0,
+      burst_capacity: 0,
+      count: 3,
+    }),
+    '203.0.113.9 was blocked 3 times within 794 ms, asking GET /internal/health. The rule endpoint:/internal/* blocks all that it matches; no wait would have helped.',
+  ],
+  [
+    'a cost that never fits',
+    violation({ reason: 'cost_exceeds_limit', cost: 80, count: 1, retry_after_ms: null }),
+    'User 42 on free was denied, asking GET /api/search. A request took 80 tokens, and their bucket of user:{user_id} never holds more than 50; no wait would have helped.',
+  ],
+  [
+    'an outage of Redis',
+    violation({ reason: 'store_unavailable', count: 1, endpoint: null, method: null }),
+    'User 42 on free was denied. Redis did not answer, and the rule user:{user_id} denies until it does.',
+  ],
+])('%s is said in words', (_, what, sentence) => {
+  expect(plain(whatHappened(what))).toBe(sentence);
+});
+
+test('a rate without a unit is said in the unit that makes it whole', () => {
+  expect([10, 0.1, 10000 / 86400, 1000 / 3600, 0.123456].map(unitOf)).toEqual([
+    'second',
+    'minute',
+    'day',
+    'hour',
+    'second',
+  ]);
+});

@@ -1,0 +1,88 @@
+import type { Violation } from '~/api/types';
+import { duration, exactNumber, plural } from './format';
+import { limitSentence, unitOf } from './rate';
+
+/** "10 per second, bursts to 50": the limit as it was then; null for a rule that blocks. */
+export function limitThen(violation: Violation): string | null {
+  const { rate_per_second, burst_capacity } = violation;
+  if (rate_per_second <= 0) return null;
+  return limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
+}
+
+/** Who was limited, as a sentence begins: "User 42", "203.0.113.9". */
+export function who(violation: Violation): string {
+  if (violation.user_id !== null) return `User ${violation.user_id}`;
+  return violation.ip_address ?? 'A caller without identity';
+}
+
+/** "GET /api/search" */
+export function endpointOf({ method, endpoint }: Violation): string | null {
+  if (endpoint === null) return method;
+  return method ? `${method} ${endpoint}` : endpoint;
+}
+
+/**
+ * What happened, in the words that one would use on the phone: "User 42 on free was denied 11 times
+ * within 790 ms, asking GET /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50)
+ * held 0.65 tokens where a request takes 1; 35 ms later it could have passed."
+ */
+export function whatHappened(violation: Violation): string {
+  const plan = violation.plan ? ` on ${violation.plan}` : '';
+  const asked = endpointOf(violation);
+  const asking = asked ? `, asking ${asked}` : '';
+  return `${who(violation)}${plan} ${was(violation)}${asking}. ${why(violation)}${shadow(violation)}`;
+}
+
+function was({ mode, reason, count, requested_at, last_at }: Violation): string {
+  const participle = reason === 'blocked' ? 'blocked' : 'denied';
+  const verb = mode === 'shadow' ? `would have been ${participle}` : `was ${participle}`;
+  if (count === 1) return verb;
+  const took = Date.parse(last_at) - Date.parse(requested_at);
+  return `${verb} ${exactNumber(count)} times${took > 0 ? ` within ${duration(took)}` : ''}`;
+}
+
+function why(violation: Violation): string {
+  const { reason, key_pattern, cost, burst_capacity } = violation;
+  switch (reason) {
+    case 'blocked':
+      return `The rule ${key_pattern} blocks all that it matches; no wait would have helped.`;
+    case 'cost_exceeds_limit':
+      return `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
+        burst_capacity,
+      )}; no wait would have helped.`;
+    case 'store_unavailable':
+      return `Redis did not answer, and the rule ${key_pattern} denies until it does.`;
+    default:
+      return short(violation);
+  }
+}
+
+function short(violation: Violation): string {
+  const { tokens_at_time: held, cost, retry_after_ms: wait } = violation;
+  const limit = limitThen(violation);
+  const name = bucket(violation);
+  const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
+  const lacked =
+    held === null ? 'was empty' : `held ${tokens(held)} where a request takes ${exactNumber(cost)}`;
+  return `${begin} ${lacked}${wait === null ? '.' : `; ${duration(wait)} later it could have passed.`}`;
+}
+
+/** Whose bucket it is. */
+function bucket({ scope, key_pattern }: Violation): string {
+  switch (scope) {
+    case 'user':
+      return `their bucket of ${key_pattern}`;
+    case 'global':
+      return 'the bucket that all requests share';
+    default:
+      return `the bucket of ${key_pattern}`;
+  }
+}
+
+function tokens(count: number): string {
+  return plural(Math.round(count * 100) / 100, 'token');
+}
+
+function shadow({ mode }: Violation): string {
+  return mode === 'shadow' ? ' Nobody was denied by it: the rule is in shadow mode.' : '';
+}

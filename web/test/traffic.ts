@@ -1,0 +1,160 @@
+import type {
+  Bucket,
+  Override,
+  ProcessStatus,
+  Series,
+  Status,
+  Summary,
+  Top,
+  TopItem,
+  User,
+  Verdicts,
+  Violation,
+} from '~/api/types';
+
+/* What component tests show of traffic: violations, counts, buckets. */
+
+const at = '2026-11-21T06:00:00Z';
+
+export function violation(more: Partial<Violation> = {}): Violation {
+  return {
+    violation_id: '1795175491123456-17',
+    requested_at: '2026-11-21T06:00:31.126Z',
+    last_at: '2026-11-21T06:00:31.920Z',
+    count: 11,
+    rule_id: 12,
+    rule_version: 3,
+    bucket_key: '12:42',
+    scope: 'user',
+    mode: 'enforce',
+    reason: 'limit_exceeded',
+    key_pattern: 'user:{user_id}',
+    rate_per_second: 10,
+    burst_capacity: 50,
+    user_id: '42',
+    ip_address: '203.0.113.9',
+    endpoint: '/api/search',
+    method: 'GET',
+    plan: 'free',
+    cost: 1,
+    tokens_at_time: 0.65,
+    retry_after_ms: 35,
+    ...more,
+  };
+}
+
+export function verdicts(allowed: number, denied: number, more: Partial<Verdicts> = {}): Verdicts {
+  return { allowed, denied, bypassed: 0, degraded: 0, cost: allowed, ...more };
+}
+
+export function series(points: Verdicts[]): Series {
+  const begin = Date.parse(at);
+  const sum = (of: keyof Verdicts) => points.reduce((total, point) => total + point[of], 0);
+  return {
+    from: at,
+    until: new Date(begin + points.length * 60_000).toISOString(),
+    step_seconds: 60,
+    points: points.map((point, index) => ({ at: new Date(begin + index * 60_000).toISOString(), ...point })),
+    total: verdicts(sum('allowed'), sum('denied'), { degraded: sum('degraded') }),
+  };
+}
+
+export function summary(total: Verdicts, more: Partial<Summary> = {}): Summary {
+  const all = total.allowed + total.denied + total.bypassed;
+  return {
+    from: at,
+    until: '2026-11-21T07:00:00Z',
+    total,
+    share_denied: all === 0 ? null : total.denied / all,
+    before: verdicts(0, 0),
+    share_denied_before: null,
+    shadow_rules: [],
+    ...more,
+  };
+}
+
+export function top(by: Top['by'], items: Partial<TopItem>[]): Top {
+  return {
+    by,
+    from: at,
+    until: at,
+    looked_back_to: null,
+    items: items.map((item) => ({ value: '42', denied: 1, checks: null, last_at: at, rule: null, ...item })),
+  };
+}
+
+export function process(more: Partial<ProcessStatus> = {}): ProcessStatus {
+  return {
+    process_id: '3f2a91c07b5de604',
+    name: 'api-1',
+    version: '1.4.0',
+    started_at: at,
+    reported_at: at,
+    rules_loaded: true,
+    rules: 10,
+    rules_age_ms: 410,
+    database: 'up',
+    redis: 'up',
+    checks_per_second: 12,
+    degraded_share: 0,
+    ...more,
+  };
+}
+
+export function status(processes: ProcessStatus[], more: Partial<Status> = {}): Status {
+  return {
+    at,
+    database: { state: 'up', latency_ms: 0.4 },
+    admin: { version: '1.4.0', started_at: at, rules_loaded: true, rules_age_ms: 410, redis: 'up' },
+    processes,
+    ...more,
+  };
+}
+
+export function bucket(more: Partial<Bucket> = {}): Bucket {
+  return {
+    bucket_key: '12:42',
+    rule_id: 12,
+    key_pattern: 'user:{user_id}',
+    name: '',
+    scope: 'user',
+    mode: 'enforce',
+    plan: 'free',
+    tokens: 20,
+    burst_capacity: 50,
+    rate_per_second: 10,
+    rate_unit: 'second',
+    overridden: false,
+    reset_after_ms: 3000,
+    source: 'user',
+    ...more,
+  };
+}
+
+export function override(more: Partial<Override> = {}): Override {
+  return {
+    rule_id: 12,
+    user_id: '42',
+    rate_per_second: 100,
+    rate_unit: 'second',
+    burst_capacity: 500,
+    reason: 'migration week',
+    expires_at: '2027-01-31T00:00:00Z',
+    expired: false,
+    in_force_since: at,
+    version: 31,
+    ...more,
+  };
+}
+
+export function user(more: Partial<User> = {}): User {
+  return {
+    user_id: '42',
+    plan: 'free',
+    plan_source: 'tenant',
+    overrides: [],
+    recent_violations: [],
+    version: 0,
+    ...more,
+  };
+}
