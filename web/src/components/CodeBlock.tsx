@@ -6,9 +6,9 @@ export function CodeBlock({ code, label }: { code: string; label: string }) {
   return (
     <div className={styles.block}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable with the keyboard */}
-      <pre tabIndex={0} role="group" aria-label={label}>
-        {code}
-      </pre>
+      <section tabIndex={0} aria-label={label}>
+        <pre>{code}</pre>
+      </section>
       <span className={styles.copy}>
         <Copy value={code} label={`Copy ${label}`} />
       </span>

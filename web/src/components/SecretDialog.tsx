@@ -39,7 +39,7 @@ export function SecretDialog({ title, what, secret, children, onClose }: Props) 
         Copy it now. It is not stored and cannot be shown again.
       </p>
       <div className={styles.secret}>
-        <code aria-label={what}>{secret}</code>
+        <code>{secret}</code>
         <Copy value={secret} label={`Copy ${what}`} />
       </div>
       {children && <div className={styles.use}>{children}</div>}
