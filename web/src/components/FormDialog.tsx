@@ -40,17 +40,21 @@ interface Props {
   verb: string;
   size?: number;
   disabled?: boolean;
+  destructive?: boolean;
   onClose: () => void;
+  /** After it was saved; left out, it closes. */
+  onSaved?: () => void;
   /** Saves; the dialog stays open, and says why, if that fails. */
   save: () => Promise<unknown>;
   children: (wrong: Wrong) => React.ReactNode;
 }
 
 /** A form in a dialog. It closes when it is saved, and keeps what was typed when it is not. */
-export function FormDialog({ title, lead, verb, size = 480, disabled, onClose, save, children }: Props) {
-  const saving = useMutation({ mutationFn: save, onSuccess: onClose });
+export function FormDialog(props: Props) {
+  const { title, lead, verb, size = 480, disabled, destructive, onClose, onSaved = onClose, save } = props;
+  const saving = useMutation({ mutationFn: save, onSuccess: onSaved });
   const { wrong, rest } = fieldErrors(saving.error);
-  const fields = children(wrong);
+  const fields = props.children(wrong);
   return (
     <Modal opened onClose={onClose} size={size} title={title}>
       <form
@@ -67,7 +71,12 @@ export function FormDialog({ title, lead, verb, size = 480, disabled, onClose, s
           <Button variant="default" onClick={onClose}>
             Cancel
           </Button>
-          <Button type="submit" loading={saving.isPending} disabled={disabled}>
+          <Button
+            type="submit"
+            color={destructive ? 'red.8' : undefined}
+            loading={saving.isPending}
+            disabled={disabled}
+          >
             {verb}
           </Button>
         </Group>

@@ -1,12 +1,10 @@
 import { Link } from '@tanstack/react-router';
 import type { Explanation } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
-import { Duration } from '~/components/Time';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
-import { plural } from '~/domain/format';
+import { duration, plural } from '~/domain/format';
 import { limitSentence, unitOf } from '~/domain/rate';
 import styles from './TryIt.module.css';
 
@@ -18,28 +16,38 @@ interface Props {
 /** Every rule that matches, in the order in which they are asked, and how each stands. */
 export function MatchedRules({ tenant, explanation }: Props) {
   const rows = matchedTiers(explanation);
-  const columns: Column<MatchedTier>[] = [
-    { key: 'rule', header: 'Rule', render: ({ rule }) => <RuleLink tenant={tenant} rule={rule} /> },
-    { key: 'limit', header: 'Limit', wide: true, render: ({ rule }) => limitOf(rule) },
-    { key: 'says', header: 'Says', width: 168, render: (row) => <Says {...row} /> },
-    { key: 'left', header: 'Tokens left', width: 148, numeric: true, render: (row) => <Left {...row} /> },
-    {
-      key: 'wait',
-      header: 'Wait',
-      width: 88,
-      numeric: true,
-      wide: true,
-      render: ({ tier }) => (tier.retry_after_ms ? <Duration ms={tier.retry_after_ms} /> : '–'),
-    },
-  ];
   if (rows.length === 0) return null;
   return (
     <Card
       flush
       title={`${plural(rows.length, 'rule')} matched`}
-      lead="All of them must have the tokens; one that lacks them denies, and none is charged."
+      lead="All of them must have the tokens; if one lacks them, none is charged."
     >
-      <DataTable label="Matched rules" columns={columns} rows={rows} rowKey={({ rule }) => rule.rule_id} />
+      <table className={styles.matched} aria-label="Matched rules">
+        <thead>
+          <tr>
+            <th scope="col">Rule and limit</th>
+            <th scope="col">Says</th>
+            <th scope="col">Tokens left</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.rule.rule_id}>
+              <td>
+                <RuleLink tenant={tenant} rule={row.rule} />
+                <span className={styles.limit}>{limitOf(row.rule)}</span>
+              </td>
+              <td>
+                <Says {...row} />
+              </td>
+              <td>
+                <Left {...row} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
     </Card>
   );
 }
@@ -87,10 +95,11 @@ function limitOf({ action, rate_per_second, burst_capacity, overridden }: Matche
 }
 
 function Says({ rule, tier, decides }: MatchedTier) {
+  const wait = tier.retry_after_ms ? ` for ${duration(tier.retry_after_ms)}` : '';
   if (rule.mode === 'shadow')
-    return <Outcome tone="shadow">{tier.allowed ? 'would allow' : 'would deny'}</Outcome>;
+    return <Outcome tone="shadow">{tier.allowed ? 'would allow' : `would deny${wait}`}</Outcome>;
   if (tier.allowed) return <Outcome tone="allowed">allows</Outcome>;
-  return <Outcome tone="denied">{decides ? 'denies, decides' : 'denies'}</Outcome>;
+  return <Outcome tone="denied">{`${decides ? 'decides: ' : ''}denies${wait}`}</Outcome>;
 }
 
 function Left({ tier: { remaining, limit } }: MatchedTier) {
