@@ -75,7 +75,7 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     tzDate: (seconds) => new Date(seconds * 1000),
     cursor: {
       sync: sync ? { key: sync } : undefined,
@@ -96,7 +96,8 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
         ...axis,
         grid: { show: false },
         size: 28,
-        values: elapsed ? (_, ticks) => ticks.map((t) => duration(t * 1000)) : undefined,
+        values: (_, ticks) =>
+          elapsed ? ticks.map((t) => duration(t * 1000)) : ticks.map((t) => timeTick(t, ticks)),
       },
       { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) },
     ],
@@ -120,6 +121,22 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
   };
 }
 
+/** "14:05"; the day where one begins; with seconds where ticks are closer than a minute. */
+function timeTick(seconds: number, ticks: number[]): string {
+  const at = new Date(seconds * 1000);
+  const midnight = at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0;
+  if (midnight) return dayTick.format(at);
+  return ((ticks[1] ?? seconds + 60) - (ticks[0] ?? seconds) < 60 ? secondTick : minuteTick).format(at);
+}
+
+const dayTick = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+const minuteTick = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const secondTick = new Intl.DateTimeFormat('en-GB', {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+});
+
 function look(series: Series, format: (value: number) => string): uPlot.Series {
   const colour = hue(series.tone);
   const value = (_: uPlot, at: number | null) => (at === null || at === undefined ? '–' : format(at));
@@ -131,7 +148,7 @@ function look(series: Series, format: (value: number) => string): uPlot.Series {
     label: series.label,
     stroke: colour,
     value,
-    width: 1.5,
+    width: series.bars ? 0 : 1.5, // a bar of nothing is nothing
     dash: series.dashed ? [4, 4] : undefined,
     fill: series.fill || series.bars ? `${colour}${series.bars ? '' : '1f'}` : undefined,
     paths: series.bars

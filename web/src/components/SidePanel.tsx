@@ -22,11 +22,19 @@ export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, 
     ['j', () => opened && onNext?.()],
   ]);
   return (
-    <Drawer.Root opened={opened} onClose={onClose} position="right" size={480}>
+    <Drawer.Root
+      opened={opened}
+      onClose={onClose}
+      position="right"
+      size={480}
+      padding={0}
+      transitionProps={{ duration: 120 }}
+      classNames={{ content: styles.panel, header: styles.header, title: styles.title, body: styles.body }}
+    >
       <Drawer.Overlay backgroundOpacity={0.12} />
-      <Drawer.Content className={styles.panel}>
-        <header className={styles.header}>
-          <Drawer.Title className={styles.title}>{title}</Drawer.Title>
+      <Drawer.Content>
+        <Drawer.Header>
+          <Drawer.Title>{title}</Drawer.Title>
           {beside}
           <span className={styles.buttons}>
             {(onPrevious || onNext) && (
@@ -39,8 +47,8 @@ export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, 
               <IconX size={16} />
             </ActionIcon>
           </span>
-        </header>
-        <div className={styles.body}>{children}</div>
+        </Drawer.Header>
+        <Drawer.Body>{children}</Drawer.Body>
       </Drawer.Content>
     </Drawer.Root>
   );

@@ -1,5 +1,52 @@
+import { useQuery } from '@tanstack/react-query';
+import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { parseRange, type Span } from '~/domain/range';
+import { useTenant } from '~/session';
+import { FirstSteps } from './FirstSteps';
+import { Health } from './Health';
+import styles from './Overview.module.css';
+import { ShadowRules } from './ShadowRules';
+import { checksOf, Tiles } from './Tiles';
+import { TopLists } from './TopLists';
+import { Traffic } from './Traffic';
 
+const month: Span = { text: '30d', at: (now) => parseRange('30d', now) ?? { from: now, until: now } };
+
+/** How it goes: traffic, who is limited, what shadow rules would do, and whether all of it is well. */
 export default function Overview() {
-  return <Page title="Overview">{null}</Page>;
+  const tenant = useTenant();
+  const range = useTimeRange('1h');
+  const summary = useQuery(summaryQuery(tenant, range));
+  // Silence in this time may be a quiet night, or a tenant that nobody asked anything yet.
+  const silent = summary.data !== undefined && checksOf(summary.data.total) === 0;
+  const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent });
+  const isNew = silent && ever.data !== undefined && checksOf(ever.data.total) === 0;
+
+  return (
+    <Page title="Overview" actions={!isNew && <TimeRange fallback="1h" />}>
+      {summary.isError && !summary.data ? (
+        <ErrorState error={summary.error} onRetry={() => summary.refetch()} />
+      ) : !summary.data || (silent && ever.isPending) ? (
+        <LoadingLines lines={10} />
+      ) : isNew ? (
+        <>
+          <FirstSteps tenant={tenant} />
+          <Health />
+        </>
+      ) : (
+        <>
+          <Tiles tenant={tenant} span={range} summary={summary.data} />
+          <div className={styles.main}>
+            <Traffic tenant={tenant} span={range} onBrush={range.brush} />
+            <Health />
+          </div>
+          <TopLists tenant={tenant} span={range} />
+          <ShadowRules tenant={tenant} rules={summary.data.shadow_rules} />
+        </>
+      )}
+    </Page>
+  );
 }

@@ -1,5 +1,217 @@
-import { Page } from '~/components/Page';
+import { Button, Group, NativeSelect } from '@mantine/core';
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { plansQuery } from '~/api/queries';
+import { topQuery } from '~/api/traffic';
+import type { Assignment } from '~/api/types';
+import { type Column, DataTable } from '~/components/DataTable';
+import { FilterField } from '~/components/FilterField';
+import { IconDownload, IconUpload, IconUsers } from '~/components/icons';
+import { Num } from '~/components/Num';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState, LoadingLines } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { plural } from '~/domain/format';
+import { parseRange, type Span } from '~/domain/range';
+import type { UsersSearch } from '~/search';
+import { useRole, useTenant } from '~/session';
+import { ImportUsers } from './ImportUsers';
+import { usersQuery } from './queries';
+import styles from './Users.module.css';
 
+const day: Span = { text: '24h', at: (now) => parseRange('24h', now) ?? { from: now, until: now } };
+
+/** Finds a user: by the beginning of an id, by plan, or among those who were limited lately. */
 export default function Users() {
-  return <Page title="Users">{null}</Page>;
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const search: UsersSearch = useSearch({ from: '/shell/t/$tenant/users' });
+  const navigate = useNavigate({ from: '/t/$tenant/users' });
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const [importing, setImporting] = useState(false);
+  const set = (change: UsersSearch) =>
+    navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
+
+  return (
+    <Page
+      title="Users"
+      lead="The ids that your services send. Those without a plan of their own are on the default one."
+      actions={
+        <>
+          <Button
+            variant="default"
+            component="a"
+            download
+            href={exportAddress(tenant, search)}
+            leftSection={<IconDownload size={14} />}
+          >
+            Export
+          </Button>
+          {edit && (
+            <Button leftSection={<IconUpload size={14} />} onClick={() => setImporting(true)}>
+              Import plans
+            </Button>
+          )}
+        </>
+      }
+    >
+      <search className={styles.find} aria-label="Find a user">
+        <FilterField
+          search
+          className={styles.prefix}
+          label="User id"
+          placeholder="A user id, or how it begins"
+          value={search.prefix}
+          onChange={(prefix) => set({ prefix })}
+        />
+        <NativeSelect
+          aria-label="Plan"
+          value={search.plan ?? ''}
+          data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
+          onChange={(event) => set({ plan: event.currentTarget.value || undefined })}
+        />
+        {search.prefix && (
+          <Button
+            variant="default"
+            renderRoot={(props) => (
+              <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: search.prefix ?? '' }} />
+            )}
+          >
+            Open user {search.prefix}
+          </Button>
+        )}
+      </search>
+      <div className={styles.columns}>
+        <Assigned tenant={tenant} search={search} edit={edit} onImport={() => setImporting(true)} />
+        <Limited tenant={tenant} />
+      </div>
+      {importing && <ImportUsers tenant={tenant} onClose={() => setImporting(false)} />}
+    </Page>
+  );
+}
+
+interface AssignedProps {
+  tenant: string;
+  search: UsersSearch;
+  edit: boolean;
+  onImport: () => void;
+}
+
+const columns: Column<Assignment>[] = [
+  { key: 'user', header: 'User', render: ({ user_id }) => user_id },
+  { key: 'plan', header: 'Plan', width: '40%', render: ({ plan }) => plan },
+];
+
+/** Users who were put on a plan. */
+function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
+  const list = useInfiniteQuery({ ...usersQuery(tenant, search), placeholderData: keepPreviousData });
+  const navigate = useNavigate();
+  return (
+    <Card title="On a plan of their own" flush>
+      <Query query={list} loading={<LoadingLines />}>
+        {({ pages }) => {
+          const rows = pages.flatMap(({ items }) => items);
+          if (rows.length === 0) return <NoUsers {...{ search, edit, onImport }} />;
+          return (
+            <>
+              <DataTable
+                label="Users on a plan of their own"
+                columns={columns}
+                rows={rows}
+                rowKey={({ user_id }) => user_id}
+                onOpen={({ user_id }) =>
+                  navigate({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })
+                }
+              />
+              <footer className={styles.footer}>
+                <span role="status">
+                  {plural(rows.length, 'user')}
+                  {list.hasNextPage ? ' so far' : ''}
+                </span>
+                {list.hasNextPage && (
+                  <Button
+                    variant="default"
+                    loading={list.isFetchingNextPage}
+                    onClick={() => list.fetchNextPage()}
+                  >
+                    Show more
+                  </Button>
+                )}
+              </footer>
+            </>
+          );
+        }}
+      </Query>
+    </Card>
+  );
+}
+
+function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
+  const icon = <IconUsers size={20} aria-hidden />;
+  if (search.prefix || search.plan) {
+    return (
+      <EmptyState icon={icon} title="Nobody like that has a plan of their own">
+        {search.prefix
+          ? 'Every id is a user nevertheless: open it to see its limits and buckets.'
+          : 'Users without a plan of their own are on the default one.'}
+      </EmptyState>
+    );
+  }
+  return (
+    <EmptyState
+      icon={icon}
+      title="Everybody is on the default plan"
+      action={
+        edit && (
+          <Button variant="default" onClick={onImport}>
+            Import plans
+          </Button>
+        )
+      }
+    >
+      Users need not be made: any id that a service sends is one. Put those who pay for more on a plan, one by
+      one on their page or many at once from a CSV file.
+    </EmptyState>
+  );
+}
+
+/** Whoever was limited lately is the one that is asked about. */
+function Limited({ tenant }: { tenant: string }) {
+  const top = useQuery(topQuery(tenant, day, 'user', 10));
+  return (
+    <Card title="Limited in the last 24 hours" flush>
+      <Query query={top} loading={<LoadingLines />}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <p className={styles.none}>Nobody.</p>
+          ) : (
+            <ol className={styles.limited}>
+              {items.map(({ value, denied, last_at }) => (
+                <li key={value}>
+                  <Link to="/t/$tenant/users/$user" params={{ tenant, user: value }}>
+                    {value}
+                  </Link>
+                  <Group gap={12} className="soft">
+                    {last_at && <RelativeTime at={last_at} />}
+                    <span className={styles.denied}>
+                      <Num value={denied} unit="denied" />
+                    </span>
+                  </Group>
+                </li>
+              ))}
+            </ol>
+          )
+        }
+      </Query>
+    </Card>
+  );
+}
+
+function exportAddress(tenant: string, { prefix, plan }: UsersSearch): string {
+  const query = new URLSearchParams();
+  if (prefix) query.set('prefix', prefix);
+  if (plan) query.set('plan', plan);
+  return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/export?${query}`;
 }

@@ -1,0 +1,93 @@
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import type { Moments, Span } from '~/domain/range';
+import type { ViolationsSearch } from '~/search';
+import { api, body } from './client';
+import { tenantKey } from './queries';
+import type { Violation } from './types';
+
+/** Which violations, in the API's names. */
+export interface ViolationFilter {
+  rule_id?: number;
+  scope?: ViolationsSearch['scope'];
+  plan?: string;
+  user_id?: string;
+  ip?: string;
+  endpoint?: string;
+  mode?: ViolationsSearch['mode'];
+}
+
+export function filterOf(search: ViolationsSearch): ViolationFilter {
+  const { rule, scope, plan, user, ip, endpoint, mode } = search;
+  return { rule_id: rule, scope, plan, user_id: user, ip, endpoint, mode };
+}
+
+export interface ViolationPage {
+  items: Violation[];
+  next_cursor: string | null;
+  /** How far back the list is known so far; null when all of the time is. */
+  scanned_until: string | null;
+  /** The time that all pages are of: it must not move while one turns them. */
+  moments: Moments;
+}
+
+interface Place {
+  cursor: string;
+  moments: Moments;
+}
+
+const perPage = 100;
+
+/** Violations, the latest first, page by page. */
+export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) =>
+  infiniteQueryOptions({
+    queryKey: tenantKey(tenant, 'violations', 'list', span.text, filter),
+    initialPageParam: null as Place | null,
+    queryFn: async ({ pageParam, signal }): Promise<ViolationPage> => {
+      const moments = pageParam?.moments ?? span.at(Date.now());
+      const query = {
+        ...filter,
+        from: new Date(moments.from).toISOString(),
+        until: new Date(moments.until).toISOString(),
+        limit: perPage,
+        cursor: pageParam?.cursor,
+      };
+      const list = await body(
+        api.GET('/api/v1/tenants/{tenant}/violations', { params: { path: { tenant }, query }, signal }),
+      );
+      return { ...list, moments };
+    },
+    getNextPageParam: ({ next_cursor, moments }): Place | null =>
+      next_cursor === null ? null : { cursor: next_cursor, moments },
+  });
+
+/** One violation, with the rule as it is now and what else happened then. */
+export const violationQuery = (tenant: string, id: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'violations', 'one', id),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/violations/{violation_id}', {
+          params: { path: { tenant, violation_id: id } },
+          signal,
+        }),
+      ),
+  });
+
+/** Where the browser downloads them from, as they are filtered. */
+export function exportAddress(
+  tenant: string,
+  span: Span,
+  filter: ViolationFilter,
+  format: 'csv' | 'jsonl',
+): string {
+  const { from, until } = span.at(Date.now());
+  const query = new URLSearchParams({
+    format,
+    from: new Date(from).toISOString(),
+    until: new Date(until).toISOString(),
+  });
+  for (const [name, value] of Object.entries(filter)) {
+    if (value !== undefined) query.set(name, String(value));
+  }
+  return `/api/v1/tenants/${encodeURIComponent(tenant)}/violations/export?${query}`;
+}

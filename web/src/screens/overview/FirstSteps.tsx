@@ -1,0 +1,102 @@
+import { Button } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { Copy } from '~/components/Copy';
+import { IconCheck } from '~/components/icons';
+import { Card } from '~/components/Page';
+import { LoadingLines } from '~/components/states';
+import { plural } from '~/domain/format';
+import { useRole } from '~/session';
+import styles from './Overview.module.css';
+
+const curl = `curl -i "$SLUICE_URL/v1/check" \\
+  -H "Authorization: Bearer $SLUICE_KEY" \\
+  -H 'Content-Type: application/json' \\
+  -d '{"user_id":"42","endpoint":"/api/search"}'`;
+
+/** What a tenant that nobody asked anything yet does next. */
+export function FirstSteps({ tenant }: { tenant: string }) {
+  const { edit, own } = useRole();
+  const plans = useQuery(plansQuery(tenant));
+  const rules = useQuery(rulesQuery(tenant));
+  const keys = useQuery({
+    queryKey: tenantKey(tenant, 'keys', 'any'),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/api-keys', {
+          params: { path: { tenant }, query: { limit: 1 } },
+          signal,
+        }),
+      ),
+  });
+  if (plans.isPending || rules.isPending || keys.isPending) return <LoadingLines />;
+  const limits = rules.data?.length ?? 0;
+  const hasKey = (keys.data?.items.length ?? 0) > 0;
+  return (
+    <Card title="Three steps to the first decision" lead="This turns into the overview with the first check.">
+      <ol className={styles.steps}>
+        <Step number={1} done={limits > 0} title="Say what is allowed">
+          <p className="soft">
+            {limits > 0
+              ? `${plural(limits, 'rule')} on ${plural(plans.data?.length ?? 0, 'plan')}.`
+              : 'A plan is a tier of your product; a limit says how much each of its users may ask.'}
+          </p>
+          <Button
+            variant={limits > 0 || !edit ? 'default' : undefined}
+            renderRoot={(props) => <Link {...props} to="/t/$tenant/plans" params={{ tenant }} />}
+          >
+            {limits > 0 || !edit ? 'See the plan tiers' : 'Make the first limit'}
+          </Button>
+        </Step>
+        <Step number={2} done={hasKey} title="Make a key for your service">
+          <p className="soft">
+            {hasKey ? 'There is one.' : 'A service shows it with each check; it names the tenant.'}
+          </p>
+          <Button
+            variant={hasKey || !own ? 'default' : undefined}
+            renderRoot={(props) => (
+              <Link {...props} to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }} />
+            )}
+          >
+            {hasKey || !own ? 'See the API keys' : 'Make a key'}
+          </Button>
+        </Step>
+        <Step number={3} done={false} title="Ask whether a request may pass">
+          <p className="soft">From your service, from a terminal, or in the console here.</p>
+          <div className={styles.curl}>
+            {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled with the keyboard */}
+            <pre tabIndex={0}>{curl}</pre>
+            <Copy value={curl} label="Copy the command" />
+          </div>
+          <Button
+            variant="default"
+            renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}
+          >
+            Try it here
+          </Button>
+        </Step>
+      </ol>
+    </Card>
+  );
+}
+
+interface StepProps {
+  number: number;
+  done: boolean;
+  title: string;
+  children: React.ReactNode;
+}
+
+function Step({ number, done, title, children }: StepProps) {
+  return (
+    <li className={styles.step} data-done={done || undefined}>
+      <span className={styles.number}>{done ? <IconCheck size={14} aria-label="Done:" /> : number}</span>
+      <div>
+        <h3>{title}</h3>
+        {children}
+      </div>
+    </li>
+  );
+}

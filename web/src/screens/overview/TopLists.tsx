@@ -1,0 +1,111 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { topQuery } from '~/api/traffic';
+import type { Top, TopBy, TopItem } from '~/api/types';
+import { Num } from '~/components/Num';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { LoadingLines } from '~/components/states';
+import { exactTime } from '~/domain/format';
+import type { Span } from '~/domain/range';
+import styles from './Overview.module.css';
+
+const most = 6;
+const lists: { by: TopBy; title: string }[] = [
+  { by: 'user', title: 'Users' },
+  { by: 'rule', title: 'Rules' },
+  { by: 'endpoint', title: 'Endpoints' },
+  { by: 'ip', title: 'IP addresses' },
+];
+
+/** Who and what was denied most. */
+export function TopLists({ tenant, span }: { tenant: string; span: Span }) {
+  return (
+    <section aria-label="Denied most" className={styles.tops}>
+      {lists.map(({ by, title }) => (
+        <TopList key={by} tenant={tenant} span={span} by={by} title={title} />
+      ))}
+    </section>
+  );
+}
+
+interface Props {
+  tenant: string;
+  span: Span;
+  by: TopBy;
+  title: string;
+}
+
+function TopList({ tenant, span, by, title }: Props) {
+  const top = useQuery(topQuery(tenant, span, by, most));
+  return (
+    <Card
+      title={
+        <>
+          <span className="aside">Most denied: </span>
+          {title}
+        </>
+      }
+      actions={<span className={styles.unit}>denied</span>}
+      flush
+    >
+      <Query query={top} loading={<LoadingLines lines={5} />}>
+        {(data) => <Ranking tenant={tenant} span={span} top={data} />}
+      </Query>
+    </Card>
+  );
+}
+
+function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }) {
+  const items = top.items.filter(({ denied }) => denied > 0);
+  if (items.length === 0) return <p className={styles.none}>None was denied in this time.</p>;
+  const first = items[0]?.denied ?? 1;
+  return (
+    <>
+      <ol className={styles.ranking}>
+        {items.map((item) => (
+          <li key={item.value} style={{ '--share': item.denied / first } as React.CSSProperties}>
+            <span className={styles.name}>
+              <To tenant={tenant} span={span} by={top.by} item={item} />
+            </span>
+            <Num value={item.denied} />
+          </li>
+        ))}
+      </ol>
+      {top.looked_back_to && (
+        <p className={styles.none}>
+          From the latest 100,000 violations, back to {exactTime(Date.parse(top.looked_back_to))}.
+        </p>
+      )}
+    </>
+  );
+}
+
+function To({ tenant, span, by, item }: { tenant: string; span: Span; by: TopBy; item: TopItem }) {
+  const { value, rule } = item;
+  switch (by) {
+    case 'user':
+      return (
+        <Link to="/t/$tenant/users/$user" params={{ tenant, user: value }}>
+          {value}
+        </Link>
+      );
+    case 'rule':
+      return (
+        <Link
+          to="/t/$tenant/violations"
+          params={{ tenant }}
+          search={{ rule: Number(value), range: span.text }}
+        >
+          <code>{rule?.key_pattern ?? `rule ${value}, removed`}</code>{' '}
+          <span className="soft">{[rule?.name, rule?.plan].filter(Boolean).join(', ')}</span>
+        </Link>
+      );
+    default:
+      return (
+        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ [by]: value, range: span.text }}>
+          {value}
+        </Link>
+      );
+  }
+}

@@ -1,0 +1,51 @@
+import { useQuery } from '@tanstack/react-query';
+import { useMemo } from 'react';
+import { seriesQuery } from '~/api/traffic';
+import type { Series } from '~/api/types';
+import { Chart } from '~/charts/Chart';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { LoadingLines } from '~/components/states';
+import { shortNumber } from '~/domain/format';
+import type { Span } from '~/domain/range';
+import { perMinute } from './rates';
+
+interface Props {
+  tenant: string;
+  span: Span;
+  onBrush: (from: number, until: number) => void;
+}
+
+/** Checks per minute, allowed and denied, as they come in. */
+export function Traffic({ tenant, span, onBrush }: Props) {
+  const series = useQuery(seriesQuery(tenant, span));
+  return (
+    <Card title="Traffic" lead="Checks per minute. Drag over the chart to look closer.">
+      <Query query={series} loading={<LoadingLines lines={7} />}>
+        {(data) => <Lines data={data} onBrush={onBrush} />}
+      </Query>
+    </Card>
+  );
+}
+
+function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
+  const rates = useMemo(() => perMinute(data, Date.now()), [data]);
+  const lines = useMemo(
+    () => [
+      { label: 'Allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
+      { label: 'Denied', tone: 'denied' as const, values: rates.denied },
+    ],
+    [rates],
+  );
+  return (
+    <Chart
+      label={`Over this time ${shortNumber(data.total.allowed)} checks were allowed and ${shortNumber(data.total.denied)} denied`}
+      x={rates.x}
+      series={lines}
+      height={248}
+      yMin={4}
+      format={(value) => `${shortNumber(Math.round(value * 10) / 10)} per minute`}
+      onBrush={onBrush}
+    />
+  );
+}

@@ -1,0 +1,43 @@
+import type { ProcessStatus, Status } from '~/api/types';
+import type { Tone } from '~/components/Outcome';
+import { duration, percent, plural } from '~/domain/format';
+
+/** Rules are read every second; these are older than a poll that was missed a few times. */
+const oldRules = 10_000;
+/** Processes report every five seconds. */
+const silent = 15_000;
+
+/** What is wrong with a process, in a few words each; nothing if all is well. */
+export function ailments(process: ProcessStatus, now: number): string[] {
+  const { rules_loaded, rules_age_ms, database, redis, degraded_share, reported_at } = process;
+  const quiet = now - Date.parse(reported_at);
+  const found = [
+    quiet > silent && `silent for ${duration(quiet)}`,
+    !rules_loaded && 'no rules loaded',
+    rules_loaded &&
+      rules_age_ms !== null &&
+      rules_age_ms > oldRules &&
+      `rules are ${duration(rules_age_ms)} old`,
+    database !== 'up' && 'no database: the last rules hold',
+    redis === 'down' && 'no Redis: failure modes act',
+    degraded_share > 0 && `${percent(degraded_share)} decided without Redis`,
+  ];
+  return found.filter((one) => one !== false);
+}
+
+/** Redis, as the processes that need it see it. */
+export function redisOf({ admin, processes }: Status): { tone: Tone; word: string; note: string } {
+  const seen = processes.length > 0 ? processes.map(({ redis }) => redis) : [admin.redis];
+  const down = seen.filter((state) => state === 'down').length;
+  if (down > 0) {
+    const note = `${down} of ${plural(seen.length, 'process', 'processes')} cannot reach it`;
+    return { tone: 'denied', word: 'Down', note };
+  }
+  if (seen.every((state) => state === 'memory')) {
+    return { tone: 'neutral', word: 'Not used', note: 'each process keeps buckets in memory' };
+  }
+  if (seen.some((state) => state === 'unknown')) {
+    return { tone: 'neutral', word: 'Unknown', note: 'nobody asked it yet' };
+  }
+  return { tone: 'allowed', word: 'Up', note: 'keeps the buckets' };
+}

@@ -1,0 +1,114 @@
+import { Button, Group, Modal, NumberInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { sentence } from '~/api/problem';
+import type { Bucket } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { done } from '~/components/toast';
+import { exactNumber, plural } from '~/domain/format';
+import { bucketsQuery } from './queries';
+
+interface Props {
+  tenant: string;
+  user: string;
+  bucket: Bucket;
+  onClose: () => void;
+}
+
+/** Fills a bucket up. */
+export function Reset({ tenant, user, bucket, onClose }: Props) {
+  const queries = useQueryClient();
+  const { bucket_key, burst_capacity, key_pattern } = bucket;
+  async function reset() {
+    const change = await body(
+      api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset', {
+        params: { path: { tenant, user_id: user } },
+        body: { bucket_key },
+      }),
+    );
+    await queries.invalidateQueries({ queryKey: bucketsQuery(tenant, user).queryKey });
+    done(`The bucket holds ${plural(Math.floor(change.tokens_after), 'token')} again`);
+  }
+  return (
+    <ConfirmAction
+      opened
+      onClose={onClose}
+      title="Fill this bucket up?"
+      effect={
+        <>
+          User {user} can spend all {exactNumber(burst_capacity)} tokens of <code>{key_pattern}</code> at
+          once, from now on. The limit itself stays.
+        </>
+      }
+      verb="Fill it up"
+      action={reset}
+    />
+  );
+}
+
+/** Adds tokens to a bucket, or takes some away. */
+export function Credit({ tenant, user, bucket, onClose }: Props) {
+  const queries = useQueryClient();
+  const { bucket_key, burst_capacity, tokens: held, key_pattern } = bucket;
+  const [tokens, setTokens] = useState<number | string>(Math.max(1, Math.round(burst_capacity / 2)));
+  const amount = typeof tokens === 'number' ? tokens : Number.NaN;
+  const after = Math.max(0, Math.min(burst_capacity, held + amount));
+
+  const credit = useMutation({
+    mutationFn: () =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit', {
+          params: { path: { tenant, user_id: user } },
+          body: { bucket_key, tokens: amount },
+        }),
+      ),
+    onSuccess: async ({ tokens_after }) => {
+      await queries.invalidateQueries({ queryKey: bucketsQuery(tenant, user).queryKey });
+      done(`The bucket holds ${plural(Math.floor(tokens_after), 'token')}`);
+      onClose();
+    },
+  });
+
+  return (
+    <Modal opened onClose={onClose} title="Add or take tokens">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          credit.mutate();
+        }}
+      >
+        <NumberInput
+          label="Tokens"
+          description="Negative takes tokens away."
+          value={tokens}
+          onChange={setTokens}
+          decimalScale={6}
+          min={-1e9}
+          max={1e9}
+          data-autofocus
+          error={credit.isError && sentence(credit.error)}
+        />
+        {Number.isFinite(amount) && (
+          <p className="soft" style={{ marginTop: 12 }}>
+            The bucket of <code>{key_pattern}</code> would hold about {exactNumber(Math.round(after))} of its{' '}
+            {exactNumber(burst_capacity)} tokens
+            {held + amount > burst_capacity && ', which is all it can'}.
+          </p>
+        )}
+        <Group justify="flex-end" mt="lg">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button
+            type="submit"
+            loading={credit.isPending}
+            disabled={!Number.isFinite(amount) || amount === 0}
+          >
+            {amount < 0 ? 'Take tokens' : 'Add tokens'}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}

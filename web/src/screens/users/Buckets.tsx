@@ -1,0 +1,152 @@
+import { ActionIcon, Menu } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { isStatus } from '~/api/problem';
+import type { Bucket } from '~/api/types';
+import { IconBolt, IconDots, IconPlus, IconRefresh } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
+import { duration, exactNumber } from '~/domain/format';
+import { splitsByUser } from '~/domain/pattern';
+import { limitSentence } from '~/domain/rate';
+import { Credit, Reset } from './BucketActs';
+import { useLevel } from './level';
+import { bucketsQuery } from './queries';
+import styles from './Users.module.css';
+
+interface Props {
+  tenant: string;
+  user: string;
+  edit: boolean;
+  onRaise: (rule: number) => void;
+}
+
+/** The user's buckets as they stand, filling up as one looks. */
+export function Buckets({ tenant, user, edit, onRaise }: Props) {
+  const buckets = useQuery(bucketsQuery(tenant, user));
+  const [act, setAct] = useState<{ verb: 'reset' | 'credit'; bucket: Bucket } | null>(null);
+  const done = () => setAct(null);
+  return (
+    <Card title="Buckets" lead="As they stand now. Looking takes nothing from them." flush>
+      {buckets.data ? (
+        buckets.data.items.length === 0 ? (
+          <EmptyState title="No rule limits this user alone">
+            A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket of their own; it would
+            fill here.
+          </EmptyState>
+        ) : (
+          <ul className={styles.buckets}>
+            {buckets.data.items.map((bucket) => (
+              <BucketRow
+                key={bucket.bucket_key}
+                tenant={tenant}
+                bucket={bucket}
+                readAt={buckets.data.readAt}
+                edit={edit}
+                onRaise={onRaise}
+                onAct={(verb) => setAct({ verb, bucket })}
+              />
+            ))}
+          </ul>
+        )
+      ) : isStatus(buckets.error, 409) ? (
+        <EmptyState title="These buckets cannot be seen from here">
+          No Redis is configured, so each process that answers checks keeps its buckets in its own memory.
+        </EmptyState>
+      ) : buckets.isError ? (
+        <ErrorState error={buckets.error} onRetry={() => buckets.refetch()} />
+      ) : (
+        <LoadingLines lines={4} />
+      )}
+      {act?.verb === 'reset' && <Reset tenant={tenant} user={user} bucket={act.bucket} onClose={done} />}
+      {act?.verb === 'credit' && <Credit tenant={tenant} user={user} bucket={act.bucket} onClose={done} />}
+    </Card>
+  );
+}
+
+interface RowProps {
+  tenant: string;
+  bucket: Bucket;
+  readAt: number;
+  edit: boolean;
+  onRaise: (rule: number) => void;
+  onAct: (verb: 'reset' | 'credit') => void;
+}
+
+function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
+  const level = useLevel(bucket, readAt);
+  const { burst_capacity, key_pattern, rule_id, name, mode, overridden, bucket_key } = bucket;
+  return (
+    <li className={styles.bucket}>
+      <div className={styles.bucketName}>
+        <div>
+          <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }} title={bucket_key}>
+            <code>{key_pattern}</code>
+          </Link>
+          {name && <span className="soft">{name}</span>}
+          {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
+          {overridden && <Outcome tone="neutral">Own limit</Outcome>}
+        </div>
+        <span className="soft">{limitSentence(bucket)}</span>
+      </div>
+      <div className={styles.level}>
+        {/* biome-ignore lint/a11y/useSemanticElements: browsers draw a meter element in colours of their own */}
+        <div
+          className={styles.meter}
+          role="meter"
+          aria-label={`Tokens in the bucket of ${key_pattern}${name && ` ${name}`}`}
+          aria-valuemin={0}
+          aria-valuemax={burst_capacity}
+          aria-valuenow={Math.floor(level)}
+          data-empty={level < 1 || undefined}
+          data-mode={mode}
+        >
+          <div style={{ width: `${(level / burst_capacity) * 100}%` }} />
+        </div>
+        <div className={styles.reading}>
+          <span>
+            <strong className="numeric">{tokens(level)}</strong>{' '}
+            <span className="soft">of {exactNumber(burst_capacity)} tokens</span>
+          </span>
+          <span className="soft numeric">{rest(bucket, level)}</span>
+        </div>
+      </div>
+      {edit && (
+        <Menu position="bottom-end">
+          <Menu.Target>
+            <ActionIcon aria-label={`What to do with the bucket of ${key_pattern}${name && ` ${name}`}`}>
+              <IconDots size={16} />
+            </ActionIcon>
+          </Menu.Target>
+          <Menu.Dropdown>
+            <Menu.Item leftSection={<IconRefresh size={14} />} onClick={() => onAct('reset')}>
+              Fill it up
+            </Menu.Item>
+            <Menu.Item leftSection={<IconPlus size={14} />} onClick={() => onAct('credit')}>
+              Add or take tokens
+            </Menu.Item>
+            {splitsByUser(key_pattern) && (
+              <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onRaise(rule_id)}>
+                Raise the limit
+              </Menu.Item>
+            )}
+          </Menu.Dropdown>
+        </Menu>
+      )}
+    </li>
+  );
+}
+
+/** Whole tokens, and their fraction where it matters. */
+function tokens(level: number): string {
+  return level < 10 ? level.toFixed(1) : exactNumber(Math.floor(level));
+}
+
+function rest({ burst_capacity, rate_per_second, mode }: Bucket, level: number): string {
+  const denies = mode === 'shadow' ? 'would deny' : 'denies';
+  if (level < 1) return `${denies} for ${duration(((1 - level) / rate_per_second) * 1000)} more`;
+  const missing = burst_capacity - level;
+  return missing < 0.005 ? 'full' : `full in ${duration((missing / rate_per_second) * 1000)}`;
+}

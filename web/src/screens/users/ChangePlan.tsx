@@ -1,0 +1,131 @@
+import { Button, Group, Modal, NativeSelect } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { isStatus, sentence } from '~/api/problem';
+import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import type { Rule, User } from '~/api/types';
+import { ConflictDialog } from '~/components/ConflictDialog';
+import { done } from '~/components/toast';
+import { limitSentence } from '~/domain/rate';
+import { userQuery } from './queries';
+import styles from './Users.module.css';
+
+interface Props {
+  tenant: string;
+  user: Tagged<User>;
+  onClose: () => void;
+}
+
+/** Puts the user on a plan; an empty one is the tenant's default, whichever that is. */
+export function ChangePlan({ tenant, user, onClose }: Props) {
+  const { user_id, plan, plan_source } = user.value;
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const [chosen, setChosen] = useState(plan_source === 'user' ? (plan ?? '') : '');
+  const [theirs, setTheirs] = useState<Tagged<User> | null>(null);
+  const queries = useQueryClient();
+  const standard = plans.find(({ is_default }) => is_default)?.name;
+  const becomes = chosen || standard;
+
+  const save = useMutation({
+    mutationFn: (etag: string) =>
+      body(
+        api.PUT('/api/v1/tenants/{tenant}/users/{user_id}/plan', {
+          params: { path: { tenant, user_id }, header: ifMatch(etag) },
+          body: { plan: chosen || null },
+        }),
+      ),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      done(`User ${user_id} is on ${becomes ?? 'no plan'} now`);
+      onClose();
+    },
+    onError: async (error) => {
+      if (!isStatus(error, 412)) return;
+      setTheirs(await queries.fetchQuery({ ...userQuery(tenant, user_id), staleTime: 0 }));
+    },
+  });
+
+  return (
+    <Modal opened onClose={onClose} title={`Change the plan of user ${user_id}`}>
+      <form
+        className={styles.raise}
+        onSubmit={(event) => {
+          event.preventDefault();
+          save.mutate(user.etag);
+        }}
+      >
+        <NativeSelect
+          label="Plan"
+          value={chosen}
+          data-autofocus
+          data={[
+            { value: '', label: `The tenant’s default${standard ? `, ${standard} now` : ''}` },
+            ...plans.map(({ name }) => name),
+          ]}
+          onChange={(event) => setChosen(event.currentTarget.value)}
+        />
+        {becomes !== plan && <Effect rules={rules} from={plan} to={becomes ?? null} />}
+        {save.isError && !isStatus(save.error, 412) && (
+          <p role="alert" style={{ color: 'var(--denied)' }}>
+            {sentence(save.error)}
+          </p>
+        )}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button type="submit" loading={save.isPending}>
+            Change plan
+          </Button>
+        </Group>
+      </form>
+      {theirs && (
+        <ConflictDialog
+          opened
+          what={`the plan of user ${user_id}`}
+          versions={[{ label: 'Plan', mine: becomes ?? 'none', theirs: theirs.value.plan ?? 'none' }]}
+          onKeepMine={() => {
+            setTheirs(null);
+            save.mutate(theirs.etag);
+          }}
+          onTakeTheirs={onClose}
+          onClose={() => setTheirs(null)}
+        />
+      )}
+    </Modal>
+  );
+}
+
+/** Which limits begin to hold, and which end. */
+function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: string | null }) {
+  const of = (plan: string | null) =>
+    rules.filter((rule) => rule.is_active && rule.plan !== null && rule.plan === plan);
+  const [begin, end] = [of(to), of(from)];
+  return (
+    <div className={styles.effect}>
+      <p>Within 2 s these limits hold instead of the ones now; limits for all plans stay.</p>
+      <ul>
+        {begin.map((rule) => (
+          <li key={rule.rule_id}>
+            <code>{rule.key_pattern}</code> {rule.name} {said(rule)}
+          </li>
+        ))}
+        {begin.length === 0 && <li>The plan {to ?? 'none'} has no limits of its own.</li>}
+        {end.map((rule) => (
+          <li key={rule.rule_id} className="soft">
+            <del>
+              <code>{rule.key_pattern}</code> {rule.name} {said(rule)}
+            </del>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function said(rule: Rule): string {
+  const limit = rule.action === 'limit' ? limitSentence(rule) : rule.action;
+  return rule.mode === 'shadow' ? `${limit} (shadow)` : limit;
+}

@@ -1,0 +1,154 @@
+import { Button, FileButton, Group, Modal, Textarea } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { ProblemError, sentence } from '~/api/problem';
+import { tenantKey } from '~/api/queries';
+import type { ImportedUsers } from '~/api/types';
+import { IconUpload } from '~/components/icons';
+import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
+import { lineErrors } from './lines';
+import styles from './Users.module.css';
+
+interface Props {
+  tenant: string;
+  onClose: () => void;
+}
+
+/** Puts many users on plans from CSV: looked through first, changed then, all or nothing. */
+export function ImportUsers({ tenant, onClose }: Props) {
+  const [text, setText] = useState('');
+  const queries = useQueryClient();
+
+  const check = useMutation({ mutationFn: (csv: string) => send(tenant, csv, true) });
+  const load = useMutation({
+    mutationFn: (csv: string) => send(tenant, csv, false),
+    onSuccess: async ({ changed }) => {
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'users') });
+      done(`${plural(changed, 'user')} changed plan`);
+      onClose();
+    },
+  });
+  function change(csv: string) {
+    setText(csv);
+    check.reset();
+    load.reset();
+  }
+  async function read(file: File | null) {
+    if (!file) return;
+    const csv = await file.text();
+    change(csv);
+    check.mutate(csv);
+  }
+  const error = load.error ?? check.error;
+
+  return (
+    <Modal opened onClose={onClose} size={560} title="Import plans">
+      <div className={styles.raise}>
+        <p className="soft">
+          A CSV file with the header <code>user_id,plan</code> and a user on each line. An empty plan is the
+          default one. Nothing changes before you have seen what would.
+        </p>
+        <FileButton accept="text/csv,.csv" onChange={read}>
+          {(props) => (
+            <Button
+              {...props}
+              variant="default"
+              leftSection={<IconUpload size={14} />}
+              className={styles.file}
+            >
+              Choose a file
+            </Button>
+          )}
+        </FileButton>
+        <Textarea
+          label="Or paste it here"
+          value={text}
+          onChange={(event) => change(event.currentTarget.value)}
+          placeholder={'user_id,plan\n42,pro\n43,'}
+          rows={7}
+          spellCheck={false}
+          styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', fontSize: 12 } }}
+        />
+        {check.data && <WouldChange result={check.data} />}
+        {error && <Errors error={error} text={text} />}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          {check.data && check.data.changed > 0 ? (
+            <Button loading={load.isPending} onClick={() => load.mutate(text)}>
+              Change {plural(check.data.changed, 'user')}
+            </Button>
+          ) : (
+            <Button
+              disabled={text.trim() === ''}
+              loading={check.isPending}
+              onClick={() => check.mutate(text)}
+            >
+              Look it through
+            </Button>
+          )}
+        </Group>
+      </div>
+    </Modal>
+  );
+}
+
+function WouldChange({ result: { lines, changed } }: { result: ImportedUsers }) {
+  return (
+    <p className={styles.effect} role="status">
+      The file names {plural(lines, 'user')}.{' '}
+      {changed === 0
+        ? 'All of them are on these plans already.'
+        : `${plural(changed, 'user')} would change plan, within 2 s.`}
+    </p>
+  );
+}
+
+/** What is wrong, line by line, with the line. */
+function Errors({ error, text }: { error: unknown; text: string }) {
+  const found = error instanceof ProblemError ? lineErrors(error.document, text) : [];
+  return (
+    <div role="alert">
+      <p style={{ color: 'var(--denied)' }}>
+        {found.length > 0 ? `Nothing was changed: ${plural(found.length, 'mistake')}.` : sentence(error)}
+      </p>
+      {found.length > 0 && (
+        <table className={styles.lines}>
+          <thead>
+            <tr>
+              <th scope="col">Line</th>
+              <th scope="col">What it says</th>
+              <th scope="col">What is wrong</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.slice(0, 50).map(({ line, content, detail }) => (
+              <tr key={`${line} ${detail}`}>
+                <td className="numeric">{line}</td>
+                <td>
+                  <code>{content}</code>
+                </td>
+                <td>{detail}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {found.length > 50 && <p className="soft">and {found.length - 50} more</p>}
+    </div>
+  );
+}
+
+function send(tenant: string, csv: string, dry_run: boolean): Promise<ImportedUsers> {
+  return body(
+    api.POST('/api/v1/tenants/{tenant}/users/import', {
+      params: { path: { tenant }, query: { dry_run } },
+      body: csv,
+      bodySerializer: (text) => text,
+      headers: { 'Content-Type': 'text/csv' },
+    }),
+  );
+}

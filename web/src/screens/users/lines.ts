@@ -1,0 +1,17 @@
+import type { ProblemDocument } from '~/api/problem';
+
+export interface LineError {
+  /** From 1, the header's. */
+  line: number;
+  content: string;
+  detail: string;
+}
+
+/** The mistakes of a CSV import, beside the lines they are in: pointers are "/lines/17/plan". */
+export function lineErrors(problem: ProblemDocument, text: string): LineError[] {
+  const lines = text.split(/\r?\n/);
+  return (problem.errors ?? []).flatMap(({ pointer, detail }) => {
+    const line = Number(/^\/lines\/(\d+)/.exec(pointer)?.[1] ?? Number.NaN);
+    return Number.isNaN(line) ? [] : [{ line, content: lines[line - 1] ?? '', detail }];
+  });
+}

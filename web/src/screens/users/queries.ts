@@ -1,0 +1,52 @@
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { api, body, tagged } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { UsersSearch } from '~/search';
+
+const perPage = 100;
+
+/** Users who are assigned to a plan, by id. Those who are not are on the default plan, and in no list. */
+export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) =>
+  infiniteQueryOptions({
+    queryKey: tenantKey(tenant, 'users', 'list', prefix, plan),
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam, signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/users', {
+          params: { path: { tenant }, query: { prefix, plan, limit: perPage, cursor: pageParam } },
+          signal,
+        }),
+      ),
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+  });
+
+/** One user with the tag of the plan's assignment: plan, overrides, latest violations. */
+export const userQuery = (tenant: string, user: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'users', 'one', user),
+    queryFn: ({ signal }) =>
+      tagged(
+        api.GET('/api/v1/tenants/{tenant}/users/{user_id}', {
+          params: { path: { tenant, user_id: user } },
+          signal,
+        }),
+      ),
+    refetchInterval: 5_000,
+  });
+
+/** A user's buckets, and when they stood so by this clock. */
+export const bucketsQuery = (tenant: string, user: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'users', 'buckets', user),
+    queryFn: async ({ signal }) => {
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/buckets', {
+          params: { path: { tenant, user_id: user } },
+          signal,
+        }),
+      );
+      return { items, readAt: Date.now() };
+    },
+    refetchInterval: 2_000,
+    staleTime: 0,
+  });

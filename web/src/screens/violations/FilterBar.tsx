@@ -1,0 +1,118 @@
+import { Button, NativeSelect, SegmentedControl, Select } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { plansQuery, rulesQuery } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { FilterField } from '~/components/FilterField';
+import { IconX } from '~/components/icons';
+import type { ViolationsSearch } from '~/search';
+import styles from './Violations.module.css';
+
+interface Props {
+  tenant: string;
+  search: ViolationsSearch;
+  onChange: (change: Partial<ViolationsSearch>) => void;
+}
+
+type Filters = Pick<ViolationsSearch, 'user' | 'rule' | 'scope' | 'endpoint' | 'ip' | 'plan' | 'mode'>;
+const none: Filters = {
+  user: undefined,
+  rule: undefined,
+  scope: undefined,
+  endpoint: undefined,
+  ip: undefined,
+  plan: undefined,
+  mode: undefined,
+};
+
+export function isFiltered(search: ViolationsSearch): boolean {
+  return Object.keys(none).some((name) => search[name as keyof Filters] !== undefined);
+}
+
+/** Who, where, by which rule. Each filter lives in the address. */
+export function FilterBar({ tenant, search, onChange }: Props) {
+  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const modes = [
+    { value: '', label: 'All' },
+    { value: 'enforce', label: 'Denied' },
+    { value: 'shadow', label: 'Shadow' },
+  ];
+  return (
+    <search className={styles.filters} aria-label="Filters">
+      <SegmentedControl
+        aria-label="Outcome"
+        data={modes}
+        value={search.mode ?? ''}
+        onChange={(mode) => onChange({ mode: (mode || undefined) as Filters['mode'] })}
+      />
+      <FilterField
+        search
+        label="User"
+        placeholder="User id"
+        value={search.user}
+        onChange={(user) => onChange({ user })}
+      />
+      <FilterField
+        label="Endpoint"
+        placeholder="Endpoint, /api/*"
+        value={search.endpoint}
+        onChange={(endpoint) => onChange({ endpoint })}
+      />
+      <FilterField
+        label="IP address or network"
+        placeholder="IP or network"
+        value={search.ip}
+        onChange={(ip) => onChange({ ip })}
+      />
+      <Select
+        aria-label="Rule"
+        placeholder="Any rule"
+        searchable
+        clearable
+        className={styles.rule}
+        comboboxProps={{ width: 360, position: 'bottom-start' }}
+        clearButtonProps={{ 'aria-label': 'Any rule' }}
+        nothingFoundMessage="No rule is called that"
+        data={ruleChoices(rules, search.rule)}
+        value={search.rule === undefined ? null : String(search.rule)}
+        onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}
+      />
+      <NativeSelect
+        aria-label="Scope"
+        value={search.scope ?? ''}
+        data={[{ value: '', label: 'Any scope' }, 'user', 'endpoint', 'ip', 'global']}
+        onChange={(event) =>
+          onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
+        }
+      />
+      <NativeSelect
+        aria-label="Plan"
+        value={search.plan ?? ''}
+        data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
+        onChange={(event) => onChange({ plan: event.currentTarget.value || undefined })}
+      />
+      {isFiltered(search) && (
+        <Button
+          variant="subtle"
+          color="gray"
+          leftSection={<IconX size={14} />}
+          onClick={() => onChange(none)}
+        >
+          Clear
+        </Button>
+      )}
+    </search>
+  );
+}
+
+/** The rules there are, and the one that is asked for even if it was removed: its violations remain. */
+function ruleChoices(rules: Rule[], asked: number | undefined): { value: string; label: string }[] {
+  const choices = rules.map(({ rule_id, key_pattern, name, plan }) => ({
+    value: String(rule_id),
+    label: [key_pattern, name, plan].filter(Boolean).join(' · '),
+  }));
+  if (asked !== undefined && !rules.some(({ rule_id }) => rule_id === asked)) {
+    choices.push({ value: String(asked), label: `Rule ${asked}, removed` });
+  }
+  return choices;
+}

@@ -1,0 +1,80 @@
+import { Button } from '@mantine/core';
+import type { InfiniteData, UseInfiniteQueryResult } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { Violation } from '~/api/types';
+import type { ViolationPage } from '~/api/violations';
+import { IconViolations } from '~/components/icons';
+import { EmptyState } from '~/components/states';
+import { exactTime, plural } from '~/domain/format';
+import styles from './Violations.module.css';
+
+type List = UseInfiniteQueryResult<InfiniteData<ViolationPage>>;
+
+/** How far the list got: everything, or back to some moment, and the button to go on. */
+export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
+  const checks = rows.reduce((sum, { count }) => sum + count, 0);
+  const found = `${plural(rows.length, 'violation')}, ${plural(checks, 'check')}`;
+  const back = reachedBackTo(list);
+  return (
+    <footer className={styles.footer}>
+      <span role="status">
+        {back === null ? `${found}. That is all in this time.` : `${found} back to ${back}.`}
+      </span>
+      {list.hasNextPage && <GoOn list={list}>Show earlier ones</GoOn>}
+    </footer>
+  );
+}
+
+/** Nothing found: for good, or so far, or because nothing was ever denied. */
+export function Nothing(props: { list: List; filtered: boolean; live: boolean; tenant: string }) {
+  const { list, filtered, live, tenant } = props;
+  const icon = <IconViolations size={20} aria-hidden />;
+  const back = reachedBackTo(list);
+  if (back !== null) {
+    return (
+      <EmptyState icon={icon} title="Nothing found so far" action={<GoOn list={list}>Go on looking</GoOn>}>
+        Everything back to {back} was looked at. Filters that no index answers are looked for piece by piece.
+      </EmptyState>
+    );
+  }
+  if (filtered) {
+    return (
+      <EmptyState icon={icon} title="No violation matches these filters">
+        {live ? 'Those that arrive will appear here.' : 'Take one filter away, or choose a longer time.'}
+      </EmptyState>
+    );
+  }
+  return (
+    <EmptyState
+      icon={icon}
+      title="Nobody was limited in this time"
+      action={
+        <Button
+          variant="default"
+          renderRoot={(link) => <Link {...link} to="/t/$tenant/try" params={{ tenant }} />}
+        >
+          Try a check
+        </Button>
+      }
+    >
+      A violation is a check that a rule denied, or that a shadow rule would have denied. Each says who asked,
+      what for, which rule decided and how long the wait was.
+    </EmptyState>
+  );
+}
+
+function GoOn({ list, children }: { list: List; children: React.ReactNode }) {
+  return (
+    <Button variant="default" loading={list.isFetchingNextPage} onClick={() => list.fetchNextPage()}>
+      {children}
+    </Button>
+  );
+}
+
+/** The moment that the list is known back to; null when that is all of its time. */
+function reachedBackTo(list: List): string | null {
+  const last = list.data?.pages.at(-1);
+  if (!last || last.next_cursor === null) return null;
+  const moment = last.scanned_until ?? last.items.at(-1)?.requested_at;
+  return moment ? exactTime(Date.parse(moment)) : null;
+}

@@ -1,0 +1,228 @@
+import { Button, Tooltip } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { Violation, ViolationDetail } from '~/api/types';
+import { violationQuery } from '~/api/violations';
+import { Copy } from '~/components/Copy';
+import { Facts } from '~/components/Facts';
+import { SidePanel } from '~/components/SidePanel';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { Duration, RelativeTime } from '~/components/Time';
+import { exactNumber, exactTime, plural } from '~/domain/format';
+import { splitsByUser } from '~/domain/pattern';
+import { limitSentence } from '~/domain/rate';
+import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
+import { useRole } from '~/session';
+import { OutcomeOf } from './columns';
+import styles from './Violations.module.css';
+
+interface Props {
+  tenant: string;
+  /** The violation that is open, by its id; undefined for none. */
+  id: string | undefined;
+  /** The rows of the list, to walk them and to show the open one at once. */
+  rows: Violation[];
+  onOpen: (id: string | undefined) => void;
+}
+
+/** One violation: what happened, in a sentence; then what is known of it, and what to do. */
+export function ViolationPanel({ tenant, id, rows, onOpen }: Props) {
+  const query = useQuery({ ...violationQuery(tenant, id ?? ''), enabled: id !== undefined });
+  const index = rows.findIndex(({ violation_id }) => violation_id === id);
+  const shown = query.data?.violation ?? rows[index];
+  const step = (to: number) => {
+    const row = index < 0 ? undefined : rows[to];
+    return row && (() => onOpen(row.violation_id));
+  };
+  return (
+    <SidePanel
+      opened={id !== undefined}
+      onClose={() => onOpen(undefined)}
+      title="Violation"
+      beside={shown && <OutcomeOf violation={shown} />}
+      onPrevious={step(index - 1)}
+      onNext={step(index + 1)}
+    >
+      {shown ? (
+        <Story tenant={tenant} violation={shown} detail={query.data} onOpen={onOpen} />
+      ) : query.isError ? (
+        <ErrorState error={query.error} onRetry={() => query.refetch()} />
+      ) : (
+        <LoadingLines />
+      )}
+    </SidePanel>
+  );
+}
+
+interface StoryProps {
+  tenant: string;
+  violation: Violation;
+  detail: ViolationDetail | undefined;
+  onOpen: (id: string) => void;
+}
+
+function Story({ tenant, violation, detail, onOpen }: StoryProps) {
+  return (
+    <>
+      <p className={styles.sentence}>{whatHappened(violation)}</p>
+      {detail && <InMinute violation={violation} detail={detail} />}
+      <Acts tenant={tenant} violation={violation} />
+      <Known tenant={tenant} violation={violation} detail={detail} />
+      {detail && detail.beside.length > 0 && <Beside detail={detail} onOpen={onOpen} />}
+    </>
+  );
+}
+
+/** The exact count, where the violation stands for less than happened; and the rule, if it is another now. */
+function InMinute({ violation, detail }: { violation: Violation; detail: ViolationDetail }) {
+  const { denied_in_minute, rule } = detail;
+  const more = denied_in_minute > violation.count;
+  const edited = rule && rule.version !== violation.rule_version;
+  if (!more && !edited && rule) return null;
+  return (
+    <ul className={styles.notes}>
+      {more && (
+        <li>
+          In that minute the rule {violation.mode === 'shadow' ? 'would have denied' : 'denied'}{' '}
+          {violation.scope === 'user' ? 'this user' : 'this bucket'} {plural(denied_in_minute, 'time')} in
+          all.
+        </li>
+      )}
+      {edited && (
+        <li>
+          The rule was edited since.{' '}
+          {rule.action === 'limit' ? `It is now ${limitSentence(rule)}.` : `It now is a ${rule.action} rule.`}
+        </li>
+      )}
+      {!rule && <li>The rule was removed since.</li>}
+    </ul>
+  );
+}
+
+function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
+  const { edit } = useRole();
+  const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
+  const raisable =
+    edit && user_id !== null && mode === 'enforce' && reason !== 'blocked' && splitsByUser(key_pattern);
+  return (
+    <div className={styles.acts}>
+      {raisable && (
+        <Button
+          renderRoot={(props) => (
+            <Link
+              {...props}
+              to="/t/$tenant/users/$user"
+              params={{ tenant, user: user_id }}
+              search={{ raise: rule_id }}
+            />
+          )}
+        >
+          Raise this user’s limit
+        </Button>
+      )}
+      {user_id !== null && (
+        <Button
+          variant="default"
+          renderRoot={(props) => (
+            <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} />
+          )}
+        >
+          Open user {user_id}
+        </Button>
+      )}
+      {user_id === null && ip_address !== null && (
+        <Button
+          variant="default"
+          renderRoot={(props) => (
+            <Link {...props} to="/t/$tenant/violations" params={{ tenant }} search={{ ip: ip_address }} />
+          )}
+        >
+          All of {ip_address}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function Known({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
+  const { user_id, ip_address, plan, cost, tokens_at_time, retry_after_ms, rule_id } = violation;
+  const removed = detail !== undefined && detail.rule === null;
+  const rule = (
+    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
+      <code>{violation.key_pattern}</code>
+    </Link>
+  );
+  return (
+    <Facts
+      facts={{
+        When: when(violation),
+        User: user_id !== null && (
+          <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }}>
+            {user_id}
+          </Link>
+        ),
+        Address: ip_address !== null && (
+          <Link to="/t/$tenant/violations" params={{ tenant }} search={{ ip: ip_address }}>
+            {ip_address}
+          </Link>
+        ),
+        Plan: plan,
+        Endpoint: endpointOf(violation),
+        Rule: removed ? <code>{violation.key_pattern}</code> : rule,
+        'Limit then': limitThen(violation),
+        Cost: `${exactNumber(cost)} each`,
+        'Bucket held': tokens_at_time !== null && plural(tokens_at_time, 'token'),
+        Wait: retry_after_ms === null ? 'no wait would have helped' : <Duration ms={retry_after_ms} />,
+        Bucket: (
+          <span className={styles.copied}>
+            <code>{violation.bucket_key}</code>
+            <Copy value={violation.bucket_key} label="Copy the bucket’s key" />
+          </span>
+        ),
+      }}
+    />
+  );
+}
+
+function when({ requested_at, last_at }: Violation): React.ReactNode {
+  return (
+    <>
+      {exactTime(Date.parse(requested_at))}{' '}
+      <span className="soft">
+        (<RelativeTime at={last_at} />)
+      </span>
+    </>
+  );
+}
+
+/** The story around it: what else the same user, or address, was denied in that minute. */
+function Beside({
+  detail: { violation, beside },
+  onOpen,
+}: {
+  detail: ViolationDetail;
+  onOpen: (id: string) => void;
+}) {
+  return (
+    <section>
+      <h3>{who(violation)} in the same minute</h3>
+      <ul className={styles.beside}>
+        {beside.slice(0, 20).map((one) => (
+          <li key={one.violation_id}>
+            <button type="button" onClick={() => onOpen(one.violation_id)}>
+              <Tooltip label={exactTime(Date.parse(one.requested_at))}>
+                <time dateTime={one.requested_at} className="numeric">
+                  :{one.requested_at.slice(17, 19)}
+                </time>
+              </Tooltip>
+              <OutcomeOf violation={one} />
+              <span className={styles.besideWhat}>{endpointOf(one) ?? one.key_pattern}</span>
+              <span className="numeric soft">× {exactNumber(one.count)}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {beside.length > 20 && <p className="soft">and {beside.length - 20} more</p>}
+    </section>
+  );
+}

@@ -1,0 +1,90 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useEffect, useState } from 'react';
+import { AwayError, isStatus } from '~/api/problem';
+import { sessionKey } from '~/api/queries';
+import { type TailEvent, tail } from '~/api/tail';
+import type { Violation } from '~/api/types';
+import type { ViolationFilter } from '~/api/violations';
+
+const most = 500;
+const patience = 2_000;
+
+export interface Tail {
+  /** The latest first, at most 500. */
+  rows: Violation[];
+  state: 'off' | 'connecting' | 'live' | 'stopped';
+  /** More arrived at once than a stream shows. */
+  skipped: boolean;
+  /** Why it stopped. */
+  error: unknown;
+}
+
+const off: Tail = { rows: [], state: 'off', skipped: false, error: null };
+
+/** Violations as they arrive, while it is wanted. A process that restarts is connected to again. */
+export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean): Tail {
+  const queries = useQueryClient();
+  const [now, setNow] = useState<Tail>(off);
+  const asked = JSON.stringify(filter);
+
+  useEffect(() => {
+    setNow(wanted ? { ...off, state: 'connecting' } : off);
+    if (!wanted) return;
+    const stop = new AbortController();
+    const signedOut = () => queries.invalidateQueries({ queryKey: sessionKey });
+    watch(tenant, JSON.parse(asked) as ViolationFilter, stop.signal, setNow, signedOut);
+    return () => stop.abort();
+  }, [tenant, asked, wanted, queries]);
+
+  return now;
+}
+
+type Update = (change: (now: Tail) => Tail) => void;
+
+async function watch(
+  tenant: string,
+  filter: ViolationFilter,
+  signal: AbortSignal,
+  update: Update,
+  signedOut: () => void,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      update((now) => ({ ...now, state: 'connecting' }));
+      for await (const events of tail(tenant, filter, signal)) {
+        update((now) => arrived(now, events));
+        const end = events.find((event) => event.event === 'ended');
+        if (end?.reason === 'signed_out') return signedOut();
+        if (end?.reason === 'forbidden') {
+          const error = new Error('Your role in this tenant ended.');
+          return update((now) => ({ ...now, state: 'stopped', error }));
+        }
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      const passes = error instanceof AwayError || error instanceof TypeError || isStatus(error, 503);
+      if (!passes) return update((now) => ({ ...now, state: 'stopped', error }));
+    }
+    await pause(signal);
+  }
+}
+
+function arrived(now: Tail, events: TailEvent[]): Tail {
+  const known = new Set(now.rows.map(({ violation_id }) => violation_id));
+  const fresh = events
+    .filter((event) => event.event === 'violation')
+    .map(({ violation }) => violation)
+    .filter(({ violation_id }) => !known.has(violation_id));
+  const skipped = now.skipped || events.some(({ event }) => event === 'skipped');
+  return { ...now, state: 'live', skipped, rows: [...fresh.reverse(), ...now.rows].slice(0, most) };
+}
+
+function pause(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, patience);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
