@@ -4,6 +4,8 @@
 //	go run .                     in this folder; takes about a minute, needs redis-server
 //	go run . -rounds 9 -round 2s
 //	go run . -violations 10000000   reading so many violations instead; takes some minutes, needs Postgres
+//	go run . lists               only the section that is named; this one takes minutes, and 5 GB of disk
+//	go run . -scale 10 lists     or a tenth of that
 //
 // The two sides of a ratio take turns, round by round, so that a busy neighbour slows both; the
 // medians of the rounds are compared.
@@ -15,6 +17,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -38,6 +42,7 @@ var sections = []section{
 	{"memory: a map increment and membucket", memoryTake},
 	{"redis: memory per bucket", redisMemory},
 	{"matching", matching},
+	{"lists: first pages", firstPages},
 }
 
 func main() {
@@ -51,7 +56,7 @@ func main() {
 			return readViolations(ctx, rounds, *violations)
 		}}}
 	}
-	err := run(ctx, *rounds, *round)
+	err := run(ctx, flag.Args(), *rounds, *round)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -59,13 +64,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, rounds int, round time.Duration) error {
+func run(ctx context.Context, names []string, rounds int, round time.Duration) error {
 	if rounds < 1 || round <= 0 {
 		return fmt.Errorf("%d rounds of %v are nothing to measure", rounds, round)
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "what\tbaseline\tours\tratio\ttarget")
 	for _, section := range sections {
+		if !asked(names, section.name) {
+			continue
+		}
 		lines, err := section.run(ctx, rounds, round)
 		if err != nil {
 			return fmt.Errorf("%s: %w", section.name, err)
@@ -75,4 +83,14 @@ func run(ctx context.Context, rounds int, round time.Duration) error {
 		}
 	}
 	return table.Flush()
+}
+
+// asked says whether a section is among those named on the command line by their first word. Without
+// names all are but the lists, which take minutes to load.
+func asked(names []string, section string) bool {
+	word, _, _ := strings.Cut(section, ":")
+	if len(names) == 0 {
+		return word != "lists"
+	}
+	return slices.Contains(names, word)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,9 +170,20 @@ func loadViolations(ctx context.Context, server *devdb.Postgres, name string, no
 
 // printPlans asks everything once more, has the server log how it answers, and prints that.
 func printPlans(ctx context.Context, server *devdb.Postgres, now time.Time) error {
-	const settings = "-c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0 " +
-		"-c auto_explain.log_analyze=on -c auto_explain.log_timing=off"
-	store, err := pgstore.Open(ctx, server.URL("many")+"&options="+url.PathEscape(settings), slog.New(slog.DiscardHandler))
+	connection, err := pgx.Connect(ctx, server.URL("many"))
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = connection.Close(ctx) }()
+	for _, setting := range []string{
+		"session_preload_libraries = auto_explain", "auto_explain.log_min_duration = 0",
+		"auto_explain.log_analyze = on", "auto_explain.log_timing = off",
+	} {
+		if _, err := connection.Exec(ctx, "ALTER DATABASE many SET "+setting); err != nil {
+			return fmt.Errorf("have plans logged: %w", err)
+		}
+	}
+	store, err := pgstore.Open(ctx, server.URL("many"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

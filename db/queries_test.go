@@ -70,21 +70,33 @@ func TestQueriesThatCrossTenantsAreFound(t *testing.T) {
 		"an update by name":           {"UPDATE plan SET description = '' WHERE name = $1", 1},
 		"a deletion by id":            {"DELETE FROM rate_limit_rule WHERE rule_id = $1", 1},
 		"an insert without a tenant":  {"INSERT INTO plan (name) VALUES ($1)", 1},
-		"an insert from all tenants":  {"INSERT INTO plan (tenant_id, name) SELECT tenant_id, plan FROM tenant_user", 1},
-		"a quoted table":              {`SELECT * FROM "plan" WHERE name = $1`, 1},
-		"a table in its schema":       {"SELECT * FROM public.plan WHERE name = $1", 1},
-		"a common table expression":   {"WITH p AS (SELECT * FROM plan) SELECT * FROM p WHERE p.tenant_id = $1", 1},
-		"an outer join's condition":   {"SELECT * FROM plan p LEFT JOIN tenant_user u ON p.tenant_id = $1 AND u.tenant_id = $1", 1},
-		"a deletion using a table":    {"DELETE FROM plan USING tenant_user u WHERE plan.tenant_id = $1 AND u.plan = plan.name", 1},
-		"a table and only it":         {"SELECT * FROM ONLY plan", 1},
-		"a row moved to a tenant":     {"UPDATE plan SET tenant_id = $2 WHERE tenant_id = $1", 1},
-		"the tenant before this one":  {"SELECT * FROM plan WHERE tenant_id = $1 - 1", 1},
-		"a merge":                     {"MERGE INTO plan p USING tenant_user u ON p.tenant_id = $1 WHEN MATCHED THEN DELETE", 3},
-		"one tenant":                  {"SELECT * FROM plan WHERE tenant_id = $1 AND name = $2", 0},
-		"one tenant, by name":         {"SELECT * FROM plan WHERE tenant_id = sqlc.arg(tenant_id) AND (a OR b)", 0},
-		"one tenant through a join":   {"SELECT * FROM plan AS p JOIN tenant_user u ON u.tenant_id = p.tenant_id WHERE p.tenant_id = $1", 0},
-		"one tenant in a subquery":    {"SELECT * FROM plan p WHERE p.tenant_id = $1 AND EXISTS (SELECT FROM tenant_user u WHERE u.tenant_id = p.tenant_id)", 0},
-		"an insert with the tenant":   {"INSERT INTO plan (tenant_id, name) VALUES ($1, $2) ON CONFLICT (tenant_id, name) DO NOTHING", 0},
+		"an insert from all tenants":  {"INSERT INTO plan (tenant_id, name) SELECT tenant_id, plan FROM tenant_user", 2},
+		"an insert of a row's tenant": {"INSERT INTO plan (tenant_id, name) SELECT other.owner, other.name FROM other", 1},
+		"an insert of one of several": {"INSERT INTO plan (name, tenant_id) SELECT name, unnest($1::bigint[]) FROM other", 1},
+		"an insert of a fixed tenant": {"INSERT INTO plan (tenant_id, name) VALUES ($1, $2), (1, $2)", 1},
+		"an insert beside the tenant": {"INSERT INTO plan (tenant_id, name) SELECT $1 + 1, $2", 1},
+		"a comma after a join": {
+			"SELECT * FROM tenant t JOIN plan p ON p.tenant_id = $1, tenant_user u WHERE u.plan = p.name", 1,
+		},
+		"a partition":                {"SELECT * FROM rate_limit_violation_default WHERE user_id = $1", 1},
+		"a quoted table":             {`SELECT * FROM "plan" WHERE name = $1`, 1},
+		"a table in its schema":      {"SELECT * FROM public.plan WHERE name = $1", 1},
+		"a common table expression":  {"WITH p AS (SELECT * FROM plan) SELECT * FROM p WHERE p.tenant_id = $1", 1},
+		"an outer join's condition":  {"SELECT * FROM plan p LEFT JOIN tenant_user u ON p.tenant_id = $1 AND u.tenant_id = $1", 1},
+		"a deletion using a table":   {"DELETE FROM plan USING tenant_user u WHERE plan.tenant_id = $1 AND u.plan = plan.name", 1},
+		"a table and only it":        {"SELECT * FROM ONLY plan", 1},
+		"a row moved to a tenant":    {"UPDATE plan SET tenant_id = $2 WHERE tenant_id = $1", 1},
+		"the tenant before this one": {"SELECT * FROM plan WHERE tenant_id = $1 - 1", 1},
+		"a merge":                    {"MERGE INTO plan p USING tenant_user u ON p.tenant_id = $1 WHEN MATCHED THEN DELETE", 3},
+		"one tenant":                 {"SELECT * FROM plan WHERE tenant_id = $1 AND name = $2", 0},
+		"one tenant, by name":        {"SELECT * FROM plan WHERE tenant_id = sqlc.arg(tenant_id) AND (a OR b)", 0},
+		"one tenant through a join":  {"SELECT * FROM plan AS p JOIN tenant_user u ON u.tenant_id = p.tenant_id WHERE p.tenant_id = $1", 0},
+		"one tenant in a subquery":   {"SELECT * FROM plan p WHERE p.tenant_id = $1 AND EXISTS (SELECT FROM tenant_user u WHERE u.tenant_id = p.tenant_id)", 0},
+		"an insert with the tenant":  {"INSERT INTO plan (tenant_id, name) VALUES ($1, $2) ON CONFLICT (tenant_id, name) DO NOTHING", 0},
+		"an insert of the held tenant": {
+			"INSERT INTO plan (name, tenant_id) SELECT DISTINCT u.plan, u.tenant_id FROM tenant_user u WHERE u.tenant_id = $1", 0,
+		},
+		"an insert of many rows":      {"INSERT INTO plan (tenant_id, name) SELECT sqlc.arg(tenant_id)::bigint, name FROM unnest($2::text[]) AS name", 0},
 		"an update of one tenant":     {"UPDATE plan AS p SET description = '' WHERE p.tenant_id = $1", 0},
 		"a table that nobody owns":    {"SELECT * FROM tenant WHERE slug = $1", 0},
 		"a function that reads a row": {"SELECT extract(epoch FROM plan.created_at) FROM plan WHERE tenant_id = $1", 0},
@@ -100,9 +112,12 @@ func TestQueriesThatCrossTenantsAreFound(t *testing.T) {
 	}
 }
 
-var createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`)
+var (
+	createTable     = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\)`)
+	createPartition = regexp.MustCompile(`CREATE TABLE (\w+) PARTITION OF (\w+)`)
+)
 
-// tenantOwnedTables are those with a tenant_id, except tenant itself.
+// tenantOwnedTables are those with a tenant_id, except tenant itself, and their partitions.
 func tenantOwnedTables(t *testing.T) []string {
 	t.Helper()
 	schema, err := os.ReadFile("schema.sql")
@@ -115,6 +130,11 @@ func tenantOwnedTables(t *testing.T) []string {
 			owned = append(owned, table[1])
 		}
 	}
+	for _, partition := range createPartition.FindAllStringSubmatch(string(schema), -1) {
+		if slices.Contains(owned, partition[2]) {
+			owned = append(owned, partition[1])
+		}
+	}
 	if !slices.Contains(owned, "plan") || !slices.Contains(owned, "api_key") {
 		t.Fatalf("the tables that tenants own were not found in the schema, but %q", owned)
 	}
@@ -123,7 +143,7 @@ func tenantOwnedTables(t *testing.T) []string {
 
 // crossings says where a query touches a table of owned without holding it to one tenant: by
 // tenant_id = a parameter, or = the tenant_id of a table that is held so, as a condition that nothing
-// can get around; an insert by naming the column. It is stricter than SQL and knows only as much of
+// can get around; an insert by such a tenant in the column. It is stricter than SQL and knows only as much of
 // it as our queries use.
 func crossings(query string, owned []string) []string {
 	words := tokens(query)
@@ -216,6 +236,7 @@ func lint(statement []node, owned []string, outside map[string]bool) (wrong []st
 			wrong = append(wrong, fmt.Sprintf("%s (%s) is not held to one tenant", r.table, r.alias))
 		}
 	}
+	wrong = append(wrong, insertedTenants(statement, owned, held)...)
 	return append(wrong, lintInner(statement, owned, held)...)
 }
 
@@ -239,10 +260,13 @@ func findReferences(statement []node, owned []string) (references []reference, w
 		}
 		return node{}
 	}
-	clause := ""
+	inFrom := false // the list of tables, in which a comma separates two
 	for i, n := range statement {
-		if keyword.MatchString(n.text) {
-			clause = n.text
+		switch {
+		case n.text == "from":
+			inFrom = true
+		case keyword.MatchString(n.text) && !slices.Contains([]string{"on", "join", "left", "right", "inner", "cross", "full"}, n.text):
+			inFrom = false
 		}
 		table := strings.TrimPrefix(n.text, "public.")
 		if !slices.Contains(owned, table) || i == 0 {
@@ -262,11 +286,81 @@ func findReferences(statement []node, owned []string) (references []reference, w
 			if !slices.ContainsFunc(at(next).inner, func(n node) bool { return n.text == "tenant_id" }) {
 				wrong = append(wrong, table+": the insert does not name the tenant")
 			}
-		case before == "from", before == "join", before == "update", before == "," && clause == "from":
+		case before == "from", before == "join", before == "update", before == "," && inFrom:
 			references = append(references, reference{table, alias})
 		}
 	}
 	return references, wrong
+}
+
+// insertedTenants complains of inserts whose tenant is neither a parameter nor that of a table that is
+// held to one.
+func insertedTenants(statement []node, owned []string, held map[string]bool) (wrong []string) {
+	for i := 0; i+2 < len(statement); i++ {
+		table := strings.TrimPrefix(statement[i+1].text, "public.")
+		if statement[i].text != "into" || !slices.Contains(owned, table) {
+			continue
+		}
+		rest := statement[i+2:]
+		columns := slices.IndexFunc(rest, func(n node) bool { return n.text == "()" })
+		source := slices.IndexFunc(rest, func(n node) bool { return n.text == "values" || n.text == "select" })
+		if columns < 0 || source < columns {
+			continue // findReferences complained already
+		}
+		place := slices.IndexFunc(items(rest[columns].inner), func(item []node) bool { return len(item) == 1 && item[0].text == "tenant_id" })
+		var rows [][][]node
+		if rest[source].text == "select" {
+			selected := rest[source+1:]
+			if end := slices.IndexFunc(selected, func(n node) bool { return keyword.MatchString(n.text) }); end >= 0 {
+				selected = selected[:end]
+			}
+			rows = append(rows, items(selected))
+		} else {
+			for _, n := range rest[source+1:] {
+				if n.text != "()" && n.text != "," {
+					break
+				}
+				if n.text == "()" {
+					rows = append(rows, items(n.inner))
+				}
+			}
+		}
+		for _, row := range rows {
+			if place >= 0 && (place >= len(row) || !isOneTenant(row[place], held)) {
+				wrong = append(wrong, table+": the insert does not hold to one tenant")
+			}
+		}
+	}
+	return wrong
+}
+
+// items splits a list at its commas.
+func items(list []node) (all [][]node) {
+	all = [][]node{nil}
+	for _, n := range list {
+		if n.text == "," {
+			all = append(all, nil)
+		} else if n.text != "distinct" {
+			all[len(all)-1] = append(all[len(all)-1], n)
+		}
+	}
+	return all
+}
+
+// isOneTenant says whether an expression is a parameter, which may be cast, or a held table's tenant.
+func isOneTenant(expression []node, held map[string]bool) bool {
+	if len(expression) == 0 {
+		return false
+	}
+	if alias, ok := strings.CutSuffix(expression[0].text, ".tenant_id"); ok {
+		return len(expression) == 1 && held[alias]
+	}
+	if !parameter.MatchString(expression[0].text) {
+		return false
+	}
+	return !slices.ContainsFunc(expression[1:], func(n node) bool {
+		return n.text != "()" && n.text != ":" && n.text != "bigint"
+	})
 }
 
 // isHeld looks for a condition of its own that fixes the tenant of the table with that alias. In a

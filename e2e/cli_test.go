@@ -30,6 +30,10 @@ func TestADatabaseThatIsNotMigratedIsRefused(t *testing.T) {
 			t.Errorf("migrate printed %q, want nothing", printed)
 		}
 	}
+	refused := run(t, env, "admin", "migrate", "--grant-to", "nobody-there")
+	if refused.status != 1 || !strings.Contains(refused.stderr, "there is no such role") {
+		t.Errorf("migrate --grant-to: status %d and %q", refused.status, refused.stderr)
+	}
 	tenant{database: database}.startAPI(t, "")
 }
 

@@ -95,6 +95,53 @@ CREATE TABLE recorder_batch (
 
 CREATE INDEX recorder_batch_written_idx ON recorder_batch (written_at);
 
+-- Who is to be told when a rule, or one of its subjects, is denied so often within so many minutes.
+CREATE TABLE alert (
+    tenant_id      bigint      NOT NULL,
+    alert_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name           text        NOT NULL,
+    rule_id        bigint      NOT NULL,
+    per_subject    boolean     NOT NULL, -- the threshold is that of any one subject, not of all together
+    threshold      bigint      NOT NULL,
+    window_minutes integer     NOT NULL,
+    url            text        NOT NULL,
+    secret         text        NOT NULL, -- as it is: every delivery is signed with it
+    is_active      boolean     NOT NULL,
+    version        bigint      NOT NULL DEFAULT 1,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    updated_at     timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT alert_pkey PRIMARY KEY (tenant_id, alert_id),
+    CONSTRAINT alert_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT alert_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
+    CONSTRAINT alert_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
+    CONSTRAINT alert_threshold_check CHECK (threshold >= 1),
+    CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 1440),
+    CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048)
+);
+
+-- What an alert had to say, and how telling it went. It goes with its alert.
+CREATE TABLE alert_delivery (
+    tenant_id       bigint      NOT NULL,
+    delivery_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    alert_id        bigint      NOT NULL,
+    subject         text        NOT NULL COLLATE "C", -- '' for all of the rule's together
+    denied          bigint      NOT NULL,
+    since           timestamptz NOT NULL,
+    raised_at       timestamptz NOT NULL,
+    state           text        NOT NULL DEFAULT 'pending',
+    attempts        integer     NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL, -- while pending; during an attempt it is when another process may take over
+    attempted_at    timestamptz,
+    status          integer, -- HTTP status of the latest answer; null for none
+    error           text        NOT NULL DEFAULT '',
+    CONSTRAINT alert_delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
+    CONSTRAINT alert_delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
+    CONSTRAINT alert_delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))
+);
+
+CREATE INDEX alert_delivery_alert_idx ON alert_delivery (tenant_id, alert_id, raised_at);
+CREATE INDEX alert_delivery_pending_idx ON alert_delivery (next_attempt_at) WHERE state = 'pending';
+
 -- The functions that make and drop partitions run with the rights of whoever migrated, so that the role
 -- of a process needs none to change the schema. They give up after two seconds rather than make
 -- everybody wait behind them who waits for a long reader.

@@ -191,6 +191,62 @@ FROM rate_limit_violation_default
 WHERE requested_at >= sqlc.arg(since)
 ORDER BY day;
 
+-- Alerts, which are watched over for all tenants at once.
+
+-- name: RaiseAlerts :execrows
+-- A delivery for each alert whose threshold was reached within its window, unless there is one that is
+-- hardly older than the window. The window ends with the minute that runs or, so that what is written
+-- late is not missed, with the one before.
+INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
+SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, sqlc.arg(now), sqlc.arg(now)
+FROM alert AS a
+CROSS JOIN LATERAL (
+    SELECT sqlc.arg(now)::timestamptz - make_interval(mins => a.window_minutes) AS after,
+        sqlc.arg(now)::timestamptz - interval '1 minute' AS before_last
+) AS w
+CROSS JOIN LATERAL (
+    SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
+    FROM (
+        SELECT CASE WHEN a.per_subject THEN m.subject ELSE '' END AS subject, min(m.minute)::timestamptz AS since,
+            sum(m.denied) FILTER (WHERE m.minute > w.after) AS running,
+            sum(m.denied) FILTER (WHERE m.minute <= w.before_last) AS complete
+        FROM violation_minute AS m
+        WHERE m.tenant_id = a.tenant_id AND m.rule_id = a.rule_id AND NOT (a.per_subject AND m.other)
+            AND m.minute > w.after - interval '1 minute' AND m.minute <= sqlc.arg(now)::timestamptz
+        GROUP BY 1
+    ) AS s
+    WHERE s.running >= a.threshold OR s.complete >= a.threshold
+    ORDER BY denied DESC, s.subject
+    LIMIT 100
+) AS reached
+WHERE a.is_active AND NOT EXISTS (
+    SELECT FROM alert_delivery AS d
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
+        AND d.raised_at > w.after - interval '1 minute'
+);
+
+-- name: ClaimAlertDeliveries :many
+-- Those that are due, for whoever asks first, until the lease ends.
+UPDATE alert_delivery AS d
+SET attempts = d.attempts + 1, next_attempt_at = sqlc.arg(lease_ends)
+FROM alert AS a, tenant AS t
+WHERE (d.tenant_id, d.delivery_id) IN (
+        SELECT due.tenant_id, due.delivery_id FROM alert_delivery AS due
+        WHERE due.state = 'pending' AND due.next_attempt_at <= sqlc.arg(now)
+        ORDER BY due.next_attempt_at
+        LIMIT sqlc.arg(at_most)
+        FOR UPDATE SKIP LOCKED
+    )
+    AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
+RETURNING sqlc.embed(d), sqlc.embed(a), t.slug;
+
+-- name: DropAlertDeliveries :execrows
+DELETE FROM alert_delivery
+WHERE ctid = ANY (ARRAY(
+    SELECT d.ctid FROM alert_delivery AS d
+    WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
+));
+
 -- name: ReportProcess :exec
 WITH forgotten AS (
     DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> sqlc.arg(process_id)

@@ -65,7 +65,7 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w)}
-		if err := s.check(v, rt, o); err != nil {
+		if err := s.check(v, rt, o); err != nil { //nolint:contextcheck // the visit has the request, with its context
 			s.handlerFailed(w, r, err)
 			return nil
 		}

@@ -117,14 +117,20 @@ func isPlainLoopback(r *http.Request) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// setCookie gives the browser a secret. A life of 0 ends with the browser, a negative one now.
+// setCookie gives the browser a secret. A life of 0 ends with the browser.
 func (v *visit) setCookie(name, value string, life time.Duration) {
-	cookie := &http.Cookie{
-		Name: name, Value: value, Path: "/", MaxAge: int(life / time.Second),
+	v.writeCookie(name, value, int(life/time.Second))
+}
+
+// forgetCookie takes it away.
+func (v *visit) forgetCookie(name string) { v.writeCookie(name, "", -1) }
+
+func (v *visit) writeCookie(name, value string, maxAge int) {
+	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // not Secure on loopback without TLS only, where browsers would drop it
+		Name: name, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(name, hostPrefix),
-	}
-	http.SetCookie(v.w, cookie)
+	})
 }
 
 // browser is where the request comes from, for the gate.

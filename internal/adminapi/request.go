@@ -97,6 +97,11 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 		return nil, httpapi.InvalidRequest.Problem("Write the query as name=value, joined by & and percent-encoded.")
 	}
 	var wrong []httpapi.FieldError
+	for _, name := range slices.Sorted(maps.Keys(o.query)) {
+		if o.query[name].Required && !query.Has(name) {
+			wrong = append(wrong, httpapi.FieldError{Pointer: "/query/" + name, Detail: "is missing"})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		parameter := o.query[name]
 		fault := ""

@@ -89,7 +89,7 @@ func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (
 	if err := s.Gate.SignOut(ctx, *v.session); err != nil {
 		return nil, err
 	}
-	v.setCookie(sessionCookie(v.r), "", -1)
+	v.forgetCookie(sessionCookie(v.r))
 	return openapi.SignOut204Response{}, nil
 }
 
@@ -118,7 +118,7 @@ func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEveryw
 	if _, err := s.People.EndSessions(ctx, v.account().ID); err != nil {
 		return nil, err
 	}
-	v.setCookie(sessionCookie(v.r), "", -1)
+	v.forgetCookie(sessionCookie(v.r))
 	return openapi.SignOutEverywhere204Response{}, nil
 }
 

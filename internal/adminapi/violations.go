@@ -150,11 +150,11 @@ func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolation
 	tenant := visitOf(ctx).tenant.ID
 	id, err := violations.ParseID(request.ViolationId)
 	if err != nil {
-		return nil, noViolation(err)
+		return nil, err
 	}
 	violation, err := s.Violations.Violation(ctx, tenant, id)
 	if err != nil {
-		return nil, noViolation(err)
+		return nil, err
 	}
 	denied, err := s.Violations.DeniedInMinute(ctx, &violation)
 	if err != nil {
@@ -175,13 +175,6 @@ func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolation
 		return nil, err
 	}
 	return answer, nil
-}
-
-func noViolation(err error) error {
-	if errors.Is(err, violations.ErrNotFound) {
-		return httpapi.NotFound.Problem("There is no violation with this id; it may be kept no longer.")
-	}
-	return err
 }
 
 // recentViolations are a user's latest.

@@ -63,7 +63,9 @@ type world struct {
 
 	made    int      // to name things by
 	secrets []string // of whatever was made
-	answers []answer
+
+	answering sync.Mutex
+	answers   []answer
 }
 
 type answer struct {
@@ -100,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.description = must(openapi3.NewLoader().LoadFromData(api.Description))(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
 	config := adminapi.Config{
-		Stores: w.store, People: w.store, Gate: w.gate, Snapshots: w.watcher, Buckets: buckets,
+		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(string, time.Time) {},
 		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, rw, r, tenant)
@@ -263,15 +265,27 @@ func (w *world) do(by caller, q request) answer {
 		r.Header.Set("Authorization", "Bearer "+by.key)
 	}
 	recorder := httptest.NewRecorder()
-	w.handler.ServeHTTP(recorder, r)
+	ctx, hangUp := context.WithCancel(r.Context())
+	defer hangUp()
+	w.handler.ServeHTTP(&impatient{recorder, hangUp}, r.WithContext(ctx))
 	got := answer{status: recorder.Code, header: recorder.Header(), body: recorder.Body.String()}
 	if operation := w.operation(q.method, r.URL.EscapedPath()); operation != nil {
 		got.operation = operation.OperationID
 		w.holds(operation, got)
 	}
+	w.answering.Lock()
+	defer w.answering.Unlock()
 	w.answers = append(w.answers, got)
 	return got
 }
+
+// impatient hangs up at the first sign of a stream, which would not end by itself.
+type impatient struct {
+	*httptest.ResponseRecorder
+	hangUp func()
+}
+
+func (i *impatient) Flush() { i.hangUp() }
 
 // send is do for the common case: an object as the body, or nothing.
 func (w *world) send(by caller, method, path string, body any, header ...string) answer {

@@ -19,6 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/web"
 )
 
 // adminDeadline bounds requests to the admin API, exports and imports excepted. It is above what a
@@ -63,6 +64,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 			return nil, err
 		}
 	}
+	ui, err := web.Handler(log)
+	if err != nil {
+		return nil, err
+	}
 	closing := make(chan struct{})
 	handler, err := adminapi.NewHandler(adminapi.Config{
 		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
@@ -74,6 +79,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Buckets:   a.manageable(),
 		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:        ui,
 	})
 	if err != nil {
 		return nil, err

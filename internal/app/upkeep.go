@@ -3,14 +3,21 @@ package app
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/violations"
+	"github.com/sluicegate/sluice/internal/webhook"
 )
 
-// Upkeep is what the control plane does by itself, until ctx ends: it makes and drops partitions. Any
-// number of processes may do so at once.
+// Upkeep is what the control plane does by itself, until ctx ends: it makes and drops partitions, raises
+// alerts and delivers them. Any number of processes may do so at once.
 func Upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, log *slog.Logger) {
-	violations.KeepUp(ctx, store, violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention}, log)
+	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention}
+	sender := webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
+	var work sync.WaitGroup
+	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
+	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })
+	work.Wait()
 }

@@ -31,7 +31,7 @@
 //
 // # Cost
 //
-// A sign-in costs one argon2id run (19 MiB, about 30 ms of a core) whatever its outcome, unless it must
+// A sign-in costs one argon2id run (19 MiB, tens of milliseconds of a core) whatever its outcome, unless it must
 // wait. At most Options.Hashes run at once, the others wait for their turn or the end of their context.
 package auth
 

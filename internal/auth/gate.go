@@ -20,9 +20,9 @@ var (
 // TooSoonError is for an attempt that was not looked at, because too many have failed before.
 type TooSoonError struct{ Wait time.Duration }
 
-// Error says how long to wait, in whole seconds.
+// Error says how long to wait, in seconds rounded up.
 func (e TooSoonError) Error() string {
-	return fmt.Sprintf("too many failed attempts; try again in %s", max(e.Wait, time.Second).Round(time.Second))
+	return fmt.Sprintf("too many failed attempts; try again in %s", (e.Wait + time.Second - 1).Truncate(time.Second))
 }
 
 // Gate is how people get in. It is safe for concurrent use.

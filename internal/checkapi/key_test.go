@@ -2,6 +2,7 @@ package checkapi_test
 
 import (
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,5 +95,19 @@ func TestWithoutRulesEveryQuestionIs503(t *testing.T) {
 		if w.Code != 503 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "urn:sluice:problem:unavailable") {
 			t.Errorf("%s is answered %d, Retry-After %q, %s", path, w.Code, w.Header().Get("Retry-After"), w.Body)
 		}
+	}
+}
+
+func TestOnlyAKeyThatProvesItselfIsNotedAsUsed(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	for _, token := range []string{"slk_full_1" + secret[1:], "slk_revoked_" + secret, "slk_manage_" + secret, fullKey} {
+		r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{}`))
+		r.Header.Set("Content-Type", jsonType)
+		r.Header.Set("Authorization", "Bearer "+token)
+		h.handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if want := []string{"manage", "full"}; !slices.Equal(h.keysUsed, want) {
+		t.Errorf("the keys %q were used, want %q", h.keysUsed, want)
 	}
 }

@@ -35,6 +35,7 @@ type harness struct {
 	store    *membucket.Store
 	snapshot *rules.Snapshot
 	ready    checkapi.Readiness
+	keysUsed []string
 	decided  int
 	storeErr error // what the shared buckets answer instead of asking the store
 }
@@ -72,6 +73,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
 		Readiness: func() checkapi.Readiness { return h.ready },
 		Requests:  &httpapi.Requests{Log: slog.New(slog.DiscardHandler)},
+		KeyUsed:   func(keyID string, _ time.Time) { h.keysUsed = append(h.keysUsed, keyID) },
 		Now:       clock,
 	})
 	return h

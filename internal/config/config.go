@@ -3,6 +3,7 @@ package config
 import (
 	"io"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -51,6 +52,8 @@ type Config struct {
 	// ViolationRetention is how long violations are kept in detail, CountRetention for how long as counts.
 	ViolationRetention time.Duration
 	CountRetention     time.Duration
+	// WebhookAllow are the private networks to which alerts may be posted.
+	WebhookAllow []netip.Prefix
 
 	// ShutdownTimeout is the time that requests in flight have to end.
 	ShutdownTimeout time.Duration

@@ -241,6 +241,13 @@ var options = []option{
 			return duration{&c.CountRetention, 24 * time.Hour, 10 * 366 * 24 * time.Hour}
 		},
 	},
+	{
+		group: groupRecords, name: "webhook-allow",
+		takers: keepers,
+		help: "Networks that alerts may be posted to although they are private, separated by commas. " +
+			"Without it alerts go to public addresses only.",
+		value: func(c *Config) value { return networks{&c.WebhookAllow} },
+	},
 
 	{
 		group: groupProcess, name: "shutdown-timeout", normal: "10s",

@@ -48,6 +48,10 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	if dev.CheckAddr != "127.0.0.1:8080" || dev.AdminAddr != "127.0.0.1:8081" || dev.MetricsAddr != "127.0.0.1:9090" {
 		t.Errorf("sluice dev listens on %q, %q, %q", dev.CheckAddr, dev.AdminAddr, dev.MetricsAddr)
 	}
+	allowing := mustParse(t, "sluice", []string{"dev", "--webhook-allow", "10.1.2.3/8, ::1"})
+	if got := allowing.WebhookAllow; len(got) != 2 || got[0].String() != "10.0.0.0/8" || got[1].String() != "::1/128" {
+		t.Errorf("alerts may be posted to %v", got)
+	}
 	if dev.ViolationRetention != 30*24*time.Hour || dev.CountRetention != 13*30*24*time.Hour+6*24*time.Hour {
 		t.Errorf("sluice dev keeps violations for %s and counts for %s", dev.ViolationRetention, dev.CountRetention)
 	}
@@ -191,6 +195,10 @@ func TestRefusals(t *testing.T) {
 		"a permission that does not exist": {
 			"admin create-key --tenant acme --name ci --permissions check,root", nil,
 			[]string{`--permissions: "check,root" is not a list of check, explain, manage, separated by commas`},
+		},
+		"a network that is none": {
+			"sluice dev --webhook-allow 10.0.0.0/8,10.0.0.0/33", nil,
+			[]string{`--webhook-allow: "10.0.0.0/8,10.0.0.0/33" is not a list of networks such as 10.1.0.0/16 or addresses, separated by commas`},
 		},
 		"a toggle that is neither": {
 			"admin apply --tenant acme -f x --dry-run=maybe", nil,

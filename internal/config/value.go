@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,6 +167,36 @@ func (v permissions) set(s string) error {
 }
 func (v permissions) String() string    { return join(*v.at, ",") }
 func (permissions) placeholder() string { return "LIST" }
+
+// networks are several networks or addresses.
+type networks struct{ at *[]netip.Prefix }
+
+func (v networks) set(s string) error {
+	var list []netip.Prefix
+	for text := range strings.SplitSeq(s, ",") {
+		text = strings.TrimSpace(text)
+		if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return errors.New("a list of networks such as 10.1.0.0/16 or addresses, separated by commas")
+		}
+		list = append(list, network.Masked())
+	}
+	*v.at = list
+	return nil
+}
+
+func (v networks) String() string {
+	words := make([]string, len(*v.at))
+	for i, network := range *v.at {
+		words[i] = network.String()
+	}
+	return strings.Join(words, ",")
+}
+func (networks) placeholder() string { return "LIST" }
 
 func join(list []rules.Permission, separator string) string {
 	words := make([]string, len(list))

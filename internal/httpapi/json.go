@@ -11,7 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const maxFieldErrors = 20
+const (
+	maxFieldErrors = 20
+	maxPointer     = 1000 // bytes; nobody reads where in ten thousand brackets something is wrong
+)
 
 // Reader reads one JSON body strictly, token by token. Values that are JSON but not what was
 // asked for are recorded, each under its pointer, and reading goes on, so that a caller is told
@@ -182,6 +185,9 @@ func syntaxError(err error) FieldError {
 		return FieldError{"", "is not JSON"}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return FieldError{string(syntax.JSONPointer), "is given twice; send it once"}
+	}
+	if len(syntax.JSONPointer) > maxPointer {
+		return FieldError{"", fmt.Sprintf("is not JSON at byte %d, deep inside: %v", syntax.ByteOffset, syntax.Err)}
 	}
 	return FieldError{
 		string(syntax.JSONPointer),

@@ -12,8 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-var _ auth.Store = (*Store)(nil)
-
 // CreateAccount stores an account and its password's hash.
 func (s *Store) CreateAccount(ctx context.Context, account auth.Account, passwordHash string) (auth.Account, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)

@@ -19,7 +19,7 @@ var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // Audit returns the entries of a tenant's audit log that a filter selects, the latest first: those
 // before one place, at most limit of them. What one index finds by itself (all, an actor, a kind of
 // object, an object, a change) costs the same however long the log is; a filter by more than that
-// looks at 5,000 of those entries a page, so that a page can be short and not the last.
+// looks at 2,000 of those entries a page, so that a page can be short and not the last.
 func (s *Store) Audit(
 	ctx context.Context, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor, limit int,
 ) (entries []rules.AuditEntry, next rules.AuditCursor, err error) {
@@ -119,7 +119,7 @@ func (s Writer) RecordChange(
 		TenantID: int64(tenant), Action: string(action), ObjectKind: object.Kind, ObjectID: object.ID,
 	}
 	made := false
-	err := s.inTenantAs(ctx, statementTimeout, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		rehearsal := errors.New("rehearsed")
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {

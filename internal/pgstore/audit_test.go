@@ -150,7 +150,9 @@ func writes(t *testing.T) map[string]write {
 		}, nil, ""},
 		"RecordChange": {func(ctx context.Context, w *world) error {
 			return w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditCredit,
-				func(context.Context) (any, any, error) { return map[string]int{"tokens": 1}, map[string]int{"tokens": 5}, nil })
+				func(context.Context) (any, any, error) {
+					return map[string]int{"tokens": 1}, map[string]int{"tokens": 5}, nil
+				})
 		}, []string{"credit bucket 12:42"}, ""},
 		"RecordChange that fails": {func(ctx context.Context, w *world) error {
 			refused := errors.New("refused")
@@ -192,6 +194,7 @@ func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("the log got %q, want %q", got, test.want)
 			}
+			w.countsAgree(t)
 			for i, entry := range entries {
 				w.judge(t, entry)
 				if act := entry.Actor.Act; i == len(entries)-1 && !strings.HasPrefix(act, test.act) || test.act == "" && act != "" {

@@ -15,7 +15,7 @@ import (
 // Invite stores an invitation in the place of the open one that its address may have.
 func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
 	tenant := invitation.TenantID
-	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)
 		if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before i
 
 // RevokeInvitation ends an open invitation.
 func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error {
-	err := s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		return foundOne(q.RevokeInvitation(ctx, tenant, id))
 	})
@@ -80,7 +80,7 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	if err != nil {
 		return auth.Member{}, err
 	}
-	err = s.inTenantAs(ctx, statementTimeout, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	account.Email, account.PlatformAdmin = open.Email, false
 	actor := account.Actor()
 	actor.RequestID = by.RequestID
-	err = s.inTenantAs(ctx, statementTimeout, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTenantAs(ctx, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if _, err := q.OpenInvitation(ctx, open.TenantID, open.ID); err != nil {
 			return err

@@ -35,7 +35,19 @@ func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
 			return err
 		},
 		"removing an override": func(ctx context.Context) error { return w.RemoveOverride(ctx, ours, theirs.ID, "42", rules.AnyVersion) },
-		"revoking a key":       func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID, rules.AnyVersion) },
+		"reading an override":  func(ctx context.Context) error { return second(w.Override(ctx, ours, theirs.ID, "42")) },
+		"reading a plan":       func(ctx context.Context) error { return second(w.Plan(ctx, ours, "only-theirs")) },
+		"updating a plan": func(ctx context.Context) error {
+			return second(w.UpdatePlan(ctx, rules.Plan{TenantID: ours, Name: "only-theirs", Revision: -1}))
+		},
+		"removing a plan": func(ctx context.Context) error { return w.RemovePlan(ctx, ours, "only-theirs", rules.AnyVersion) },
+		"reading a key":   func(ctx context.Context) error { return second(w.Key(ctx, ours, "theirs")) },
+		"rotating a key": func(ctx context.Context) error {
+			_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, rules.NamedKey{Key: rules.Key{ID: "x"}}, 0)
+			return err
+		},
+		"listing keys after one": func(ctx context.Context) error { return second(w.Keys(ctx, ours, "theirs", 10)) },
+		"revoking a key":         func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID, rules.AnyVersion) },
 	}
 	for name, do := range tests {
 		t.Run(name, func(t *testing.T) { wantError(t, do(t.Context()), rules.ErrNotFound) })
@@ -62,6 +74,12 @@ func TestListsHoldOneTenantsRows(t *testing.T) {
 	for _, assignment := range must(w.Assignments(ctx, ours.ID, "", "", "", 10))(t) {
 		owners["assignments"] = append(owners["assignments"], assignment.TenantID)
 	}
+	for _, rule := range must(w.Matrix(ctx, ours.ID, rules.RuleIdentity{}, 10))(t) {
+		owners["matrix rules"] = append(owners["matrix rules"], rule.TenantID)
+	}
+	for _, override := range must(w.OverridesOfUser(ctx, ours.ID, "42", 0, 10))(t) {
+		owners["overrides of a user"] = append(owners["overrides of a user"], override.TenantID)
+	}
 	for _, key := range must(w.Keys(ctx, ours.ID, "", 100))(t) {
 		owners["keys"] = append(owners["keys"], key.TenantID)
 	}
@@ -71,6 +89,7 @@ func TestListsHoldOneTenantsRows(t *testing.T) {
 	}
 	want := map[string]int{
 		"plans": 3, "rules": 2, "overrides": 1, "assignments": 1, "keys": 1, "configured overrides": 1,
+		"matrix rules": 2, "overrides of a user": 1,
 	}
 	for list, n := range want {
 		if len(owners[list]) != n {

@@ -59,7 +59,7 @@ func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.
 
 // AddMember makes an account a member.
 func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, role auth.Role) (added auth.Member, err error) {
-	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if _, err := q.Account(ctx, account); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.Tena
 // ChangeRole gives a member another role.
 func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Member) (changed auth.Member, err error) {
 	tenant, account := member.TenantID, member.Account.ID
-	err = s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if err := mayLose(ctx, q, tenant, account, rules.Expected(member.Version), member.Role); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 
 // RemoveMember ends a membership; the account stays.
 func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected) error {
-	err := s.inTenantAs(ctx, statementTimeout, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
 		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
 			return err

@@ -92,16 +92,13 @@ func (s Writer) RemoveOverride(
 // overrideAt returns the override that is stored at an expected revision, or the zero value if none is.
 func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string, expected rules.Expected) (rules.Override, error) {
 	row, err := w.Override(ctx, w.tenant, rule, userID)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return rules.Override{}, expect(expected, int64(rules.NoneStored))
+	case err != nil:
 		return rules.Override{}, err
 	}
-	if err := expect(expected, row.Revision); err != nil {
-		return rules.Override{}, err
-	}
-	if err != nil {
-		return rules.Override{}, nil
-	}
-	return overrideFromRow(row), nil
+	return overrideFromRow(row), expect(expected, row.Revision)
 }
 
 // sameOverride compares what can be changed of an override.

@@ -13,7 +13,7 @@ import (
 )
 
 // Rules returns a tenant's rules by id: those after one id that a filter selects, at most limit of them.
-// A filter looks at 5,000 rules a page.
+// A filter looks at 2,000 rules a page.
 func (s *Store) Rules(
 	ctx context.Context, tenant rules.TenantID, filter rules.RuleFilter, after rules.RuleID, limit int,
 ) (page rules.RulePage, err error) {

@@ -1,7 +1,7 @@
 // Package pgstore keeps tenants and what they own in PostgreSQL 15 or later.
 //
-// A Store promises rules.Stores and rules.Source. It only reads; [Store.As] returns what writes, so that
-// nobody can write without saying who. Every method but those about tenants themselves takes the tenant
+// A Store promises rules.Stores, rules.Source and auth.Store. Of what rules are about it only reads;
+// [Store.As] returns what writes, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
 // and neither reads nor writes anything of another's. A write is one transaction that first raises the
 // tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
 // writers follow one another, so that revisions become visible in their order. A write that turns out
@@ -36,6 +36,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -49,7 +50,7 @@ const (
 	// pageSize is the most rows of one table that Read holds for one tenant.
 	pageSize = 5000
 	// lookedAt is the most rows that one page of a list looks at for a filter without an index.
-	lookedAt = 5000
+	lookedAt = 2000
 )
 
 // Store is the database, to read. It is safe for concurrent use.
@@ -72,6 +73,7 @@ type Writer struct {
 var (
 	_ rules.Stores = (*Store)(nil)
 	_ rules.Source = (*Store)(nil)
+	_ auth.Store   = (*Store)(nil)
 	_ rules.Store  = Writer{}
 )
 
@@ -143,9 +145,9 @@ func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rule
 // inTenantAs runs a function in a transaction that writes what a tenant owns and no check depends on,
 // such as its members: as inTenant does it holds the tenant and says who writes, but raises no revision.
 func (s *Store) inTenantAs(
-	ctx context.Context, timeout time.Duration, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {

@@ -87,6 +87,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"counts of violations", now.Add(-keep.Counts), (*dbsqlc.Queries).DropViolationMinutes},
 		{"counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionMinutes},
 		{"hourly counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionHours},
+		{"deliveries of alerts", now.Add(-keep.Details), (*dbsqlc.Queries).DropAlertDeliveries},
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},
 		{"traces of removed overrides", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropOverrideTombstones},
 	}

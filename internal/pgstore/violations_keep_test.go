@@ -1,9 +1,6 @@
 package pgstore_test
 
 import (
-	"fmt"
-	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,51 +131,34 @@ func TestUpkeepAtOnceIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestARoleThatMayNotChangeTheSchemaKeepsIt does all that a process does as the role of docs/operations.md.
+// TestARoleThatMayNotChangeTheSchemaKeepsIt does all that a process does as the role of a process.
 func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	name := fmt.Sprintf("runtime_%d", time.Now().UnixNano())
-	exec(t, w.url, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret'")
-	page := string(must(os.ReadFile("../../docs/operations.md"))(t))
-	grants := 0
-	for line := range strings.Lines(page) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "GRANT ") {
-			exec(t, w.url, strings.ReplaceAll(line, "sluice_runtime", name))
-			grants++
-		}
-	}
-	if grants == 0 {
-		t.Fatal("docs/operations.md grants nothing")
-	}
-	address := must(url.Parse(w.url))(t)
-	address.User = url.UserPassword(name, "secret")
-	store := must(pgstore.Open(t.Context(), address.String(), slog.New(slog.DiscardHandler)))(t)
-	t.Cleanup(store.Close)
-	if err := pgstore.CheckSchema(t.Context(), address.String()); err != nil {
+	address := runtimeOf(t, w.url)
+	if err := pgstore.CheckSchema(t.Context(), address); err != nil {
 		t.Error(err)
 	}
-	runtime := &world{Store: store, url: address.String(), ours: w.ours, theirs: w.theirs}
 	now := time.Now().UTC()
 	for _, ago := range []time.Duration{0, 5 * day} {
-		runtime.record(t, now.Add(-ago), func(*violations.Violation) {})
+		w.record(t, now.Add(-ago), func(*violations.Violation) {})
 	}
-	if kept := must(store.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 6 {
+	if kept := must(w.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 6 {
 		t.Errorf("the upkeep did %+v, want 6 days made", kept)
 	}
-	if kept := must(store.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(t); kept.DaysDropped != 1 {
+	if kept := must(w.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(t); kept.DaysDropped != 1 {
 		t.Errorf("the upkeep did %+v, want one day dropped", kept)
 	}
 	filter := violations.Filter{Since: now.Add(-day), Until: now.Add(day)}
-	if page := must(store.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
+	if page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
 		t.Errorf("%d rows are read, want 1", len(page.Violations))
 	}
-	must(store.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
+	must(w.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
 	for _, refused := range []string{
 		"CREATE TABLE mine (i int)", "DROP TABLE rate_limit_violation_default", "SELECT drop_violation_partitions(current_date + 1)",
 		"SELECT make_violation_partition(current_date + 1000)",
 	} {
-		if _, err := connect(t, address.String()).Exec(t.Context(), refused); err == nil {
+		if _, err := connect(t, address).Exec(t.Context(), refused); err == nil {
 			t.Errorf("the role may %s", refused)
 		}
 	}
@@ -195,6 +175,9 @@ func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
 	exec(t, w.url, "DROP TABLE rate_limit_violation, violation_minute, decision_minute, decision_hour, recorder_batch CASCADE")
 	exec(t, w.url, "DROP FUNCTION make_violation_partition, drop_violation_partitions")
 	exec(t, w.url, text)
+	if err := pgstore.Grant(t.Context(), w.url, roleOf(t, w.url)); err != nil {
+		t.Fatal(err)
+	}
 	if after := dump(t, connection, w.ours.ID); after != before {
 		t.Errorf("the rows were\n%s\nand are\n%s", before, after)
 	}

@@ -71,9 +71,6 @@ func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violati
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
 		return q.Violation(ctx, tenant, id.At, id.Number)
 	})
-	if errors.Is(err, rules.ErrNotFound) {
-		err = violations.ErrNotFound
-	}
 	if err != nil {
 		return violations.Violation{}, fmt.Errorf("read violation %s: %w", id, err)
 	}

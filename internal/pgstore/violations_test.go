@@ -402,11 +402,11 @@ func TestWhatElseHappenedInThatMinute(t *testing.T) {
 			t.Errorf("%d rows beside that of user %q, want %d: %+v", len(beside), user, want, beside)
 		}
 	}
-	if _, err := w.Violation(t.Context(), w.ours.ID, violations.ID{At: at, Number: 1 << 40}); !errors.Is(err, violations.ErrNotFound) {
+	if _, err := w.Violation(t.Context(), w.ours.ID, violations.ID{At: at, Number: 1 << 40}); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("a violation that is not: %v", err)
 	}
 	theirs := must(w.Violations(t.Context(), w.theirs.ID, &filter, violations.ID{}, 1))(t)
-	if _, err := w.Violation(t.Context(), w.ours.ID, theirs.Violations[0].ID); !errors.Is(err, violations.ErrNotFound) {
+	if _, err := w.Violation(t.Context(), w.ours.ID, theirs.Violations[0].ID); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("a violation of the other tenant: %v", err)
 	}
 }

@@ -83,13 +83,25 @@ var tester = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "tester@exampl
 // runtimeURL is the address of a database as a role that is granted what the programs need and no more.
 func runtimeURL(t *testing.T, databaseURL string) string {
 	t.Helper()
-	u := must(url.Parse(databaseURL))(t)
-	role := "runtime_" + strings.TrimPrefix(u.Path, "/")
+	role := roleOf(t, databaseURL)
 	exec(t, databaseURL, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'runtime'", role))
 	if err := pgstore.Grant(t.Context(), databaseURL, role); err != nil {
 		t.Fatal(err)
 	}
-	u.User = url.UserPassword(role, "runtime")
+	return runtimeOf(t, databaseURL)
+}
+
+// roleOf is the name of the role that programs have in a database.
+func roleOf(t *testing.T, databaseURL string) string {
+	t.Helper()
+	return "runtime_" + strings.TrimPrefix(must(url.Parse(databaseURL))(t).Path, "/")
+}
+
+// runtimeOf is the address of a database as that role.
+func runtimeOf(t *testing.T, databaseURL string) string {
+	t.Helper()
+	u := must(url.Parse(databaseURL))(t)
+	u.User = url.UserPassword(roleOf(t, databaseURL), "runtime")
 	return u.String()
 }
 

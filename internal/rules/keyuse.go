@@ -68,8 +68,8 @@ func (u *KeyUses) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastKeyUsesPatience)
-			defer cancel()
 			_ = u.Flush(last) // nobody is left to try again
+			cancel()
 			return
 		case <-ticker.C:
 		}

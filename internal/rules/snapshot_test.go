@@ -269,3 +269,27 @@ func TestOneChangeAmongManyRowsCopiesFew(t *testing.T) {
 		t.Errorf("the base was copied, or the overlay has %d rows", len(changed.overlay))
 	}
 }
+
+func TestARemovedTenantIsForgotten(t *testing.T) {
+	t.Parallel()
+	before := NewSnapshot(Rows{
+		Tenants: []Tenant{tenantRow(), {ID: 2, Slug: "other", Revision: 1}},
+		Rules:   []Rule{activeRule(t, 1, "global")},
+		Keys:    []Key{{ID: "demo", TenantID: testTenant}},
+	})
+	removed := tenantRow()
+	removed.Revision, removed.Removed = 2, true
+	after := before.With(Rows{Tenants: []Tenant{removed, {ID: 3, Removed: true}}})
+	if after.Tenant(testTenant) != nil || after.Tenant(3) != nil {
+		t.Error("a removed tenant is there")
+	}
+	if got, want := after.Sizes(), (Sizes{Tenants: 1, Keys: 1}); got != want {
+		t.Errorf("it holds %+v, want %+v", got, want)
+	}
+	if _, known := after.revisions()[testTenant]; known {
+		t.Error("a poll still asks for it")
+	}
+	if again := after.With(Rows{Tenants: []Tenant{removed}}); again != after {
+		t.Error("that it is removed changes the Snapshot again")
+	}
+}

@@ -18,7 +18,7 @@ type Store interface {
 	// AllViolations returns every row that a filter wants, newest first, in memory that does not grow with
 	// them. An error is the last thing it yields.
 	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
-	// Violation returns one row, or ErrNotFound.
+	// Violation returns one row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
 	// ViolationsBeside returns the other rows of a violation's user in the same minute or, if the check
 	// named no user, of its address; up to limit of them, newest first.

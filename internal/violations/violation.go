@@ -11,10 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrNotFound is for a row that does not exist, is kept no longer, or belongs to another tenant; they
-// cannot be told apart.
-var ErrNotFound = errors.New("not found")
-
 // Tokens is an amount of tokens in millionths, the smallest cost there is.
 type Tokens int64
 
@@ -76,7 +72,7 @@ func (id ID) String() string {
 	return strconv.FormatInt(id.At.UnixMicro(), 10) + "-" + strconv.FormatInt(id.Number, 10)
 }
 
-// ParseID reads what String wrote. A text that is no id is the id of nothing: ErrNotFound.
+// ParseID reads what String wrote. A text that is no id is the id of nothing: rules.ErrNotFound.
 func ParseID(text string) (ID, error) {
 	at, number, _ := strings.Cut(text, "-")
 	micros, err := strconv.ParseInt(at, 10, 64)
@@ -85,7 +81,7 @@ func ParseID(text string) (ID, error) {
 	}
 	n, numberErr := strconv.ParseInt(number, 10, 64)
 	if err = errors.Join(err, numberErr); err != nil || n < 1 {
-		return ID{}, fmt.Errorf("violation %q: %w", text, ErrNotFound)
+		return ID{}, fmt.Errorf("violation %q: %w", text, rules.ErrNotFound)
 	}
 	return ID{At: time.UnixMicro(micros).UTC(), Number: n}, nil
 }

@@ -4,7 +4,9 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-const binary = join(import.meta.dirname, '../../.bin/sluice');
+/** What `make test` builds; SLUICE_BINARY names another. */
+const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../.bin/sluice'), ...environment } =
+  process.env;
 
 /** A running `sluice dev`: its own data, its own ports, gone when it is stopped. */
 export interface Sluice {
@@ -27,19 +29,13 @@ export const demo = {
 export async function startSluice(): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));
-  const [check, admin, metrics, adminMetrics] = await Promise.all([
-    freePort(),
-    freePort(),
-    freePort(),
-    freePort(),
-  ]);
+  const [check, admin, metrics] = await Promise.all([freePort(), freePort(), freePort()]);
   const env = {
-    ...process.env,
+    ...environment,
     SLUICE_DATA_DIR: join(folder, 'data'),
     SLUICE_CHECK_ADDR: `127.0.0.1:${check}`,
     SLUICE_ADMIN_ADDR: `127.0.0.1:${admin}`,
     SLUICE_METRICS_ADDR: `127.0.0.1:${metrics}`,
-    SLUICE_ADMIN_METRICS_ADDR: `127.0.0.1:${adminMetrics}`,
   };
   const url = `http://127.0.0.1:${admin}`;
   let process_: ChildProcess;

@@ -1,3 +1,4 @@
+import './theme/layers.css';
 import '@fontsource-variable/inter/index.css';
 import '@fontsource-variable/jetbrains-mono/index.css';
 import '@mantine/core/styles.layer.css';

@@ -1420,7 +1420,7 @@ export interface paths {
         };
         /**
          * See which rules, users, addresses or endpoints were denied most
-         * @description Of rules the counts are exact. Of users, addresses and endpoints they are drawn from the latest 100,000 violations,
+         * @description Of rules the counts are exact, and of whole hours if the time is longer than three. Of users, addresses and endpoints they are drawn from the latest 100,000 violations,
          *     back to `looked_back_to`.
          */
         get: operations["getTop"];
@@ -1448,7 +1448,7 @@ export interface paths {
         /**
          * See the sum of some time, and of the time before
          * @description From exact counts. The time before has the same length and ends where this one begins. Both are widened to whole
-         *     minutes, or hours if they are longer than three hours.
+         *     minutes or, if they are longer than a week, whole hours.
          */
         get: operations["getSummary"];
         put?: never;
@@ -1477,9 +1477,9 @@ export interface paths {
         put?: never;
         /**
          * Create an alert
-         * @description The answer shows the secret that webhooks are signed with, once. Each is a POST of JSON with the headers
-         *     `X-Sluice-Timestamp` (Unix seconds) and `X-Sluice-Signature`, which is `v1=` and the hexadecimal HMAC-SHA256, by the
-         *     secret, of the timestamp, a dot and the body.
+         * @description The answer shows the secret that webhooks are signed with, once. Each is a POST of JSON with the header
+         *     `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of `t`, a
+         *     dot and the body. `Sluice-Delivery` is the same in each attempt.
          */
         post: operations["createAlert"];
         delete?: never;
@@ -3043,7 +3043,7 @@ export interface components {
             before: components["schemas"]["Verdicts"];
             /** Format: double */
             share_denied_before: number | null;
-            /** @description Those that are active, up to 100, what would have denied most first */
+            /** @description Those that are active, up to 50, what would have denied most first */
             shadow_rules: components["schemas"]["ShadowRule"][];
         };
         ShadowRule: {
@@ -3075,9 +3075,6 @@ export interface components {
          *       "window_minutes": 5,
          *       "url": "https://hooks.example.com/sluice",
          *       "is_active": true,
-         *       "last_fired_at": null,
-         *       "created_at": "2026-11-01T09:00:00Z",
-         *       "updated_at": "2026-11-01T09:00:00Z",
          *       "version": 1
          *     }
          */
@@ -3096,12 +3093,6 @@ export interface components {
             window_minutes: number;
             url: string;
             is_active: boolean;
-            /** Format: date-time */
-            last_fired_at: string | null;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            updated_at: string;
             /** Format: int64 */
             version: number;
         };
@@ -3118,7 +3109,7 @@ export interface components {
             /** Format: int64 */
             threshold: number;
             window_minutes: number;
-            /** @description https, without a user name; its host may not have a private address, unless the installation allows it */
+            /** @description Without a password; webhooks are sent to public addresses only, unless the installation allows others */
             url: string;
             /** @default true */
             is_active?: boolean;
@@ -3145,9 +3136,6 @@ export interface components {
          *         "window_minutes": 5,
          *         "url": "https://hooks.example.com/sluice",
          *         "is_active": true,
-         *         "last_fired_at": null,
-         *         "created_at": "2026-11-01T09:00:00Z",
-         *         "updated_at": "2026-11-01T09:00:00Z",
          *         "version": 1
          *       },
          *       "secret": "slw_0123456789abcdef0123456789abcdef"
@@ -3164,45 +3152,54 @@ export interface components {
          *       "is_test": false,
          *       "subject": "42",
          *       "denied": 1043,
+         *       "since": "2026-11-20T12:26:00Z",
+         *       "raised_at": "2026-11-20T12:31:00Z",
          *       "state": "delivered",
          *       "attempts": 1,
          *       "last_status": 200,
          *       "last_error": "",
-         *       "created_at": "2026-11-20T12:31:00Z",
-         *       "next_attempt_at": null,
-         *       "delivered_at": "2026-11-20T12:31:01Z"
+         *       "attempted_at": "2026-11-20T12:31:01Z",
+         *       "next_attempt_at": null
          *     }
          */
         AlertDelivery: {
-            /**
-             * Format: int64
-             * @description The webhook's body has it too, the same in each attempt
-             */
+            /** Format: int64 */
             delivery_id: number;
             is_test: boolean;
             /** @description Who was denied; null unless the alert is per subject */
             subject: string | null;
             /**
              * Format: int64
-             * @description How many checks within the window
+             * @description How many checks when it was raised
              */
             denied: number;
             /**
-             * @description failed: it was given up
+             * Format: date-time
+             * @description When the window began
+             */
+            since: string;
+            /** Format: date-time */
+            raised_at: string;
+            /**
+             * @description pending until an answer of 2xx; failed: given up after 12 attempts in about a day
              * @enum {string}
              */
-            state: "waiting" | "delivered" | "failed";
+            state: "pending" | "delivered" | "failed";
             attempts: number;
-            /** @description The HTTP status of the last answer */
+            /** @description The HTTP status of the last answer; null: there was none */
             last_status: number | null;
-            /** @description Why the last attempt failed */
+            /** @description What went wrong the last time */
             last_error: string;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The last time
+             */
+            attempted_at: string | null;
+            /**
+             * Format: date-time
+             * @description While it is pending
+             */
             next_attempt_at: string | null;
-            /** Format: date-time */
-            delivered_at: string | null;
         };
         AlertDeliveryList: {
             items: components["schemas"]["AlertDelivery"][];
@@ -6998,7 +6995,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description The delivery that is to be */
-            202: {
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -97,7 +97,9 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
         grid: { show: false },
         size: 28,
         values: (_, ticks) =>
-          elapsed ? ticks.map((t) => duration(t * 1000)) : ticks.map((t) => timeTick(t, ticks)),
+          elapsed
+            ? ticks.map((t) => (t === 0 ? '0' : duration(t * 1000)))
+            : ticks.map((t) => timeTick(t, ticks)),
       },
       { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) },
     ],

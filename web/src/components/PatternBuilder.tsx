@@ -192,7 +192,7 @@ function Examples({ text, segments }: { text: string; segments: Segment[] }) {
           {examples(segments).map(({ request, bucket, reason }) => (
             <tr key={JSON.stringify(request)}>
               <td>
-                <Code>{inWords(request)}</Code>
+                <Code>{inWords(request, segments)}</Code>
               </td>
               <td>
                 {bucket === null ? (
@@ -211,8 +211,10 @@ function Examples({ text, segments }: { text: string; segments: Segment[] }) {
   );
 }
 
-function inWords({ user, method, endpoint, ip, attributes = {} }: Request): string {
-  const parts = [user && `user ${user}`, endpoint && `${method} ${endpoint}`, ip];
+/** The request as far as it matters here: the address only where the pattern looks at it. */
+function inWords({ user, method, endpoint, ip, attributes = {} }: Request, segments: Segment[]): string {
+  const address = segments.some(({ field }) => field === 'ip' || field === 'global') && ip;
+  const parts = [user && `user ${user}`, endpoint && `${method} ${endpoint}`, address];
   for (const [name, value] of Object.entries(attributes)) parts.push(value && `${name} ${value}`);
   return parts.filter(Boolean).join(' · ');
 }

@@ -14,7 +14,8 @@ export function AccountMenu() {
   return (
     <Menu position="top-start" width={220}>
       <Menu.Target>
-        <button type="button" className={styles.account} aria-label={`Account: ${account.email}`}>
+        <button type="button" className={styles.account}>
+          <span className="aside">Account: </span>
           <span className={styles.who}>
             <span className={styles.name}>{account.name || account.email}</span>
             {account.name && <span className={styles.email}>{account.email}</span>}

@@ -51,16 +51,12 @@ export function Shell() {
           <IconSearch size={18} />
         </ActionIcon>
       </header>
-      <Drawer
-        opened={menu}
-        onClose={() => setMenu(false)}
-        size={260}
-        padding={0}
-        withCloseButton={false}
-        aria-label="Menu"
-      >
-        <Sidebar onFind={find} />
-      </Drawer>
+      <Drawer.Root opened={menu} onClose={() => setMenu(false)} size={260}>
+        <Drawer.Overlay />
+        <Drawer.Content aria-label="Menu">
+          <Sidebar onFind={find} />
+        </Drawer.Content>
+      </Drawer.Root>
       <aside className={styles.sidebar} aria-label="Tenant and screens">
         <Sidebar onFind={find} />
       </aside>

@@ -22,12 +22,9 @@ export function TenantSwitcher() {
   return (
     <Menu width={240}>
       <Menu.Target>
-        <button
-          type="button"
-          className={styles.current}
-          aria-label={`Tenant: ${current?.tenant.name ?? tenant ?? 'none'}`}
-        >
+        <button type="button" className={styles.current}>
           <Initial name={current?.tenant.name ?? tenant ?? '–'} />
+          <span className="aside">Tenant: </span>
           <span className={styles.name}>{current?.tenant.name ?? tenant ?? 'Choose a tenant'}</span>
           <IconSelector size={14} aria-hidden />
         </button>

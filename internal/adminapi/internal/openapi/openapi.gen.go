@@ -1475,7 +1475,7 @@ type Summary struct {
 	Before Verdicts  `json:"before"`
 	From   time.Time `json:"from"`
 
-	// ShadowRules Those that are active, up to 100, what would have denied most first
+	// ShadowRules Those that are active, up to 50, what would have denied most first
 	ShadowRules []ShadowRule `json:"shadow_rules"`
 
 	// ShareDenied 0 to 1; null: there were no checks

@@ -25,6 +25,39 @@ type Account struct {
 	UpdatedAt       time.Time
 }
 
+type Alert struct {
+	TenantID      rules.TenantID
+	AlertID       int64
+	Name          string
+	RuleID        rules.RuleID
+	PerSubject    bool
+	Threshold     int64
+	WindowMinutes int32
+	Url           string
+	Secret        string
+	IsActive      bool
+	Version       int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+}
+
+type AlertDelivery struct {
+	TenantID      rules.TenantID
+	DeliveryID    int64
+	AlertID       int64
+	Subject       string
+	Denied        int64
+	Since         time.Time
+	RaisedAt      time.Time
+	State         string
+	Attempts      int32
+	NextAttemptAt time.Time
+	AttemptedAt   *time.Time
+	Status        *int32
+	Error         string
+	IsTest        bool
+}
+
 type ApiKey struct {
 	TenantID    rules.TenantID
 	KeyID       string

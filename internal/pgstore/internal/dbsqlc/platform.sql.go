@@ -63,6 +63,77 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 	return items, nil
 }
 
+const claimAlertDeliveries = `-- name: ClaimAlertDeliveries :many
+UPDATE alert_delivery AS d
+SET attempts = d.attempts + 1, next_attempt_at = $1
+FROM alert AS a, tenant AS t
+WHERE (d.tenant_id, d.delivery_id) IN (
+        SELECT due.tenant_id, due.delivery_id FROM alert_delivery AS due
+        WHERE due.state = 'pending' AND due.next_attempt_at <= $2
+        ORDER BY due.next_attempt_at
+        LIMIT $3
+        FOR UPDATE SKIP LOCKED
+    )
+    AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, d.is_test, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
+`
+
+type ClaimAlertDeliveriesRow struct {
+	AlertDelivery AlertDelivery
+	Alert         Alert
+	Slug          string
+}
+
+// Those that are due, for whoever asks first, until the lease ends.
+func (q *Queries) ClaimAlertDeliveries(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ClaimAlertDeliveriesRow, error) {
+	rows, err := q.db.Query(ctx, claimAlertDeliveries, leaseEnds, now, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimAlertDeliveriesRow
+	for rows.Next() {
+		var i ClaimAlertDeliveriesRow
+		if err := rows.Scan(
+			&i.AlertDelivery.TenantID,
+			&i.AlertDelivery.DeliveryID,
+			&i.AlertDelivery.AlertID,
+			&i.AlertDelivery.Subject,
+			&i.AlertDelivery.Denied,
+			&i.AlertDelivery.Since,
+			&i.AlertDelivery.RaisedAt,
+			&i.AlertDelivery.State,
+			&i.AlertDelivery.Attempts,
+			&i.AlertDelivery.NextAttemptAt,
+			&i.AlertDelivery.AttemptedAt,
+			&i.AlertDelivery.Status,
+			&i.AlertDelivery.Error,
+			&i.AlertDelivery.IsTest,
+			&i.Alert.TenantID,
+			&i.Alert.AlertID,
+			&i.Alert.Name,
+			&i.Alert.RuleID,
+			&i.Alert.PerSubject,
+			&i.Alert.Threshold,
+			&i.Alert.WindowMinutes,
+			&i.Alert.Url,
+			&i.Alert.Secret,
+			&i.Alert.IsActive,
+			&i.Alert.Version,
+			&i.Alert.CreatedAt,
+			&i.Alert.UpdatedAt,
+			&i.Slug,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const daysWithoutPartition = `-- name: DaysWithoutPartition :many
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
 FROM rate_limit_violation_default
@@ -186,6 +257,22 @@ func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCount
 		arg.TakenParts,
 	)
 	return err
+}
+
+const dropAlertDeliveries = `-- name: DropAlertDeliveries :execrows
+DELETE FROM alert_delivery
+WHERE ctid = ANY (ARRAY(
+    SELECT d.ctid FROM alert_delivery AS d
+    WHERE d.raised_at < $1 AND d.state <> 'pending' LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropAlertDeliveries, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropDecisionHours = `-- name: DropDecisionHours :execrows
@@ -462,6 +549,49 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 		return nil, err
 	}
 	return items, nil
+}
+
+const raiseAlerts = `-- name: RaiseAlerts :execrows
+
+INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
+SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, $1, $1
+FROM alert AS a
+CROSS JOIN LATERAL (
+    SELECT $1::timestamptz - make_interval(mins => a.window_minutes) AS after,
+        $1::timestamptz - interval '1 minute' AS before_last
+) AS w
+CROSS JOIN LATERAL (
+    SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
+    FROM (
+        SELECT CASE WHEN a.per_subject THEN m.subject ELSE '' END AS subject, min(m.minute)::timestamptz AS since,
+            sum(m.denied) FILTER (WHERE m.minute > w.after) AS running,
+            sum(m.denied) FILTER (WHERE m.minute <= w.before_last) AS complete
+        FROM violation_minute AS m
+        WHERE m.tenant_id = a.tenant_id AND m.rule_id = a.rule_id AND NOT (a.per_subject AND m.other)
+            AND m.minute > w.after - interval '1 minute' AND m.minute <= $1::timestamptz
+        GROUP BY 1
+    ) AS s
+    WHERE s.running >= a.threshold OR s.complete >= a.threshold
+    ORDER BY denied DESC, s.subject
+    LIMIT 100
+) AS reached
+WHERE a.is_active AND NOT EXISTS (
+    SELECT FROM alert_delivery AS d
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
+        AND d.raised_at > w.after - interval '1 minute'
+)
+`
+
+// Alerts, which are watched over for all tenants at once.
+// A delivery for each alert whose threshold was reached within its window, unless there is one that is
+// hardly older than the window. The window ends with the minute that runs or, so that what is written
+// late is not missed, with the one before.
+func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, raiseAlerts, now)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const recordKeyUses = `-- name: RecordKeyUses :exec

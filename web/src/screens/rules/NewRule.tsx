@@ -1,5 +1,120 @@
-import { Page } from '~/components/Page';
+import { Button, NativeSelect, TextInput } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { ProblemError, sentence } from '~/api/problem';
+import { plansQuery, tenantKey } from '~/api/queries';
+import { Leaving } from '~/components/Leaving';
+import { Card, Page } from '~/components/Page';
+import { PatternBuilder } from '~/components/PatternBuilder';
+import { NoPermission } from '~/components/states';
+import { done } from '~/components/toast';
+import { parsePattern } from '~/domain/pattern';
+import { limitProblems } from '~/domain/rate';
+import { useRole, useTenant } from '~/session';
+import { BucketPicture } from './BucketPicture';
+import { RuleFields } from './RuleFields';
+import styles from './Rules.module.css';
+import { creation, newRule, type RuleDraft } from './ruleDraft';
 
+/** A new rule, with what it would do beside it. */
 export default function NewRule() {
-  return <Page title="New rule">{null}</Page>;
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const [draft, setDraft] = useState<RuleDraft>(newRule);
+  const change = (part: Partial<RuleDraft>) => setDraft((before) => ({ ...before, ...part }));
+
+  const create = useMutation({
+    mutationFn: () =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/rules', { params: { path: { tenant } }, body: creation(draft) }),
+      ),
+    onSuccess: async (rule) => {
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      done('Rule made; in force everywhere within 2 s');
+      navigate({
+        to: '/t/$tenant/rules/$rule',
+        params: { tenant, rule: String(rule.rule_id) },
+        ignoreBlocker: true,
+      });
+    },
+  });
+
+  if (!edit) return <NoPermission need="edit" />;
+  const problem = (pointer: string) =>
+    create.error instanceof ProblemError ? create.error.field(pointer) : undefined;
+  const { rate, burst } = limitProblems(draft);
+  const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || (!rate && !burst));
+  const dirty = JSON.stringify(draft) !== JSON.stringify(newRule);
+
+  return (
+    <Page
+      title="New rule"
+      above={
+        <Link to="/t/$tenant/rules" params={{ tenant }}>
+          Rules
+        </Link>
+      }
+      actions={
+        <>
+          <Button
+            variant="default"
+            renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
+          >
+            Cancel
+          </Button>
+          <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
+            Make rule
+          </Button>
+        </>
+      }
+    >
+      {create.isError && (
+        <p role="alert" className={styles.error}>
+          {sentence(create.error)}
+        </p>
+      )}
+      <div className={styles.columns}>
+        <div className={styles.column}>
+          <Card title="Which requests">
+            <div className={styles.form}>
+              <PatternBuilder
+                value={draft.key_pattern}
+                error={problem('/key_pattern')}
+                onChange={(key_pattern) => change({ key_pattern })}
+              />
+              <div className={styles.pair}>
+                <NativeSelect
+                  label="Plan"
+                  value={draft.plan ?? ''}
+                  error={problem('/plan')}
+                  data={[
+                    { value: '', label: 'all plans' },
+                    ...plans.map(({ name }) => ({ value: name, label: name })),
+                  ]}
+                  onChange={(event) => change({ plan: event.currentTarget.value || null })}
+                />
+                <TextInput
+                  label="Name"
+                  placeholder="may be empty"
+                  value={draft.name}
+                  error={problem('/name')}
+                  onChange={(event) => change({ name: event.currentTarget.value })}
+                />
+              </div>
+            </div>
+          </Card>
+          <Card title="What becomes of them">
+            <RuleFields draft={draft} onChange={change} problem={problem} />
+          </Card>
+        </div>
+        <div className={styles.column}>{draft.action === 'limit' && <BucketPicture limit={draft} />}</div>
+      </div>
+      <Leaving when={dirty} what="The rule" />
+    </Page>
+  );
 }

@@ -1,5 +1,97 @@
-import { Page } from '~/components/Page';
+import { Button, Group } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useParams } from '@tanstack/react-router';
+import type { Tagged } from '~/api/client';
+import { ruleQuery } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { patternInWords, splitsByUser } from '~/domain/pattern';
+import { useRole, useTenant } from '~/session';
+import { BucketPicture } from './BucketPicture';
+import { History } from './History';
+import { Overrides } from './Overrides';
+import { Promote } from './Promote';
+import { RuleActions } from './RuleActions';
+import { RuleChips } from './RuleChips';
+import { RuleEditor } from './RuleEditor';
+import styles from './Rules.module.css';
+import { useRuleEditor } from './useRuleEditor';
 
+/** A rule: what it says, what it does, whom it treats otherwise, and how it came to be so. */
 export default function RulePage() {
-  return <Page title="Rule">{null}</Page>;
+  const tenant = useTenant();
+  const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
+  const rule = useQuery(ruleQuery(tenant, Number(id)));
+  // Another rule is another editor: nothing typed for one is ever saved to the other.
+  return <Query query={rule}>{(data) => <Loaded key={id} saved={data} />}</Query>;
+}
+
+function Loaded({ saved }: { saved: Tagged<Rule> }) {
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const editor = useRuleEditor(tenant, saved);
+  const rule = saved.value;
+  const { draft } = editor;
+
+  return (
+    <Page
+      title={
+        rule.name ? `${patternInWords(rule.key_pattern)}: ${rule.name}` : patternInWords(rule.key_pattern)
+      }
+      beside={<RuleChips rule={rule} />}
+      lead={
+        <>
+          <code>{rule.key_pattern}</code> on {rule.plan ?? 'all plans'}
+        </>
+      }
+      above={
+        <Link to="/t/$tenant/rules" params={{ tenant }}>
+          Rules
+        </Link>
+      }
+      actions={
+        <>
+          <Button
+            variant="default"
+            renderRoot={(props) => (
+              <Link
+                to="/t/$tenant/violations"
+                params={{ tenant }}
+                search={{ rule: rule.rule_id }}
+                {...props}
+              />
+            )}
+          >
+            Violations
+          </Button>
+          {edit && <RuleActions tenant={tenant} saved={saved} />}
+          {edit && editor.dirty && (
+            <Group gap={8}>
+              <Button variant="default" onClick={editor.reset}>
+                Discard
+              </Button>
+              <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
+                Save
+              </Button>
+            </Group>
+          )}
+          {edit && !editor.dirty && rule.mode === 'shadow' && <Promote tenant={tenant} saved={saved} />}
+        </>
+      }
+    >
+      <div className={styles.columns}>
+        <RuleEditor editor={editor} disabled={!edit} />
+        <div className={styles.column}>
+          {draft.action === 'limit' && <BucketPicture limit={draft} />}
+          {rule.action === 'limit' && splitsByUser(rule.key_pattern) && (
+            <Overrides tenant={tenant} rule={rule} />
+          )}
+          <Card title="History" flush>
+            <History tenant={tenant} ruleId={rule.rule_id} />
+          </Card>
+        </div>
+      </div>
+    </Page>
+  );
 }

@@ -1,5 +1,200 @@
-import { Page } from '~/components/Page';
+import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { plansQuery, rulesQuery } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { type Column, DataTable, sorted } from '~/components/DataTable';
+import { IconPlus, IconRules, IconSearch } from '~/components/icons';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { plural } from '~/domain/format';
+import { patternInWords } from '~/domain/pattern';
+import { limitSentence } from '~/domain/rate';
+import type { RulesSearch } from '~/search';
+import { useRole, useTenant } from '~/session';
+import { RuleChips } from './RuleChips';
+import styles from './Rules.module.css';
 
+const columns: Column<Rule>[] = [
+  {
+    key: 'pattern',
+    header: 'Limits',
+    sortable: true,
+    render: (rule) => (
+      <span className={styles.pattern}>
+        <span className={styles.words}>
+          {patternInWords(rule.key_pattern)}
+          {rule.name && <span className="soft"> · {rule.name}</span>}
+        </span>
+        <code>{rule.key_pattern}</code>
+      </span>
+    ),
+  },
+  { key: 'plan', header: 'Plan', width: '14%', sortable: true, render: (rule) => rule.plan ?? 'all plans' },
+  { key: 'limit', header: 'To', width: '26%', sortable: true, render: (rule) => inWords(rule) },
+  { key: 'state', header: 'State', width: 132, wide: true, render: (rule) => <RuleChips rule={rule} /> },
+  {
+    key: 'updated',
+    header: 'Changed',
+    width: 116,
+    numeric: true,
+    sortable: true,
+    wide: true,
+    render: (rule) => <RelativeTime at={rule.updated_at} />,
+  },
+];
+
+const sortBy = {
+  pattern: (rule: Rule) => rule.key_pattern,
+  plan: (rule: Rule) => rule.plan ?? '',
+  limit: (rule: Rule) => rule.rate_per_second,
+  updated: (rule: Rule) => rule.updated_at,
+};
+
+function inWords(rule: Rule): string {
+  if (rule.action === 'block') return 'nothing: always denied';
+  if (rule.action === 'bypass') return 'no end: passes without any other rule';
+  return limitSentence(rule);
+}
+
+/** All rules, found by a few letters or by what they are. */
 export default function Rules() {
-  return <Page title="Rules">{null}</Page>;
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const rules = useQuery(rulesQuery(tenant));
+  const search = useSearch({ from: '/shell/t/$tenant/rules' });
+  const navigate = useNavigate();
+  const set = (change: RulesSearch) =>
+    navigate({ to: '.', search: (before: RulesSearch) => ({ ...before, ...change }), replace: true });
+  const open = (rule: Rule) =>
+    navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule.rule_id) } });
+
+  const create = edit && (
+    <Button
+      leftSection={<IconPlus size={15} />}
+      renderRoot={(props) => <Link to="/t/$tenant/rules/new" params={{ tenant }} {...props} />}
+    >
+      New rule
+    </Button>
+  );
+
+  return (
+    <Page title="Rules" lead="Every active rule that matches a request must let it pass." actions={create}>
+      <Query query={rules}>
+        {(items) => {
+          if (items.length === 0) return <Teach action={create} />;
+          const shown = sorted(
+            items.filter((rule) => fits(rule, search)),
+            search.sort,
+            sortBy,
+          );
+          return (
+            <>
+              <Filters search={search} set={set} tenant={tenant} />
+              <Card flush>
+                {shown.length === 0 ? (
+                  <EmptyState
+                    title="No rule is like that"
+                    action={
+                      <Button variant="default" onClick={() => navigate({ to: '.', search: {} })}>
+                        Show all {plural(items.length, 'rule')}
+                      </Button>
+                    }
+                  >
+                    The filters leave none of them.
+                  </EmptyState>
+                ) : (
+                  <DataTable
+                    label="Rules"
+                    columns={columns}
+                    rows={shown}
+                    rowKey={(rule) => rule.rule_id}
+                    onOpen={open}
+                    sort={search.sort}
+                    onSort={(sort) => set({ sort })}
+                  />
+                )}
+              </Card>
+            </>
+          );
+        }}
+      </Query>
+    </Page>
+  );
+}
+
+/** Whether a rule is among those that the filters show. */
+export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
+  const text =
+    `${rule.key_pattern} ${rule.name} ${rule.description} ${patternInWords(rule.key_pattern)}`.toLowerCase();
+  return (
+    (!q ||
+      q
+        .toLowerCase()
+        .split(/\s+/)
+        .every((word) => text.includes(word))) &&
+    (!scope || rule.scope === scope) &&
+    (!plan || (plan === '*' ? rule.plan === null : rule.plan === plan)) &&
+    (!mode || rule.mode === mode) &&
+    (!state || rule.is_active === (state === 'on'))
+  );
+}
+
+interface FilterProps {
+  tenant: string;
+  search: RulesSearch;
+  set: (change: RulesSearch) => void;
+}
+
+function Filters({ tenant, search, set }: FilterProps) {
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const filter = (name: keyof RulesSearch, label: string, choices: [string, string][]) => (
+    <NativeSelect
+      aria-label={label}
+      value={search[name] ?? ''}
+      data={[{ value: '', label }, ...choices.map(([value, text]) => ({ value, label: text }))]}
+      onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
+    />
+  );
+  return (
+    <Group gap={8} role="search" aria-label="Filter the rules">
+      <TextInput
+        aria-label="Search"
+        placeholder="Pattern, name, description"
+        leftSection={<IconSearch size={14} aria-hidden />}
+        value={search.q ?? ''}
+        onChange={(event) => set({ q: event.currentTarget.value || undefined })}
+        className={styles.search}
+      />
+      {filter('scope', 'Any scope', [
+        ['user', 'User'],
+        ['endpoint', 'Endpoint'],
+        ['ip', 'IP address'],
+        ['global', 'Global'],
+      ])}
+      {filter('plan', 'Any plan', [
+        ['*', 'For all plans'],
+        ...plans.map(({ name }): [string, string] => [name, name]),
+      ])}
+      {filter('mode', 'Enforced or shadow', [
+        ['enforce', 'Enforced'],
+        ['shadow', 'Shadow'],
+      ])}
+      {filter('state', 'On or off', [
+        ['on', 'On'],
+        ['off', 'Off'],
+      ])}
+    </Group>
+  );
+}
+
+function Teach({ action }: { action: React.ReactNode }) {
+  return (
+    <EmptyState icon={<IconRules size={20} aria-hidden />} title="No rules yet" action={action}>
+      A rule says which requests share a bucket of tokens, how fast it fills, and how much it holds: each user
+      may ask 10 times per second, in bursts of up to 50. Without rules everything passes.
+    </EmptyState>
+  );
 }

@@ -1,0 +1,144 @@
+package adminapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+)
+
+func TestTheDescriptionIsValidAndSoAreItsExamples(t *testing.T) {
+	t.Parallel()
+	description, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := description.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for path, item := range description.Paths.Map() {
+		for method, o := range item.Operations() {
+			if o.OperationID == "" || o.Summary == "" || len(o.Tags) != 1 {
+				t.Errorf("%s %s lacks an operationId, a summary or its one tag", method, path)
+			}
+			if o.RequestBody == nil {
+				continue
+			}
+			for mediaType, content := range o.RequestBody.Value.Content {
+				switch {
+				case content.Example == nil:
+					t.Errorf("%s has no example of its body", o.OperationID)
+				case mediaType == jsonType:
+					for _, wrong := range mismatches(content.Schema.Value, content.Example) {
+						t.Errorf("the example of %s is wrong at %s: %s", o.OperationID, wrong.Pointer, wrong.Detail)
+					}
+				}
+			}
+		}
+	}
+	for name, schema := range description.Components.Schemas {
+		if schema.Value.Example != nil {
+			for _, wrong := range mismatches(schema.Value, schema.Value.Example) {
+				t.Errorf("the example of %s is wrong at %s: %s", name, wrong.Pointer, wrong.Detail)
+			}
+		}
+	}
+}
+
+// TestRoutesAndDescriptionAreTheSame walks both: what one has the other has, with the same role.
+func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
+	t.Parallel()
+	description, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]string{}
+	for path, item := range description.Paths.Map() {
+		for method, o := range item.Operations() {
+			if !slices.Contains(o.Tags, "check") { // those are checkapi's
+				described[method+" "+path] = fmt.Sprint(o.Extensions["x-least-role"])
+			}
+		}
+	}
+	served := map[string]string{}
+	for _, r := range (&surface{}).routes(&openapi.ServerInterfaceWrapper{}) {
+		served[r.method+" "+r.path] = string(r.least)
+	}
+	for _, operation := range slices.Sorted(maps.Keys(described)) {
+		if served[operation] != described[operation] {
+			t.Errorf("%s is for %s in openapi.yaml and for %q in routes.go", operation, described[operation], served[operation])
+		}
+	}
+	for operation := range served {
+		if described[operation] == "" {
+			t.Errorf("%s is not in openapi.yaml", operation)
+		}
+	}
+}
+
+// TestAViewersOperationsAreReads holds what a suspended tenant relies on: what a viewer may call changes
+// nothing.
+func TestAViewersOperationsAreReads(t *testing.T) {
+	t.Parallel()
+	reads := []string{"/simulate", "/explain"} // which take their question as a body
+	for _, r := range (&surface{}).routes(&openapi.ServerInterfaceWrapper{}) {
+		isRead := r.method == http.MethodGet || slices.ContainsFunc(reads, func(s string) bool { return strings.HasSuffix(r.path, s) })
+		if strings.Contains(r.path, "{tenant}") && isRead != (r.least == aViewer) {
+			t.Errorf("%s %s is for %s", r.method, r.path, r.least)
+		}
+	}
+}
+
+// TestChangesNeedAVersion holds every PATCH, PUT and DELETE of a versioned thing to If-Match.
+func TestChangesNeedAVersion(t *testing.T) {
+	t.Parallel()
+	// These end what cannot change meanwhile, or have their condition in the body.
+	without := []string{"signOut", "signOutEverywhere", "endSession", "changePassword", "revokeInvitation"}
+	description, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range description.Paths.Map() {
+		for method, o := range item.Operations() {
+			if method == http.MethodGet || method == http.MethodPost || slices.Contains(without, o.OperationID) {
+				continue
+			}
+			if o.Parameters.GetByInAndName("header", "If-Match") == nil || o.Responses.Value("412") == nil || o.Responses.Value("428") == nil {
+				t.Errorf("%s takes no If-Match, or does not answer 412 and 428", o.OperationID)
+			}
+		}
+	}
+}
+
+func TestFormulasAreInertAndComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	for cell, want := range map[string]string{
+		"": "", "42": "42", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
+		"'": "'", "'quoted": "'quoted", "'=1": "''=1", "''=1": "'''=1", "a=1": "a=1",
+	} {
+		if got := inert(cell); got != want {
+			t.Errorf("%q is written %q, want %q", cell, got, want)
+		}
+		if got := alive(inert(cell)); got != cell {
+			t.Errorf("%q comes back as %q", cell, got)
+		}
+	}
+}
+
+func TestConditionsAreReadStrictly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{`"3"`: 3, `"0"`: 0, `*`: -1} {
+		if got, err := expected(text); err != nil || int64(got) != want {
+			t.Errorf("%s is read as %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{``, `3`, `"3`, `3"`, `W/"3"`, `"3", "4"`, `"-1"`, `"x"`, `"99999999999999999999"`, `**`} {
+		if got, err := expected(text); err == nil {
+			t.Errorf("%s is read as %d", text, got)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// shownRule is what these tests read of a rule.
+type shownRule struct {
+	RuleID  int64 `json:"rule_id"`
+	Burst   int64 `json:"burst_capacity"`
+	Version int64 `json:"version"`
+}
+
+func TestOfTwoEditorsTheSecondIsToldAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.person(w.acme, auth.Editor), w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
+	read := w.want(w.send(first, "GET", path, nil), http.StatusOK).header.Get("ETag")
+	saved := w.want(w.send(first, "PATCH", path, map[string]any{"burst_capacity": 20}, "If-Match", read), http.StatusOK)
+	refused := w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", read), http.StatusPreconditionFailed)
+	if got, want := refused.header.Get("ETag"), saved.header.Get("ETag"); got != want || got == read {
+		t.Errorf("the second is told the ETag %s, want %s", got, want)
+	}
+	if got := shownOf(t, w.send(second, "GET", path, nil)); got.Burst != 20 {
+		t.Errorf("the first editor's burst became %d", got.Burst)
+	}
+	w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", refused.header.Get("ETag")), http.StatusOK)
+	w.want(w.send(first, "DELETE", path, nil, "If-Match", read), http.StatusPreconditionFailed)
+	w.want(w.send(first, "DELETE", path, nil), http.StatusPreconditionRequired)
+	w.want(w.send(first, "DELETE", path, nil, "If-Match", "*"), http.StatusNoContent)
+	w.want(w.send(first, "DELETE", path, nil, "If-Match", "*"), http.StatusNotFound)
+}
+
+func shownOf(t *testing.T, got answer) shownRule { return read[shownRule](t, got) }
+
+func TestOfManyEditorsAtOnceOneWins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", w.rule(w.acme).ID)
+	statuses := make([]int, 20)
+	var group sync.WaitGroup
+	for i := range statuses {
+		group.Go(func() {
+			statuses[i] = w.send(by, "PATCH", path, map[string]any{"burst_capacity": 100 + i}, "If-Match", `"1"`).status
+		})
+	}
+	group.Wait()
+	slices.Sort(statuses)
+	if statuses[0] != http.StatusOK || statuses[1] != http.StatusPreconditionFailed {
+		t.Errorf("they were answered %v, want one 200 and else 412", statuses)
+	}
+}
+
+func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	a, b := w.rule(w.acme), w.rule(w.acme)
+	good := map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99}
+	tests := map[string]struct {
+		cell    map[string]any
+		status  int
+		pointer string
+	}{
+		"a burst of 0":                   {map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": 0}, 400, "/cells/1/burst_capacity"},
+		"a rule that is not there":       {map[string]any{"rule_id": 999999, "version": 1}, 400, "/cells/1/rule_id"},
+		"a rule without its version":     {map[string]any{"rule_id": b.ID}, 400, "/cells/1/version"},
+		"a version that is old":          {map[string]any{"rule_id": b.ID, "version": 7}, 412, "/cells/1"},
+		"a new one without a pattern":    {map[string]any{"rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/key_pattern"},
+		"a new one of a plan not there":  {map[string]any{"key_pattern": "global", "plan": "nope", "rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/plan"},
+		"a new one where a rule stands":  {map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 1, "burst_capacity": 1}, 409, "/cells/1"},
+		"a removal that names no rule":   {map[string]any{"remove": true}, 400, "/cells/1/rule_id"},
+		"an unknown field":               {map[string]any{"rule_id": b.ID, "version": 1, "burst": 3}, 400, "/cells/1/burst"},
+		"a wrong type":                   {map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": "3"}, 400, "/cells/1/burst_capacity"},
+		"a pattern for a rule that is":   {map[string]any{"rule_id": b.ID, "version": 1, "key_pattern": "global"}, 400, "/cells/1"},
+		"a shadow bypass among the good": {map[string]any{"rule_id": b.ID, "version": 1, "action": "bypass"}, 400, "/cells/1/mode"},
+	}
+	for name, test := range tests {
+		for _, dryRun := range []bool{true, false} {
+			body := map[string]any{"dry_run": dryRun, "cells": []any{good, test.cell}}
+			got := w.send(by, "POST", "/api/v1/tenants/acme/matrix", body)
+			if pointers := pointersOf(t, got); got.status != test.status || !slices.Contains(pointers, test.pointer) {
+				t.Errorf("%s (dry run: %v) is answered %d at %v, want %d at %s", name, dryRun, got.status, pointers, test.status, test.pointer)
+			}
+		}
+	}
+	if got := shownOf(t, w.send(by, "GET", fmt.Sprintf("/api/v1/tenants/acme/rules/%d", a.ID), nil)); got.Burst != a.Burst || got.Version != 1 {
+		t.Errorf("the good cell was saved: %+v", got)
+	}
+}
+
+func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	a, b, same := w.rule(w.acme), w.rule(w.acme), w.rule(w.acme)
+	cells := []any{
+		map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99},
+		map[string]any{"rule_id": b.ID, "version": 1, "remove": true},
+		map[string]any{"key_pattern": "user:{user_id}", "name": a.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6},
+		map[string]any{"rule_id": same.ID, "version": 1, "burst_capacity": same.Burst},
+	}
+	type diff struct {
+		Changes []struct {
+			Change string `json:"change"`
+		} `json:"changes"`
+		Text string `json:"text"`
+	}
+	planned := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
+	saved := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"cells": cells}), http.StatusOK)
+	for name, got := range map[string]answer{"planned": planned, "saved": saved} {
+		var kinds []string
+		for _, change := range read[diff](t, got).Changes {
+			kinds = append(kinds, change.Change)
+		}
+		if !slices.Equal(kinds, []string{"update", "remove", "create"}) {
+			t.Errorf("%s: %v: %s", name, kinds, got.body)
+		}
+	}
+	if p, s := read[diff](t, planned).Text, read[diff](t, saved).Text; p != s || !strings.Contains(p, "burst 10 → 99") {
+		t.Errorf("planned\n%s\nsaved\n%s", p, s)
+	}
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ActorID: fmt.Sprint(by.account.ID)}, rules.AuditCursor{}, 10)
+	if err != nil || len(entries) != 3 || entries[0].Change != entries[2].Change || entries[0].Actor.Act != "matrix" {
+		t.Errorf("the audit log has %+v, %v", entries, err)
+	}
+}
+
+func TestABucketIsLookedIntoAndChangedAndThatIsAudited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme)
+	w.refresh()
+	const user = "a/b%2F"
+	path := "/api/v1/tenants/acme/users/a%2Fb%252F/buckets"
+	key := fmt.Sprintf("%d:%s", rule.ID, user)
+	credited := w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key, "tokens": -2.5}), http.StatusOK)
+	if !strings.Contains(credited.body, `"tokens_before":10`) || !strings.Contains(credited.body, `"tokens_after":7.5`) {
+		t.Errorf("credited: %s", credited.body)
+	}
+	looked := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	if !strings.Contains(looked.body, `"bucket_key":"`+key+`"`) || strings.Contains(looked.body, `"tokens":10,`) {
+		t.Errorf("looked into: %s", looked.body)
+	}
+	w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": key}), http.StatusOK)
+	if looked := w.send(by, "GET", path, nil); !strings.Contains(looked.body, `"tokens":10`) {
+		t.Errorf("reset, and looked into: %s", looked.body)
+	}
+	for name, body := range map[string]map[string]any{
+		"seven decimals": {"bucket_key": key, "tokens": 0.0000001},
+		"no such bucket": {"bucket_key": "999999:x", "tokens": 1},
+		"no key at all":  {"bucket_key": "x", "tokens": 1},
+	} {
+		if got := w.send(by, "POST", path+"/credit", body); got.status != http.StatusBadRequest {
+			t.Errorf("%s: answered %d: %s", name, got.status, got.body)
+		}
+	}
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket", ObjectID: key}, rules.AuditCursor{}, 10)
+	if err != nil || len(entries) != 2 || entries[0].Action != rules.AuditReset || entries[1].Action != rules.AuditCredit {
+		t.Errorf("the audit log has %+v, %v", entries, err)
+	}
+}
+
+func TestASessionEndsEverywhereAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	elsewhere := w.signedIn(by.account)
+	w.want(w.send(elsewhere, "GET", "/api/v1/session", nil), http.StatusOK)
+	gone := w.want(w.send(by, "DELETE", "/api/v1/sessions", nil), http.StatusNoContent)
+	if cookie := gone.header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=0") {
+		t.Errorf("the cookie stays: %s", cookie)
+	}
+	w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
+	w.want(w.send(elsewhere, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
+}
+
+func TestARoleHoldsFromTheNextRequestOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, by := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Editor)
+	plan := map[string]any{"name": "one"}
+	w.want(w.send(by, "POST", "/api/v1/tenants/acme/plans", plan), http.StatusCreated)
+	member := fmt.Sprintf("/api/v1/tenants/acme/members/%d", by.account.ID)
+	w.want(w.send(owner, "PATCH", member, map[string]any{"role": "viewer"}, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "two"}), http.StatusForbidden)
+	w.want(w.send(owner, "DELETE", member, nil, "If-Match", "*"), http.StatusNoContent)
+	w.want(w.send(by, "GET", "/api/v1/tenants/acme/plans", nil), http.StatusNotFound)
+	self := fmt.Sprintf("/api/v1/tenants/acme/members/%d", owner.account.ID)
+	w.want(w.send(owner, "DELETE", self, nil, "If-Match", "*"), http.StatusConflict)
+}
+
+func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	editor, owner := w.person(w.acme, auth.Editor), w.person(w.acme, auth.Owner)
+	rule := w.rule(w.acme)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
+	w.want(w.send(editor, "PATCH", path, map[string]any{"burst_capacity": 77}, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"name": "Acme 2"}, "If-Match", "*"), http.StatusOK)
+	revert := func(kind, id string) string {
+		entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: kind, ObjectID: id}, rules.AuditCursor{}, 1)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		return fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert", entries[0].ID)
+	}
+	undoRule, undoName := revert("rule", fmt.Sprint(rule.ID)), revert("tenant", "acme")
+	w.want(w.send(editor, "POST", undoName, nil), http.StatusForbidden)
+	w.want(w.send(editor, "POST", undoRule, nil), http.StatusOK)
+	if got := shownOf(t, w.send(editor, "GET", path, nil)); got.Burst != rule.Burst {
+		t.Errorf("the burst is %d, want %d again", got.Burst, rule.Burst)
+	}
+	w.want(w.send(editor, "POST", undoRule, nil), http.StatusConflict) // it is not as that change left it
+	w.want(w.send(owner, "POST", undoName, nil), http.StatusOK)
+}

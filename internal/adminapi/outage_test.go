@@ -1,0 +1,81 @@
+package adminapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// TestADatabaseThatIsAwayIsAnOutageAndNoRefusal asks with credentials that were good a moment ago: an
+// outage signs nobody out, and tells nobody that something does not exist.
+func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
+	t.Parallel()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	nobody := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *adminapi.Config) {
+		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody+"/sluice?sslmode=disable", c.Requests.Log))(t)
+		t.Cleanup(away.Close)
+		c.Stores, c.People, c.Gate = away, away, auth.NewGate(away, auth.Options{})
+	})
+	by := w.person(w.acme, auth.Owner)
+	_, key := w.key(w.acme, rules.PermissionManage)
+	w.refresh()
+	for name, got := range map[string]answer{
+		"a session":   w.send(by, "GET", "/api/v1/session", nil),
+		"a list":      w.send(by, "GET", "/api/v1/tenants/acme/rules", nil),
+		"an export":   w.send(by, "GET", "/api/v1/tenants/acme/users/export", nil),
+		"a key":       w.send(caller{key: key}, "GET", "/api/v1/tenants/acme/rules", nil),
+		"signing in":  w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": by.account.Email, "password": password}),
+		"a wrong one": w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": by.account.Email, "password": "wrong"}),
+	} {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || len(got.header.Values("Set-Cookie")) > 0 {
+			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
+		}
+	}
+	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)
+	w.want(w.send(caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"}, "GET", "/api/v1/tenants", nil), http.StatusUnauthorized)
+}
+
+func TestExportsHoldEveryRowOnceAcrossPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	const users = 2500 // of which a page is 1000
+	assignments := make([]rules.Assignment, users)
+	for i := range assignments {
+		assignments[i] = rules.Assignment{TenantID: w.acme.ID, UserID: fmt.Sprintf("user-%d", i), Plan: "free"}
+	}
+	must(w.system().AssignAll(w.ctx(), w.acme.ID, assignments))(t)
+	csv := w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/export", nil), http.StatusOK)
+	if lines := strings.Count(csv.body, "\n"); lines != users+1 {
+		t.Errorf("%d lines of users, want %d", lines, users+1)
+	}
+	if name := csv.header.Get("Content-Disposition"); name != `attachment; filename="acme-users.csv"` {
+		t.Errorf("the file is %s", name)
+	}
+	seen := map[int64]bool{}
+	audit := w.want(w.send(by, "GET", "/api/v1/tenants/acme/audit/export?format=jsonl&object_kind=user", nil), http.StatusOK)
+	for line := range strings.Lines(audit.body) {
+		var entry struct {
+			AuditID int64 `json:"audit_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		seen[entry.AuditID] = true
+	}
+	if lines := strings.Count(audit.body, "\n"); len(seen) != users || lines != users {
+		t.Errorf("%d entries on %d lines, want %d", len(seen), lines, users)
+	}
+}

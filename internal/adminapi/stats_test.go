@@ -1,0 +1,196 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const stats = "/api/v1/tenants/acme/stats"
+
+// decided records how checks of a minute were decided.
+func (w *world) decided(tenant rules.Tenant, rule rules.RuleID, minute time.Time, allowed, denied int64) {
+	w.t.Helper()
+	err := w.store.WriteViolations(w.ctx(), &violations.Batch{
+		Writer: w.name("writer"), Number: 1,
+		Decisions: []violations.DecisionCount{{Tenant: tenant.ID, Rule: rule, Minute: minute, Verdicts: violations.Verdicts{
+			Allowed: allowed, Denied: denied, Degraded: 1, Taken: allowed, TakenParts: violations.Token / 2,
+		}}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+type verdicts struct {
+	At       time.Time `json:"at"`
+	Allowed  int64     `json:"allowed"`
+	Denied   int64     `json:"denied"`
+	Degraded int64     `json:"degraded"`
+	Cost     float64   `json:"cost"`
+}
+
+func TestASeriesHasEveryStepAndNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), lately()
+	for _, rule := range []rules.RuleID{0, 12} {
+		w.decided(w.other, rule, at, 1000, 1000)
+	}
+	w.decided(w.acme, 0, at, 90, 10)
+	w.decided(w.acme, 0, at.Add(3*time.Minute), 5, 0)
+	w.decided(w.acme, 12, at, 7, 3)
+	type series struct {
+		StepSeconds int        `json:"step_seconds"`
+		Points      []verdicts `json:"points"`
+		Total       verdicts   `json:"total"`
+	}
+	between := fmt.Sprintf("?from=%s&until=%s", stamp(at.Add(-time.Minute)), stamp(at.Add(4*time.Minute)))
+	get := func(query string) series {
+		t.Helper()
+		return read[series](t, w.want(w.send(by, "GET", stats+"/series"+query, nil), http.StatusOK))
+	}
+	all := get(between)
+	var allowed []int64
+	for _, point := range all.Points {
+		allowed = append(allowed, point.Allowed)
+	}
+	if all.StepSeconds != 60 || !slices.Equal(allowed, []int64{0, 90, 0, 0, 5}) || !all.Points[1].At.Equal(at) {
+		t.Errorf("the series is %+v", all)
+	}
+	if want := (verdicts{Allowed: 95, Denied: 10, Degraded: 2, Cost: 96}); all.Total != want {
+		t.Errorf("in all it is %+v, want %+v", all.Total, want)
+	}
+	if one := get(between + "&rule_id=12"); one.Total.Allowed != 7 || one.Total.Denied != 3 {
+		t.Errorf("of one rule it is %+v", one.Total)
+	}
+	if hours := get(between + "&step_seconds=3600"); hours.StepSeconds != 3600 || len(hours.Points) > 2 || hours.Total.Allowed != 95 {
+		t.Errorf("by the hour it is %+v", hours)
+	}
+	if day := get(""); day.StepSeconds != 900 || day.Total.Allowed != 95 {
+		t.Errorf("of the last day it is %+v in steps of %d s", day.Total, day.StepSeconds)
+	}
+	for query, pointer := range map[string]string{
+		"?step_seconds=60&from=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z": "/query/step_seconds",
+		"?step_seconds=61": "/query/step_seconds",
+		"?from=2024-01-01T00:00:00Z&until=2026-01-01T00:00:00Z": "/query/from",
+		"?from=2026-01-01T00:00:00Z&until=2026-01-01T00:00:00Z": "/query/from",
+	} {
+		got := w.want(w.send(by, "GET", stats+"/series"+query, nil), http.StatusBadRequest)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{pointer}) {
+			t.Errorf("%s points at %v, want %s", query, pointers, pointer)
+		}
+	}
+}
+
+func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), lately()
+	live := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
+	shadow := w.rule(w.acme)
+	for rule, denials := range map[rules.RuleID]int64{live.ID: 5, shadow.ID: 9, 999999: 7} {
+		w.decided(w.acme, rule, at, 1, denials)
+		w.decided(w.other, rule, at, 1, 1000)
+	}
+	w.violate(denied(w.other, at, func(v *violations.Violation) { v.Count = 1000 }))
+	w.violate(
+		denied(w.acme, at, func(v *violations.Violation) { v.Count, v.Rule = 5, live.ID }),
+		denied(w.acme, at.Add(time.Second), func(v *violations.Violation) {
+			v.Count, v.Rule, v.Mode, v.UserID, v.Subject = 9, shadow.ID, rules.ModeShadow, "7", "7"
+			v.IP, v.Endpoint = netip.MustParseAddr("2001:db8::1"), "/b"
+		}),
+	)
+	type item struct {
+		Value  string `json:"value"`
+		Denied int64  `json:"denied"`
+		Checks *int64 `json:"checks"`
+		Rule   *struct {
+			Mode string `json:"mode"`
+		} `json:"rule"`
+	}
+	id := func(rule rules.RuleID) string { return fmt.Sprint(rule) }
+	for query, want := range map[string][]string{
+		"by=rule":                          {id(shadow.ID), "999999", id(live.ID)},
+		"by=rule&limit=1":                  {id(shadow.ID)},
+		"by=rule&mode=enforce":             {id(live.ID)},
+		"by=rule&mode=shadow":              {id(shadow.ID)},
+		"by=user":                          {"7", "42"},
+		"by=user&mode=enforce":             {"42"},
+		"by=user&rule_id=" + id(shadow.ID): {"7"},
+		"by=ip":                            {"2001:db8::1", "203.0.113.9"},
+		"by=endpoint":                      {"/b", "/api/search"},
+		"by=endpoint&until=" + stamp(at):   nil,
+		"by=rule&from=" + stamp(at.Add(-time.Minute)) + "&until=" + stamp(at.Add(time.Minute)): {id(shadow.ID), "999999", id(live.ID)},
+	} {
+		got := read[struct {
+			Items        []item     `json:"items"`
+			LookedBackTo *time.Time `json:"looked_back_to"`
+		}](t, w.want(w.send(by, "GET", stats+"/top?"+query, nil), http.StatusOK))
+		var values []string
+		for _, item := range got.Items {
+			values = append(values, item.Value)
+			if denials := map[string]int64{id(live.ID): 5, id(shadow.ID): 9, "999999": 7, "7": 9, "42": 5, "/b": 9, "2001:db8::1": 9}[item.Value]; denials != 0 && item.Denied != denials {
+				t.Errorf("%s: %s was denied %d times, want %d", query, item.Value, item.Denied, denials)
+			}
+			if item.Value == id(live.ID) && (item.Checks == nil || *item.Checks != 6 || item.Rule == nil || item.Rule.Mode != "enforce") {
+				t.Errorf("%s: the rule is shown as %+v", query, item)
+			}
+		}
+		if !slices.Equal(values, want) || got.LookedBackTo != nil {
+			t.Errorf("%s are %v, back to %v; want %v", query, values, got.LookedBackTo, want)
+		}
+	}
+	w.want(w.send(by, "GET", stats+"/top", nil), http.StatusBadRequest)
+	w.want(w.send(by, "GET", stats+"/top?by=rule&rule_id=1", nil), http.StatusBadRequest)
+}
+
+func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), lately()
+	quiet, loud := w.rule(w.acme), w.rule(w.acme)
+	w.rule(w.acme, func(r *rules.Rule) { r.Active = false })
+	w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
+	theirs := w.rule(w.other)
+	w.decided(w.other, 0, at, 500, 500)
+	w.decided(w.acme, theirs.ID, at, 1, 1) // which is no rule of acme
+	w.decided(w.acme, 0, at, 90, 10)
+	w.decided(w.acme, 0, at.Add(-time.Minute), 99, 1)
+	w.decided(w.acme, loud.ID, at, 30, 20)
+	type summary struct {
+		Total             verdicts `json:"total"`
+		Before            verdicts `json:"before"`
+		ShareDenied       *float64 `json:"share_denied"`
+		ShareDeniedBefore *float64 `json:"share_denied_before"`
+		ShadowRules       []struct {
+			Rule struct {
+				RuleID rules.RuleID `json:"rule_id"`
+			} `json:"rule"`
+			Checks int64 `json:"checks"`
+			Denied int64 `json:"denied"`
+		} `json:"shadow_rules"`
+	}
+	get := func(from time.Time) summary {
+		query := fmt.Sprintf("?from=%s&until=%s", stamp(from), stamp(from.Add(time.Minute)))
+		return read[summary](t, w.want(w.send(by, "GET", stats+"/summary"+query, nil), http.StatusOK))
+	}
+	got := get(at)
+	if got.Total.Denied != 10 || got.Before.Denied != 1 || *got.ShareDenied != 0.1 || *got.ShareDeniedBefore != 0.01 {
+		t.Errorf("the summary is %+v", got)
+	}
+	if len(got.ShadowRules) != 2 || got.ShadowRules[0].Rule.RuleID != loud.ID || got.ShadowRules[1].Rule.RuleID != quiet.ID ||
+		got.ShadowRules[0].Checks != 50 || got.ShadowRules[0].Denied != 20 || got.ShadowRules[1].Denied != 0 {
+		t.Errorf("the shadow rules are %+v", got.ShadowRules)
+	}
+	if got := get(at.Add(time.Minute)); got.ShareDenied != nil || *got.ShareDeniedBefore != 0.1 {
+		t.Errorf("of a minute without checks it is %+v", got)
+	}
+}

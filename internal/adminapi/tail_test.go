@@ -1,0 +1,223 @@
+package adminapi_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// event is one server-sent event, or a comment.
+type event struct{ name, id, data, comment string }
+
+// watched is a stream that a test reads.
+type watched struct {
+	t      *testing.T
+	answer *http.Response
+	events chan event // closed at the end
+}
+
+// streaming is a world behind a real server, with a clock that a test can advance.
+type streaming struct {
+	*world
+	server  *httptest.Server
+	ahead   atomic.Int64 // of the clock, in nanoseconds
+	closing chan struct{}
+}
+
+func newStreaming(t *testing.T) *streaming {
+	t.Helper()
+	s := &streaming{closing: make(chan struct{})}
+	s.world = newWorld(t, func(c *adminapi.Config) {
+		c.Closing = s.closing
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+	})
+	// The deadlines of production, of which those for reading and writing must not end a stream.
+	s.server = httptest.NewUnstartedServer(s.handler)
+	s.server.Config = httpapi.NewServer("", s.handler, slog.New(slog.DiscardHandler))
+	s.server.Config.ReadTimeout, s.server.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
+	s.server.Start()
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// watch opens a stream; it is closed when the test ends.
+func (s *streaming) watch(by caller, query string) *watched {
+	s.t.Helper()
+	answer := s.open(s.server.URL, by, ours+"/tail"+query)
+	w := &watched{t: s.t, answer: answer, events: make(chan event, 1000)}
+	s.t.Cleanup(func() { _ = answer.Body.Close() })
+	go func() {
+		defer close(w.events)
+		var e event
+		for scanner := bufio.NewScanner(answer.Body); scanner.Scan(); {
+			field, value, _ := strings.Cut(scanner.Text(), ": ")
+			switch field {
+			case "event":
+				e.name = value
+			case "id":
+				e.id = value
+			case "data":
+				e.data = value
+			case "":
+				if value != "" {
+					e.comment = value
+					continue
+				}
+				w.events <- e // an empty line ends it
+				e = event{}
+			}
+		}
+	}()
+	return w
+}
+
+// next returns the next event that is no comment, or fails the test if none comes in time or the stream ends.
+func (w *watched) next() event {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case e, ok := <-w.events:
+			if !ok {
+				w.t.Fatal("the stream ended")
+			}
+			if e.name != "" {
+				return e
+			}
+		case <-deadline:
+			w.t.Fatal("nothing came")
+		}
+	}
+}
+
+// wantEnd fails the test unless the stream ends, saying why.
+func (w *watched) wantEnd(reason string) {
+	w.t.Helper()
+	if e := w.next(); e.name != "ended" || e.data != `{"reason":"`+reason+`"}` {
+		w.t.Errorf("the stream says %+v, want that it ended because of %s", e, reason)
+	}
+	select {
+	case e, ok := <-w.events:
+		if ok {
+			w.t.Errorf("after its end the stream says %+v", e)
+		}
+	case <-time.After(20 * time.Second):
+		w.t.Error("the stream goes on after its end")
+	}
+}
+
+func TestATailShowsEachViolationOnceAndNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	at := lately().Add(-24 * time.Hour) // what counts is when they arrive
+	before := s.violate(denied(s.acme, at), denied(s.acme, at.Add(time.Second), func(v *violations.Violation) { v.UserID = "43" }))
+	all, one := s.watch(s.person(s.acme, auth.Viewer), ""), s.watch(s.person(s.acme, auth.Viewer), "?user_id=43")
+	if got := all.answer.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("the stream is of the type %q", got)
+	}
+	seen := map[string]bool{}
+	want := func(stream *watched, of violations.Violation) {
+		t.Helper()
+		e := stream.next()
+		shown := struct {
+			ViolationID string `json:"violation_id"`
+		}{}
+		if err := json.Unmarshal([]byte(e.data), &shown); err != nil || e.name != "violation" || e.id != shown.ViolationID {
+			t.Errorf("%+v is no violation: %v", e, err)
+		}
+		if e.id != of.ID.String() {
+			t.Errorf("%s came, want %s", e.id, of.ID)
+		}
+		if stream == all && seen[e.id] {
+			t.Errorf("%s came twice", e.id)
+		}
+		seen[e.id] = true
+	}
+	want(all, before[0])
+	want(all, before[1])
+	want(one, before[1])
+	for n := range 3 { // several polls, the first rows being still in their window
+		s.violate(denied(s.other, at.Add(time.Duration(n)*time.Minute)))
+		after := s.violate(denied(s.acme, at.Add(time.Duration(n)*time.Minute), func(v *violations.Violation) {
+			v.UserID, v.Subject = "43", "43"
+		}))
+		want(all, after[0])
+		want(one, after[0])
+	}
+}
+
+func TestATailThatNobodyMayReadAnyMoreEndsWithinAMinute(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	leaves, removed, staying := s.person(s.acme, auth.Viewer), s.person(s.acme, auth.Viewer), s.person(s.acme, auth.Viewer)
+	signedOut, forbidden, goesOn := s.watch(leaves, ""), s.watch(removed, ""), s.watch(staying, "")
+	if err := s.store.EndSession(t.Context(), leaves.account.ID, leaves.sessionID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.store.RemoveMember(t.Context(), rules.Actor{Kind: rules.ActorSystem}, s.acme.ID, removed.account.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	s.ahead.Store(int64(time.Minute))
+	signedOut.wantEnd("signed_out")
+	forbidden.wantEnd("forbidden")
+	shown := s.violate(denied(s.acme, lately()))
+	if e := goesOn.next(); e.id != shown[0].ID.String() {
+		t.Errorf("who may read on sees %+v", e)
+	}
+	close(s.closing)
+	goesOn.wantEnd("shutdown")
+}
+
+func TestAQuietTailShowsThatItLives(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	stream := s.watch(s.person(s.acme, auth.Viewer), "")
+	for n := range 3 {
+		select {
+		case e := <-stream.events:
+			if e.comment == "" {
+				t.Errorf("%+v came, want a comment", e)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("only %d comments came", n)
+		}
+		s.ahead.Add(int64(15 * time.Second))
+	}
+}
+
+func TestAnAccountHasFourTailsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	by := s.person(s.acme, auth.Viewer)
+	var streams []*watched
+	for range 4 {
+		streams = append(streams, s.watch(by, ""))
+	}
+	if got := s.send(by, "GET", ours+"/tail", nil); got.status != http.StatusTooManyRequests {
+		t.Errorf("the fifth is answered %d, want 429", got.status)
+	}
+	if got := s.send(s.person(s.acme, auth.Viewer), "GET", ours+"/tail", nil); got.status != http.StatusOK {
+		t.Errorf("somebody else's first is answered %d", got.status)
+	}
+	_ = streams[0].answer.Body.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if got := s.send(by, "GET", ours+"/tail", nil); got.status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a stream that was closed still counts")
+		}
+	}
+}

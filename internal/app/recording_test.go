@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// kept is a sink that keeps what it is given.
+type kept struct {
+	rows   []*violations.Violation
+	checks violations.Verdicts
+}
+
+func (k *kept) WriteViolations(_ context.Context, batch *violations.Batch) error {
+	for i := range batch.Tallies {
+		k.rows = append(k.rows, batch.Tallies[i].Details...)
+	}
+	for i := range batch.Decisions {
+		if batch.Decisions[i].Rule == 0 {
+			k.checks = batch.Decisions[i].Verdicts
+		}
+	}
+	return nil
+}
+
+func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
+	t.Parallel()
+	pattern, err := rules.ParsePattern("user:{user_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := rules.NewSnapshot(rules.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
+		Rules: []rules.Rule{{
+			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 0.5, RateUnit: rules.PerSecond, Burst: 2, Version: 3,
+			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+		}},
+	}).Tenant(1)
+	sink := &kept{}
+	recorder := violations.NewRecorder(sink, violations.Options{})
+	buckets := membucket.New(membucket.Options{})
+	limiter := enforce.NewLimiter(buckets, buckets, observers{recording{recorder}}, nil)
+	check := enforce.Check{Cost: enforce.Token, Request: rules.Request{
+		UserID: "42", Endpoint: "/api", Method: "GET", IP: netip.MustParseAddr("::ffff:203.0.113.9"),
+	}}
+	checks := []enforce.Check{check, check, check}
+	checks[2].Cost *= 2 // one more than there is
+	before := time.Now().Add(-time.Millisecond)
+	limiter.Decide(t.Context(), tenant, checks, make([]enforce.Decision, len(checks)))
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := (violations.Verdicts{Allowed: 2, Denied: 1, Taken: 2}); sink.checks != want {
+		t.Errorf("the checks are counted as %+v, want %+v", sink.checks, want)
+	}
+	if len(sink.rows) != 1 {
+		t.Fatalf("the violations are %+v, want one", slices.Collect(slices.Values(sink.rows)))
+	}
+	got := *sink.rows[0]
+	if got.ID.At.Before(before) || got.ID.At.After(time.Now()) || !got.LastAt.Equal(got.ID.At) {
+		t.Errorf("it happened at %s", got.ID.At)
+	}
+	if got.Tokens < 0 || got.Tokens > 500_000 || got.RetryAfter < 3*time.Second || got.RetryAfter > 4*time.Second {
+		t.Errorf("the bucket held %d millionths, and the wait is %s", got.Tokens, got.RetryAfter)
+	}
+	got.ID, got.LastAt, got.Tokens, got.RetryAfter = violations.ID{}, time.Time{}, 0, 0
+	want := violations.Violation{
+		Tenant: 1, Rule: 12, Subject: "42", Reason: "limit_exceeded", Scope: rules.ScopeUser, Mode: rules.ModeEnforce,
+		Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 2, UserID: "42", IP: netip.MustParseAddr("203.0.113.9"),
+		Endpoint: "/api", Method: "GET", Cost: 2 * violations.Token, TokensKnown: true, Count: 1,
+	}
+	if got != want {
+		t.Errorf("it is\n%+v, want\n%+v", got, want)
+	}
+}

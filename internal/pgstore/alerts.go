@@ -1,0 +1,235 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+var (
+	_ violations.AlertStore = (*Store)(nil)
+	_ violations.Outbox     = (*Store)(nil)
+)
+
+// alertLock is the advisory lock that makes raising alerts the work of one process at a time.
+const alertLock = 0x736c75696365_02
+
+// Alerts returns a tenant's alerts by id.
+func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Alert, error) { return q.Alerts(ctx, tenant) })
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	return each(rows, alertFromRow), nil
+}
+
+// Alert returns one alert.
+func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Alert, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) { return q.Alert(ctx, tenant, id) })
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
+	}
+	return alertFromRow(row), nil
+}
+
+// CreateAlert creates an alert.
+func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
+	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
+			TenantID: alert.Tenant, Name: alert.Name, RuleID: alert.Rule, PerSubject: alert.PerSubject,
+			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
+			Url: alert.URL, Secret: alert.Secret, IsActive: alert.Active,
+		})
+	})
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("create alert %q: %w", alert.Name, err)
+	}
+	return created, nil
+}
+
+// UpdateAlert changes all but the secret.
+func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
+	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version)); err != nil {
+			return dbsqlc.Alert{}, err
+		}
+		return q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
+			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, RuleID: alert.Rule,
+			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
+			Url: alert.URL, IsActive: alert.Active,
+		})
+	})
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("update alert %d: %w", alert.ID, err)
+	}
+	return updated, nil
+}
+
+// RotateAlertSecret replaces the secret.
+func (s *Store) RotateAlertSecret(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string,
+) (violations.Alert, error) {
+	by.Act = cmp.Or(by.Act, "rotate secret") // which the log would not show
+	rotated, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
+			return dbsqlc.Alert{}, err
+		}
+		return q.RotateAlertSecret(ctx, secret, tenant, id)
+	})
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
+	}
+	return rotated, nil
+}
+
+// RemoveAlert removes an alert and its deliveries.
+func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error {
+	_, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
+			return dbsqlc.Alert{}, err
+		}
+		return q.RemoveAlert(ctx, tenant, id)
+	})
+	if err != nil {
+		return fmt.Errorf("remove alert %d: %w", id, err)
+	}
+	return nil
+}
+
+// changeAlert changes one alert in the name of an actor.
+func (s *Store) changeAlert(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (dbsqlc.Alert, error),
+) (changed violations.Alert, err error) {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		row, err := change(ctx, s.queries.WithTx(tx))
+		changed = alertFromRow(row)
+		return alertError(err)
+	})
+	return changed, err
+}
+
+// expectAlert holds an alert to the version that is expected. The tenant is locked, so it stays.
+func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) error {
+	row, err := q.Alert(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	return expect(expected, row.Version)
+}
+
+// TestAlert makes a delivery that is due at once.
+func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertDelivery, error) {
+		if _, err := q.Alert(ctx, tenant, id); err != nil {
+			return dbsqlc.AlertDelivery{}, err
+		}
+		row, err := q.TestAlert(ctx, tenant, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = rules.ErrInUse
+		}
+		return row, err
+	})
+	if err != nil {
+		return violations.Delivery{}, fmt.Errorf("test alert %d: %w", id, err)
+	}
+	return deliveryFromRow(row), nil
+}
+
+// AlertDeliveries returns what alerts had to say, newest first.
+func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDelivery, error) {
+		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
+			TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	return each(rows, deliveryFromRow), nil
+}
+
+// RaiseAlerts leaves it to another process that is at it.
+func (s *Store) RaiseAlerts(ctx context.Context, now time.Time) (raised int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		queries := s.queries.WithTx(tx)
+		ours, err := queries.TryUpkeep(ctx, alertLock)
+		if err != nil || !ours {
+			return err
+		}
+		raised, err = queries.RaiseAlerts(ctx, now)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("raise alerts: %w", err)
+	}
+	return raised, nil
+}
+
+// ClaimDeliveries takes deliveries that are due.
+func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, limit int) ([]violations.Notice, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
+		return q.ClaimAlertDeliveries(ctx, leaseEnds, now, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim deliveries: %w", err)
+	}
+	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
+		return violations.Notice{Delivery: deliveryFromRow(row.AlertDelivery), Of: alertFromRow(row.Alert), TenantSlug: row.Slug}
+	}), nil
+}
+
+// FinishDelivery writes down how an attempt went.
+func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error {
+	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
+			TenantID: d.Tenant, DeliveryID: d.ID, Attempt: int32(d.Attempts), State: string(d.State), AttemptedAt: d.AttemptedAt,
+			NextAttemptAt: d.NextAttemptAt, Status: int32(d.Status), Error: d.Error,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("finish delivery %d: %w", d.ID, err)
+	}
+	return nil
+}
+
+// alertError names the field that refers to a rule which the tenant does not have.
+func alertError(err error) error {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.ConstraintName == "alert_rule_fkey" {
+		return rules.FieldErrors{{Field: "rule_id", Message: "must be a rule of the tenant"}}
+	}
+	return writeError(err)
+}
+
+func alertFromRow(row dbsqlc.Alert) violations.Alert {
+	return violations.Alert{
+		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Rule: row.RuleID, PerSubject: row.PerSubject,
+		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
+		URL: row.Url, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
+	}
+}
+
+func deliveryFromRow(row dbsqlc.AlertDelivery) violations.Delivery {
+	d := violations.Delivery{
+		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Subject: row.Subject, Denied: row.Denied,
+		Since: row.Since.UTC(), RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
+		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
+		Test: row.IsTest,
+	}
+	if row.Status != nil {
+		d.Status = int(*row.Status)
+	}
+	return d
+}

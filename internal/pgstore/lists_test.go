@@ -1,0 +1,301 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestRulesAreFilteredAndPaged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	for i := range 20 {
+		rule := limit(t, ours, []string{"global", "ip:{ip}", "endpoint:/Api/search"}[i%3], []string{"", "free", "pro"}[i%3], fmt.Sprint("n", i))
+		rule.Active, rule.Description = i%2 == 0, []string{"Größe 50%", "plain"}[i%2]
+		if i%5 == 0 {
+			rule.Mode = rules.ModeShadow
+		}
+		if i%7 == 0 {
+			rule.Action, rule.RatePerSecond, rule.Burst = rules.ActionBlock, 0, 0
+		}
+		must(w.CreateRule(ctx, rule))(t)
+	}
+	all := must(w.Rules(ctx, ours, rules.RuleFilter{}, 0, 100))(t).Rules
+	none, pro, inactive := "", "pro", false
+	tests := map[string]struct {
+		filter rules.RuleFilter
+		keep   func(rules.Rule) bool
+	}{
+		"everything":      {rules.RuleFilter{}, func(rules.Rule) bool { return true }},
+		"a scope":         {rules.RuleFilter{Scope: rules.ScopeIP}, func(r rules.Rule) bool { return r.Scope() == rules.ScopeIP }},
+		"a plan":          {rules.RuleFilter{Plan: &pro}, func(r rules.Rule) bool { return r.Plan == "pro" }},
+		"all plans":       {rules.RuleFilter{Plan: &none}, func(r rules.Rule) bool { return r.Plan == "" }},
+		"a mode":          {rules.RuleFilter{Mode: rules.ModeShadow}, func(r rules.Rule) bool { return r.Mode == rules.ModeShadow }},
+		"an action":       {rules.RuleFilter{Action: rules.ActionBlock}, func(r rules.Rule) bool { return r.Action == rules.ActionBlock }},
+		"inactive ones":   {rules.RuleFilter{Active: &inactive}, func(r rules.Rule) bool { return !r.Active }},
+		"a pattern":       {rules.RuleFilter{Pattern: "ip:{ip}"}, func(r rules.Rule) bool { return r.Pattern.String() == "ip:{ip}" }},
+		"text in pattern": {rules.RuleFilter{Text: "/api/S"}, func(r rules.Rule) bool { return r.Scope() == rules.ScopeEndpoint }},
+		"text of LIKE":    {rules.RuleFilter{Text: "E 50%"}, func(r rules.Rule) bool { return r.Description == "Größe 50%" }},
+		"text in a name":  {rules.RuleFilter{Text: "DAILY"}, func(r rules.Rule) bool { return r.Name == "daily" }},
+		"two of them":     {rules.RuleFilter{Plan: &pro, Active: &inactive}, func(r rules.Rule) bool { return r.Plan == "pro" && !r.Active }},
+		"what no rule is": {rules.RuleFilter{Text: "nowhere"}, func(rules.Rule) bool { return false }},
+	}
+	w.LookAt(4)
+	for name, test := range tests {
+		var want, got []rules.RuleID
+		for _, rule := range all {
+			if test.keep(rule) {
+				want = append(want, rule.ID)
+			}
+		}
+		after, pages := rules.RuleID(0), 0
+		for {
+			page := must(w.Rules(ctx, ours, test.filter, after, 3))(t)
+			for _, rule := range page.Rules {
+				got = append(got, rule.ID)
+			}
+			if pages++; page.Next == 0 || pages > 50 || len(page.Rules) > 3 {
+				break
+			}
+			after = page.Next
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: rules %v in %d pages, want %v", name, got, pages, want)
+		}
+	}
+}
+
+func TestMatrixRowsComeWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	for _, pattern := range []string{"global", "ip:{ip}", "user:{user_id}"} {
+		for _, plan := range []string{"", "free", "pro"} {
+			must(w.CreateRule(ctx, limit(t, ours, pattern, plan, "cell")))(t)
+		}
+	}
+	for limit, wantPages := range map[int]int{1: 6, 2: 3, 3: 2, 100: 1} {
+		var got []string
+		after, pages := rules.RuleIdentity{}, 0
+		for {
+			page := must(w.Matrix(ctx, ours, after, limit))(t)
+			if len(page) == 0 || pages > 10 {
+				break
+			}
+			if first := page[0].Identity(); pages > 0 && first.Pattern == after.Pattern && first.Name == after.Name {
+				t.Errorf("in pages of %d the row %s is on two", limit, first)
+			}
+			for i := range page {
+				got = append(got, page[i].Identity().String())
+			}
+			after = page[len(page)-1].Identity()
+			pages++
+		}
+		want := []string{
+			"global cell", "global [free] cell", "global [pro] cell", "ip:{ip} cell", "ip:{ip} [free] cell", "ip:{ip} [pro] cell",
+			"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell", "user:{user_id} [free] daily",
+		}
+		if !slices.Equal(got, want) || pages != wantPages-limitIsExact(limit) {
+			t.Errorf("in %d pages of %d rows: %q", pages, limit, got)
+		}
+	}
+}
+
+// limitIsExact is 1 for a limit that the five rows above fill without a rest.
+func limitIsExact(limit int) int {
+	if limit == 1 {
+		return 1
+	}
+	return 0
+}
+
+func TestEveryListGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	w.assign(t, ours.ID, "pro", "a1", "a2", "b%", "b_", "ü")
+	for i := range 3 {
+		must(w.CreateKey(ctx, rules.NamedKey{Name: "k", Key: rules.Key{ID: fmt.Sprint("k", i), TenantID: ours.ID, Permissions: ours.key.Permissions}}))(t)
+	}
+	must(w.PutOverride(ctx, overrideOf(ours.daily, "42"), rules.NoneStored))(t)
+	tests := map[string]struct {
+		page func(after string) []string
+		want []string
+	}{
+		"tenants": {func(after string) []string {
+			return names(must(w.Tenants(ctx, "", after, 1))(t), func(t rules.Tenant) string { return t.Slug })
+		}, []string{"ours", "theirs"}},
+		"tenants by a text": {func(after string) []string {
+			return names(must(w.Tenants(ctx, "OURS", after, 1))(t), func(t rules.Tenant) string { return t.Slug })
+		}, []string{"ours"}},
+		"plans": {func(after string) []string {
+			return names(must(w.Plans(ctx, ours.ID, after, 2))(t), func(p rules.PlanUse) string { return p.Name })
+		}, []string{"free", "only-ours", "pro"}},
+		"users": {func(after string) []string {
+			return names(must(w.Assignments(ctx, ours.ID, "", "", after, 2))(t), func(a rules.Assignment) string { return a.UserID })
+		}, []string{"42", "a1", "a2", "b%", "b_", "ü"}},
+		"users with a prefix": {func(after string) []string {
+			return names(must(w.Assignments(ctx, ours.ID, "pro", "b_", after, 1))(t), func(a rules.Assignment) string { return a.UserID })
+		}, []string{"b_"}},
+		"overrides of a user": {func(after string) []string {
+			var id rules.RuleID
+			_, _ = fmt.Sscan(after, &id)
+			return names(must(w.OverridesOfUser(ctx, ours.ID, "42", id, 1))(t), func(o rules.Override) string { return fmt.Sprint(o.RuleID) })
+		}, []string{fmt.Sprint(ours.user.ID), fmt.Sprint(ours.daily.ID)}},
+		"keys": {func(after string) []string {
+			return names(must(w.Keys(ctx, ours.ID, after, 2))(t), func(k rules.NamedKey) string { return k.ID })
+		}, []string{"k2", "k1", "k0", "ours"}},
+	}
+	for name, test := range tests {
+		var got []string
+		for after, pages := "", 0; pages < 20; pages++ {
+			page := test.page(after)
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+			after = page[len(page)-1]
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	_, err := w.Keys(ctx, ours.ID, "theirs", 5)
+	wantError(t, err, rules.ErrNotFound)
+}
+
+func names[T any](values []T, name func(T) string) (all []string) {
+	for _, value := range values {
+		all = append(all, name(value))
+	}
+	return all
+}
+
+// countsAgree compares what is kept of how many need each plan with what is there.
+func (w *world) countsAgree(t *testing.T) {
+	t.Helper()
+	var wrong int
+	err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*) FROM plan AS p WHERE (
+			coalesce((SELECT rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0),
+			coalesce((SELECT users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)
+		) IS DISTINCT FROM (
+			(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL),
+			(SELECT count(*) FROM tenant_user AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
+		)`).Scan(&wrong)
+	if err != nil || wrong > 0 {
+		t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
+	}
+}
+
+func TestPlansKnowHowManyNeedThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	want := map[string][2]int64{"free": {1, 0}, "only-ours": {0, 0}, "pro": {0, 1}}
+	for _, plan := range must(w.Plans(t.Context(), w.ours.ID, "", 10))(t) {
+		if got := [2]int64{plan.Rules, plan.Users}; got != want[plan.Name] || plan.IsDefault != (plan.Name == "free") {
+			t.Errorf("plan %s has %d rules and %d users, default: %t", plan.Name, plan.Rules, plan.Users, plan.IsDefault)
+		}
+	}
+	exec(t, w.url, "UPDATE tenant_user SET plan = 'free' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "DELETE FROM rate_limit_rule WHERE tenant_id = $1 AND plan = 'free'", w.ours.ID)
+	w.countsAgree(t)
+	if free := must(w.Plan(t.Context(), w.ours.ID, "free"))(t); free.Rules != 0 || free.Users != 1 {
+		t.Errorf("after statements by hand plan free has %d rules and %d users", free.Rules, free.Users)
+	}
+}
+
+func TestARemovedTenantIsFoundByNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	wantError(t, w.RemoveTenant(ctx, ours.ID, rules.AnyVersion), rules.ErrInUse)
+	ours.Suspended = true
+	suspended := must(w.UpdateTenant(ctx, ours.Tenant))(t)
+	wantError(t, w.RemoveTenant(ctx, ours.ID, rules.Expected(suspended.Version-1)), rules.ErrChanged)
+	known := w.revisions(t)
+	if err := w.RemoveTenant(ctx, ours.ID, rules.Expected(suspended.Version)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.Tenant(ctx, ours.ID)
+	wantError(t, err, rules.ErrNotFound)
+	_, err = w.TenantBySlug(ctx, "ours")
+	wantError(t, err, rules.ErrNotFound)
+	_, err = w.CreateRule(ctx, limit(t, ours.ID, "global", "", ""))
+	wantError(t, err, rules.ErrNotFound)
+	_, err = w.Config(ctx, ours.ID)
+	wantError(t, err, rules.ErrNotFound)
+	wantError(t, w.RemoveTenant(ctx, ours.ID, rules.AnyVersion), rules.ErrNotFound)
+	if _, err := w.CreateTenant(ctx, rules.Tenant{Slug: "ours", Name: "X", Settings: rules.DefaultSettings()}); err == nil {
+		t.Error("its slug is free again")
+	}
+	if left := must(w.Tenants(ctx, "", "", 10))(t); len(left) != 1 || left[0].ID != w.theirs.ID {
+		t.Errorf("the list has %+v", left)
+	}
+	rows := w.poll(t, known)
+	if got := count(rows); got != (rowCounts{Tenants: 1}) || !rows.Tenants[0].Removed {
+		t.Errorf("a process that knows it reads %+v, want that it is removed", got)
+	}
+	delete(known, ours.ID)
+	if got := count(w.poll(t, known)); got != (rowCounts{}) {
+		t.Errorf("a process that does not know it reads %+v", got)
+	}
+	for _, tenant := range w.poll(t, nil).Tenants {
+		if tenant.ID == ours.ID {
+			t.Error("a read of everything has it")
+		}
+	}
+}
+
+func TestAKeyIsRotated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	next := func(id string) rules.NamedKey { return rules.NamedKey{Key: rules.Key{ID: id, Digest: [32]byte{9}}} }
+	_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, next("x"), 0)
+	wantError(t, err, rules.ErrNotFound)
+	_, _, err = w.RotateKey(ctx, ours, "ours", 1, next("x"), 0)
+	wantError(t, err, rules.ErrChanged)
+	old, created, err := w.RotateKey(ctx, ours, "ours", rules.Expected(w.ours.key.Revision), next("second"), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := time.Until(old.ExpiresAt); wait < 59*time.Minute || wait > time.Hour {
+		t.Errorf("the old key expires in %s", wait)
+	}
+	if created.ID != "second" || created.Name != "ci" || !slices.Equal(created.Permissions, w.ours.key.Permissions) || !created.ExpiresAt.IsZero() {
+		t.Errorf("the new key is %+v", created)
+	}
+	again, _, err := w.RotateKey(ctx, ours, "ours", rules.AnyVersion, next("third"), 2*time.Hour)
+	if err != nil || !again.ExpiresAt.Equal(old.ExpiresAt) {
+		t.Errorf("a longer grace period makes it expire at %s instead of %s (%v)", again.ExpiresAt, old.ExpiresAt, err)
+	}
+	if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fourth"), -time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var wrong rules.FieldErrors
+	if _, _, err := w.RotateKey(ctx, ours, "second", rules.AnyVersion, next("fifth"), 0); !asFieldErrors(err, &wrong) {
+		t.Errorf("an expired key was rotated: %v", err)
+	}
+}
+
+func TestTheLastUseOfAKeyIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := time.Now().Truncate(time.Minute).UTC()
+	for _, use := range []time.Time{at, at.Add(-time.Hour)} {
+		if err := w.RecordKeyUses(t.Context(), []rules.KeyUse{{KeyID: "ours", At: use}, {KeyID: "nobody's", At: use}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := w.revisions(t)
+	if key := must(w.Key(t.Context(), w.ours.ID, "ours"))(t); !key.LastUsedAt.Equal(at) {
+		t.Errorf("it was last used at %s, want %s", key.LastUsedAt, at)
+	}
+	if got := count(w.poll(t, known)); got != (rowCounts{}) {
+		t.Errorf("that a key was used made a poll read %+v", got)
+	}
+}

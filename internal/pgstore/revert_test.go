@@ -1,0 +1,182 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// content is what a tenant owns, without what each write raises.
+func (w *world) content(t *testing.T) (text string) {
+	t.Helper()
+	query := `SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
+		SELECT 'tenant ' || (to_jsonb(t) - $2::text[])::text AS line FROM tenant t WHERE tenant_id = $1
+		UNION ALL SELECT 'plan ' || (to_jsonb(t) - $2::text[])::text FROM plan t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'use ' || to_jsonb(t)::text FROM plan_use t WHERE tenant_id = $1 AND rules + users > 0
+		UNION ALL SELECT 'rule ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_rule t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'override ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_override t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'user ' || (to_jsonb(t) - $2::text[])::text FROM tenant_user t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'key ' || (to_jsonb(t) - $2::text[])::text FROM api_key t WHERE tenant_id = $1 AND revoked_at IS NULL
+	) AS lines`
+	raised := []string{"revision", "version", "updated_at", "created_at", "in_force_since"}
+	if err := connect(t, w.url).QueryRow(t.Context(), query, w.ours.ID, raised).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestEveryWriteCanBeReverted reverts what each write logged, the latest first, and expects all to be
+// as before; and then reverts the reverts.
+func TestEveryWriteCanBeReverted(t *testing.T) {
+	t.Parallel()
+	final := []string{"RemoveTenant", "RevokeKey", "RecordChange", "RecordChange that fails", "RecordKeyUses"}
+	for name, test := range writes(t) {
+		if slices.Contains(final, name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			before, since := w.content(t), w.latest(t)
+			if err := test.do(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			written := w.content(t)
+			_, entries := w.written(t, w.ours.ID, since)
+			slices.Reverse(entries)
+			if name == "RemoveRule" { // the override can only come back when its rule is there
+				slices.Reverse(entries)
+			}
+			var reverts []rules.AuditID
+			for _, entry := range entries {
+				id, err := w.Revert(t.Context(), w.ours.ID, entry.ID)
+				if err != nil {
+					t.Fatalf("revert %s %s %s: %v", entry.Action, entry.Object.Kind, entry.Object.ID, err)
+				}
+				reverts = append(reverts, id)
+				revert := must(w.AuditEntry(t.Context(), w.ours.ID, id))(t)
+				if revert.Object != entry.Object || revert.ID <= entry.ID {
+					t.Errorf("the entry of the revert is %+v", revert)
+				}
+			}
+			if reverted := w.content(t); reverted != before {
+				t.Errorf("it was\n%s\nand is, reverted,\n%s", before, reverted)
+			}
+			if name == "CreateKey" || name == "RotateKey" {
+				return // the revert revoked a key, which is final
+			}
+			for _, id := range slices.Backward(reverts) {
+				if _, err := w.Revert(t.Context(), w.ours.ID, id); err != nil {
+					t.Fatalf("revert the revert: %v", err)
+				}
+			}
+			if again := w.content(t); again != written {
+				t.Errorf("it was\n%s\nand is, with the revert reverted,\n%s", written, again)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		do   func(ctx context.Context, w *world) error // the first entry it logs is reverted
+		then func(ctx context.Context, w *world) error
+		is   error
+	}{
+		"a revoked key": {func(ctx context.Context, w *world) error {
+			return w.RevokeKey(ctx, w.ours.ID, "ours", rules.AnyVersion)
+		}, nil, rules.ErrFinal},
+		"a key that has expired since": {func(ctx context.Context, w *world) error {
+			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, rules.NamedKey{Key: rules.Key{ID: "next"}}, 0)
+			return errors.Join(err, w.RevokeKey(ctx, w.ours.ID, "next", rules.AnyVersion))
+		}, nil, rules.ErrChanged},
+		"a bucket": {func(ctx context.Context, w *world) error {
+			return w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "1"}, rules.AuditReset,
+				func(context.Context) (any, any, error) { return nil, nil, nil })
+		}, nil, rules.ErrFinal},
+		"a rule that was changed since": {func(ctx context.Context, w *world) error {
+			rule := w.ours.user
+			rule.Burst = 60
+			return second(w.UpdateRule(ctx, rule))
+		}, func(ctx context.Context, w *world) error {
+			rule, err := w.Rule(ctx, w.ours.ID, w.ours.user.ID)
+			rule.Description = "mine"
+			return errors.Join(err, second(w.UpdateRule(ctx, rule)))
+		}, rules.ErrChanged},
+		"a rule that was removed since": {func(ctx context.Context, w *world) error {
+			rule := w.ours.user
+			rule.Burst = 60
+			return second(w.UpdateRule(ctx, rule))
+		}, func(ctx context.Context, w *world) error {
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
+		}, rules.ErrChanged},
+		"a removed rule whose place was taken": {func(ctx context.Context, w *world) error {
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
+		}, func(ctx context.Context, w *world) error { return second(w.CreateRule(ctx, w.ours.user)) }, rules.ErrExists},
+		"a plan that is used since": {func(ctx context.Context, w *world) error {
+			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "gold"}))
+		}, func(ctx context.Context, w *world) error {
+			return second(w.AssignAll(ctx, w.ours.ID, onPlan("gold", "1")))
+		}, rules.ErrInUse},
+		"a plan made anew": {func(ctx context.Context, w *world) error {
+			return w.RemovePlan(ctx, w.ours.ID, "only-ours", rules.AnyVersion)
+		}, func(ctx context.Context, w *world) error {
+			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "only-ours"}))
+		}, rules.ErrChanged},
+		"an override of a rule that is gone": {func(ctx context.Context, w *world) error {
+			return w.RemoveOverride(ctx, w.ours.ID, w.ours.user.ID, "42", rules.AnyVersion)
+		}, func(ctx context.Context, w *world) error {
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
+		}, rules.ErrChanged},
+		"a user moved on": {func(ctx context.Context, w *world) error {
+			return second(w.AssignAll(ctx, w.ours.ID, onPlan("free", "42")))
+		}, func(ctx context.Context, w *world) error {
+			return second(w.AssignAll(ctx, w.ours.ID, onPlan("only-ours", "42")))
+		}, rules.ErrChanged},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			since := w.latest(t)
+			if err := test.do(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			_, entries := w.written(t, w.ours.ID, since)
+			if test.then != nil {
+				if err := test.then(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := dump(t, connect(t, w.url), w.ours.ID)
+			_, err := w.Revert(t.Context(), w.ours.ID, entries[0].ID)
+			wantError(t, err, test.is)
+			if after := dump(t, connect(t, w.url), w.ours.ID); after != before {
+				t.Errorf("our rows were\n%s\nand are now\n%s", before, after)
+			}
+		})
+	}
+}
+
+// TestARevivedRuleIsLaterThanAllBefore: its buckets are those that it had.
+func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.setBack(t)
+	override := must(w.Override(t.Context(), w.ours.ID, w.ours.user.ID, "42"))(t)
+	since := w.latest(t)
+	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	_, entries := w.written(t, w.ours.ID, since)
+	must(w.Revert(t.Context(), w.ours.ID, entries[0].ID))(t)
+	revived := must(w.Rule(t.Context(), w.ours.ID, w.ours.user.ID))(t)
+	if !revived.InForceSince.After(override.InForceSince) || time.Until(revived.InForceSince) < 0 {
+		t.Errorf("it is in force since %s, and its override was since %s", revived.InForceSince, override.InForceSince)
+	}
+}

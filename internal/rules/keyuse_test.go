@@ -1,0 +1,98 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// usesStore keeps what is written down, unless it is away.
+type usesStore struct {
+	mu   sync.Mutex
+	away bool
+	uses []KeyUse
+}
+
+func (s *usesStore) RecordKeyUses(_ context.Context, uses []KeyUse) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return errors.New("away")
+	}
+	s.uses = append(s.uses, uses...)
+	return nil
+}
+
+func TestEachMinuteOfAKeyIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	store := &usesStore{}
+	uses := NewKeyUses(store, slog.New(slog.DiscardHandler))
+	at := time.Unix(1_800_000_000, 0).UTC()
+	flush := func() {
+		t.Helper()
+		if err := uses.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second := range 3 {
+		uses.Note("a", at.Add(time.Duration(second)*time.Second))
+		flush()
+	}
+	uses.Note("a", at.Add(-time.Hour))
+	flush()
+	store.away = true
+	uses.Note("a", at.Add(time.Minute))
+	if err := uses.Flush(t.Context()); err == nil {
+		t.Error("a store that is away is no error")
+	}
+	store.away = false
+	flush()
+	flush()
+	if want := []KeyUse{{"a", at}, {"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
+		t.Errorf("it wrote %v, want %v", store.uses, want)
+	}
+}
+
+func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &usesStore{}
+		uses := NewKeyUses(store, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			uses.Run(ctx)
+		}()
+		for range 100 {
+			uses.Note("a", time.Now())
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		if len(store.uses) != 1 {
+			t.Errorf("after a minute %v is written", store.uses)
+		}
+		uses.Note("b", time.Now())
+		stop()
+		<-ended
+		if len(store.uses) != 2 || store.uses[1].KeyID != "b" {
+			t.Errorf("at the end %v is written", store.uses)
+		}
+	})
+}
+
+// BenchmarkNote is what a check pays for the last use of its key.
+func BenchmarkNote(b *testing.B) {
+	uses := NewKeyUses(&usesStore{}, slog.New(slog.DiscardHandler))
+	at := time.Now()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			uses.Note("0123456789abcdef", at)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package webhook
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// reserved are the networks that are not for public hosts and that netip has no name for: RFC 6890 and its
+// register at IANA.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared by customers of a provider
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation, like the next two
+	netip.MustParsePrefix("198.51.100.0/24"), //
+	netip.MustParsePrefix("203.0.113.0/24"),  //
+	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, and broadcast
+	netip.MustParsePrefix("::/96"),           // IPv4 inside IPv6, of old
+	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 behind a translator, which may reach what we may not
+	netip.MustParsePrefix("64:ff9b:1::/48"),  //
+	netip.MustParsePrefix("100::/64"),        // discard
+	netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo among them
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation
+	netip.MustParsePrefix("2002::/16"),       // 6to4, which holds IPv4
+	netip.MustParsePrefix("fec0::/10"),       // site-local, of old
+}
+
+// judge says whether posts may go to an address, given as ip:port.
+func (o *Options) judge(address string) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	ip := target.Addr().Unmap().WithZone("")
+	within := func(networks []netip.Prefix) bool {
+		return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
+	}
+	if within(o.Allow) {
+		return nil
+	}
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || within(reserved) {
+		return ErrForbidden // without the address: it would tell what a private name resolves to
+	}
+	return nil
+}

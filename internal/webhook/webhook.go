@@ -1,0 +1,165 @@
+// Package webhook tells receivers of alerts over HTTP.
+//
+// Anybody who may edit alerts chooses where a Sender posts to, so it goes only where anybody could: names
+// are resolved first and then each address that would be dialled is judged, so that no name leads into the
+// private network, whatever it resolves to by then. Loopback, private, link-local, shared and reserved
+// networks are refused, in every form in which IPv6 can spell them, unless Options.Allow names them.
+// Redirects are not followed, proxies of the environment are not used, and an answer is read no further
+// than its status and 64 KiB.
+//
+// A post carries a JSON body and these headers:
+//
+//	Sluice-Delivery: 71
+//	Sluice-Signature: t=1795243200,v1=5257a869…
+//
+// where v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the alert's secret, and t is the Unix
+// time of the attempt. A receiver computes the same, compares in constant time, and refuses what is older
+// than a few minutes. The same delivery can come twice; its number tells.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// Options of a Sender.
+type Options struct {
+	// Allow are networks that posts may go to although they are private.
+	Allow []netip.Prefix
+	// Timeout bounds an attempt; default 10 s.
+	Timeout time.Duration
+}
+
+const (
+	defaultTimeout = 10 * time.Second
+	maxAnswer      = 64 << 10
+)
+
+// ErrForbidden is for a target whose address is in a network that posts may not go to.
+var ErrForbidden = errors.New("the target's address is not public")
+
+// Sender posts notices. It is safe for concurrent use.
+type Sender struct {
+	client *http.Client
+	now    func() time.Time
+}
+
+var _ violations.Sender = (*Sender)(nil)
+
+// New returns a Sender.
+func New(options Options) *Sender {
+	timeout := options.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	dialer := &net.Dialer{
+		Timeout: timeout,
+		// Called after the name was resolved, with the address that is dialled.
+		Control: func(_, address string, _ syscall.RawConn) error { return options.judge(address) },
+	}
+	return &Sender{
+		client: &http.Client{
+			Timeout: timeout,
+			Transport: &http.Transport{
+				DialContext:            dialer.DialContext,
+				TLSHandshakeTimeout:    timeout,
+				ResponseHeaderTimeout:  timeout,
+				MaxResponseHeaderBytes: maxAnswer,
+				DisableKeepAlives:      true, // a kept connection would be judged no more
+				ForceAttemptHTTP2:      true,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		now: time.Now,
+	}
+}
+
+// message is the body of a post.
+type message struct {
+	Type       string       `json:"type"`
+	DeliveryID string       `json:"delivery_id"` // text, since not every reader's numbers hold 64 bits
+	Tenant     string       `json:"tenant"`
+	Alert      messageAlert `json:"alert"`
+	RuleID     int64        `json:"rule_id"`
+	Subject    *string      `json:"subject"` // null for all of the rule's together
+	Denied     int64        `json:"denied"`
+	Since      time.Time    `json:"since"`
+	RaisedAt   time.Time    `json:"raised_at"`
+}
+
+type messageAlert struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	Threshold     int64  `json:"threshold"`
+	WindowSeconds int64  `json:"window_seconds"`
+}
+
+// Send posts a notice and returns the status of the answer. A status that is not 2xx is no error.
+func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status int, err error) {
+	body, err := json.Marshal(messageOf(notice))
+	if err != nil {
+		return 0, fmt.Errorf("write the notice: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, notice.Of.URL, bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("post the notice: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Sluice")
+	request.Header.Set("Sluice-Delivery", strconv.FormatInt(notice.ID, 10))
+	request.Header.Set("Sluice-Signature", Signature(notice.Of.Secret, s.now(), body))
+	response, err := s.client.Do(request)
+	if err != nil {
+		if refused, ok := errors.AsType[*url.Error](err); ok {
+			err = refused.Err // without the URL, whose query may hold a secret
+		}
+		return 0, fmt.Errorf("post the notice: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	// Nothing in it matters; a receiver that is cut off while it answers might think it failed.
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
+	return response.StatusCode, nil
+}
+
+func messageOf(n *violations.Notice) message {
+	m := message{
+		Type: "denials_reached_threshold", DeliveryID: strconv.FormatInt(n.ID, 10), Tenant: n.TenantSlug,
+		Alert: messageAlert{
+			ID: strconv.FormatInt(n.Of.ID, 10), Name: n.Of.Name,
+			Threshold: n.Of.Threshold, WindowSeconds: int64(n.Of.Window / time.Second),
+		},
+		RuleID: int64(n.Of.Rule), Denied: n.Denied, Since: n.Since, RaisedAt: n.RaisedAt,
+	}
+	if n.Of.PerSubject {
+		m.Subject = &n.Subject
+	}
+	if n.Test {
+		m.Type = "test"
+	}
+	return m
+}
+
+// Signature is the header that proves who wrote a body and when.
+func Signature(secret string, at time.Time, body []byte) string {
+	stamp := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(stamp + "."))
+	mac.Write(body)
+	return "t=" + stamp + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}

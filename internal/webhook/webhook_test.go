@@ -1,0 +1,176 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/internal/violations"
+	"github.com/sluicegate/sluice/internal/webhook"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+func noticeTo(url string) *violations.Notice {
+	return &violations.Notice{
+		Delivery: violations.Delivery{
+			ID: 71, Alert: 5, Subject: "42", Denied: 1200,
+			Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), RaisedAt: time.Date(2026, 11, 21, 12, 3, 20, 0, time.UTC),
+		},
+		Of: violations.Alert{
+			ID: 5, Name: "one customer is hammering", Rule: 12, PerSubject: true, Threshold: 1000, Window: 5 * time.Minute,
+			URL: url, Secret: "hush",
+		},
+		TenantSlug: "acme",
+	}
+}
+
+func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
+	t.Parallel()
+	var got struct {
+		body      string
+		signature string
+		delivery  string
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got.body, got.signature, got.delivery = string(body), r.Header.Get("Sluice-Signature"), r.Header.Get("Sluice-Delivery")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer receiver.Close()
+	before := time.Now().Unix()
+	status, err := webhook.New(webhook.Options{Allow: loopback}).Send(t.Context(), noticeTo(receiver.URL))
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("status %d, error %v", status, err)
+	}
+	const want = `{"type":"denials_reached_threshold","delivery_id":"71","tenant":"acme",` +
+		`"alert":{"id":"5","name":"one customer is hammering","threshold":1000,"window_seconds":300},` +
+		`"rule_id":12,"subject":"42","denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
+	if got.body != want || got.delivery != "71" {
+		t.Errorf("delivery %s is\n%s, want\n%s", got.delivery, got.body, want)
+	}
+	var stamp int64
+	if _, err := fmt.Sscanf(got.signature, "t=%d,v1=", &stamp); err != nil || stamp < before || stamp > time.Now().Unix() {
+		t.Errorf("the signature %s is not of now", got.signature)
+	}
+	if want := webhook.Signature("hush", time.Unix(stamp, 0), []byte(got.body)); got.signature != want {
+		t.Errorf("the signature is %s, want %s", got.signature, want)
+	}
+}
+
+func TestTheSignatureIsThatOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	// printf '%s' '1795243200.{}' | openssl dgst -sha256 -hmac hush
+	const want = "t=1795243200,v1=c81f162066c7f5f89b21fdce410e07cad4d90907b0c5507a9135cb04b3a13d28"
+	if got := webhook.Signature("hush", time.Unix(1795243200, 0), []byte("{}")); got != want {
+		t.Errorf("the signature is %s, want %s", got, want)
+	}
+}
+
+func TestAlertsOfAWholeRuleNameNoSubject(t *testing.T) {
+	t.Parallel()
+	var body map[string]any
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer receiver.Close()
+	notice := noticeTo(receiver.URL)
+	notice.Of.PerSubject, notice.Subject = false, ""
+	if _, err := webhook.New(webhook.Options{Allow: loopback}).Send(t.Context(), notice); err != nil {
+		t.Fatal(err)
+	}
+	if subject, ok := body["subject"]; !ok || subject != nil {
+		t.Errorf("the subject is %v, want null", subject)
+	}
+}
+
+func TestPostsGoToPublicAddressesOnly(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer receiver.Close()
+	port := receiver.URL[strings.LastIndex(receiver.URL, ":"):]
+	sender := webhook.New(webhook.Options{Timeout: 5 * time.Second})
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "0.0.0.0", "[::]", "127.1.2.3",
+		"10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "[fd00::1]", "[fe80::1]",
+		"[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::]", "224.0.0.1", "255.255.255.255", "2130706433", "0x7f.1",
+	} {
+		status, err := sender.Send(t.Context(), noticeTo("http://"+host+port))
+		if err == nil || status != 0 {
+			t.Errorf("a post to %s was answered with %d", host, status)
+		}
+		// A form of an address that is none, such as 0x7f.1, is looked up as a name.
+		if !errors.Is(err, webhook.ErrForbidden) && !strings.Contains(err.Error(), "lookup") {
+			t.Errorf("a post to %s: %v, want ErrForbidden", host, err)
+		}
+	}
+	if asked.Load() > 0 {
+		t.Errorf("%d posts reached a private address", asked.Load())
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var followed atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Store(true) }))
+	defer target.Close()
+	receiver := httptest.NewServer(http.RedirectHandler(target.URL, http.StatusTemporaryRedirect))
+	defer receiver.Close()
+	status, err := webhook.New(webhook.Options{Allow: loopback}).Send(t.Context(), noticeTo(receiver.URL))
+	if err != nil || status != http.StatusTemporaryRedirect || followed.Load() {
+		t.Errorf("status %d, error %v, followed: %v; want 307 and no more", status, err, followed.Load())
+	}
+}
+
+func TestAReceiverThatDoesNotEndIsLeft(t *testing.T) {
+	t.Parallel()
+	tests := map[string]http.HandlerFunc{
+		"one that does not answer": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the caller goes
+			<-r.Context().Done()
+		},
+		"one that answers without end": func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 4096)); err != nil {
+					return
+				}
+			}
+		},
+	}
+	for name, handler := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			receiver := httptest.NewServer(handler)
+			defer receiver.Close()
+			began := time.Now()
+			_, err := webhook.New(webhook.Options{Allow: loopback, Timeout: 300 * time.Millisecond}).Send(context.Background(), noticeTo(receiver.URL))
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %s (%v)", took, err)
+			}
+		})
+	}
+}
+
+func TestAnErrorDoesNotShowTheURL(t *testing.T) {
+	t.Parallel()
+	_, err := webhook.New(webhook.Options{}).Send(t.Context(), noticeTo("http://127.0.0.1:1/?token=hunter2"))
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the error is %v", err)
+	}
+}

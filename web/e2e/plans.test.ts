@@ -1,0 +1,113 @@
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
+import { demo, type Sluice, startSluice, until } from './sluice';
+
+let sluice: Sluice;
+let browser: Browser;
+beforeAll(async () => {
+  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await sluice?.stop();
+});
+
+const plans = `/t/${demo.tenant}/plans`;
+
+/** A cell of the matrix, by its row's pattern and its column's plan. */
+async function cell(page: Page, pattern: string, name: string, plan: string) {
+  const columns = await page.getByRole('columnheader').allInnerTexts();
+  const column = columns.findIndex((text) => text.startsWith(plan));
+  const row = page.getByRole('row').filter({ has: page.getByText(pattern, { exact: true }) });
+  const named = name ? row.filter({ hasText: name }) : row.filter({ hasNotText: /daily|half/ });
+  return named.locator('th, td').nth(column);
+}
+
+async function ask(user: string, cost: number): Promise<number> {
+  const answer = await fetch(`${sluice.checkUrl}/v1/check`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${demo.key}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ user_id: user, plan: 'pro', cost }),
+  });
+  return answer.status;
+}
+
+test('raising the pro limit by keyboard lets a request pass within 2 s', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(plans);
+  await settled(page);
+  expect(await ask('anna', 700)).toBe(429); // above the burst of 500
+
+  await (await cell(page, 'user:{user_id}', '', 'pro')).focus();
+  await page.keyboard.type('200/s');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('1000');
+  await page.keyboard.press('Enter');
+  await page.getByText('1 change not saved').waitFor();
+  await page.getByRole('button', { name: 'Review and save' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('100 per second, bursts to 500').waitFor();
+  await dialog.getByText('200 per second, bursts to 1,000').waitFor();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText(/1 change saved/).waitFor();
+
+  // The edited bucket keeps its tokens and fills up to the new burst at the new rate.
+  const saved = Date.now();
+  await until(2000, async () => (await ask('berta', 700)) === 200);
+  expect(Date.now() - saved).toBeLessThan(2000);
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('a lost race shows both versions, and mine can be saved over theirs', async () => {
+  const { page, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(plans);
+  await settled(page);
+  const mine = await cell(page, 'user:{user_id}', '', 'enterprise');
+  await mine.focus();
+  await page.keyboard.type('2000/s');
+  await page.keyboard.press('Enter');
+
+  const api = page.request;
+  const { items } = await (await api.get(`/api/v1/tenants/${demo.tenant}/rules?plan=enterprise`)).json();
+  const path = `/api/v1/tenants/${demo.tenant}/rules/${items[0].rule_id}`;
+  const theirs = await api.patch(path, { headers: { 'If-Match': '*' }, data: { rate_per_second: 1500 } });
+  expect(theirs.status()).toBe(200);
+
+  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByText(/Somebody changed this limit/).waitFor();
+  await page.getByText('1,500 per second, bursts to 5,000').waitFor();
+  await page.getByText('2,000 per second, bursts to 5,000').waitFor();
+  await expectAccessible(page);
+  await page.getByRole('button', { name: 'Save mine over it' }).click();
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText(/1 change saved/).waitFor();
+  expect((await (await api.get(path)).json()).rate_per_second).toBe(2000);
+  await close();
+});
+
+test('while the server is away what was typed stays, and can be saved when it is back', async () => {
+  const { page, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(plans);
+  await settled(page);
+  await (await cell(page, 'user:{user_id}', 'daily', 'free')).focus();
+  await page.keyboard.type('20000/day');
+  await page.keyboard.press('Enter');
+  await sluice.pause();
+  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByText('The server is away.').waitFor();
+  await page.getByRole('button', { name: 'Back' }).click();
+  await page.getByText('1 change not saved').waitFor();
+  await sluice.resume();
+  await page.getByText('The server is away.').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText(/1 change saved/).waitFor();
+  await close();
+});

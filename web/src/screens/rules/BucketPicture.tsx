@@ -1,0 +1,138 @@
+import { SegmentedControl } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Timeline } from '~/api/types';
+import { Chart } from '~/charts/Chart';
+import { Card } from '~/components/Page';
+import { ErrorState } from '~/components/states';
+import { duration, exactNumber, plural } from '~/domain/format';
+import { type Limit, limitProblems } from '~/domain/rate';
+import { useTenant } from '~/session';
+import { ArrivalBars } from './ArrivalBars';
+import { type Arrivals, bundle, deniedBySlice, pictureOf, type Shape, shaped, streamOf } from './arrivals';
+import styles from './BucketPicture.module.css';
+
+interface Props {
+  limit: Limit;
+}
+
+/**
+ * What a limit does to a stream of requests: the tokens over time, computed by the code that decides
+ * checks, for requests whose number one drags.
+ */
+export function BucketPicture({ limit }: Props) {
+  const { rate, burst } = limitProblems(limit);
+  return (
+    <Card title="What it does" lead="Drag the bars: how many requests come, and which of them pass.">
+      {rate || burst ? (
+        <p className="soft">There is a picture once the rate and the burst are right.</p>
+      ) : (
+        <Picture limit={limit} />
+      )}
+    </Card>
+  );
+}
+
+function Picture({ limit }: Props) {
+  const tenant = useTenant();
+  const [shape, setShape] = useState<Shape | 'own'>('spike');
+  const [own, setOwn] = useState<Arrivals | null>(null);
+  const { rate_per_second: rate, burst_capacity: burst } = limit;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the unit a rate was typed in changes nothing here
+  const begun = useMemo(() => shaped(shape === 'own' ? 'spike' : shape, limit), [shape, rate, burst]);
+  const arrivals = shape === 'own' && own ? own : begun;
+  const [asked] = useDebouncedValue(
+    useMemo(() => ({ arrivals, rate, burst }), [arrivals, rate, burst]),
+    120,
+  );
+
+  const simulation = useQuery({
+    queryKey: tenantKey(tenant, 'simulate', asked),
+    enabled: asked.arrivals.counts.some((count) => count > 0),
+    placeholderData: keepPreviousData,
+    queryFn: async ({ signal }) => {
+      const rule = { key_pattern: 'global', rate_per_second: asked.rate, burst_capacity: asked.burst };
+      const timeline = await body(
+        api.POST('/api/v1/tenants/{tenant}/simulate', {
+          params: { path: { tenant } },
+          body: { rules: [rule], arrivals: streamOf(asked.arrivals) },
+          signal,
+        }),
+      );
+      return { timeline, asked };
+    },
+  });
+
+  const { data } = simulation;
+  const picture = useMemo(
+    () =>
+      data &&
+      pictureOf(
+        { ...limit, rate_per_second: data.asked.rate, burst_capacity: data.asked.burst },
+        data.asked.arrivals,
+        data.timeline,
+      ),
+    [data, limit],
+  );
+  if (simulation.isError) return <ErrorState error={simulation.error} onRetry={() => simulation.refetch()} />;
+
+  return (
+    <div className={styles.picture}>
+      <SegmentedControl
+        size="xs"
+        aria-label="How requests come"
+        value={shape}
+        onChange={(value) => setShape(value as Shape | 'own')}
+        data={[
+          { value: 'spike', label: 'A spike' },
+          { value: 'steady', label: 'Just too fast' },
+          { value: 'ramp', label: 'More and more' },
+          { value: 'own', label: 'Your own', disabled: own === null },
+        ]}
+      />
+      <div className={styles.chart}>
+        {picture && (
+          <Chart
+            label={data ? inWords(data.timeline, data.asked.arrivals) : 'Tokens over time'}
+            x={picture.x}
+            height={200}
+            elapsed
+            yMin={burst}
+            format={(value) => exactNumber(Math.round(value * 100) / 100)}
+            series={[
+              { label: 'tokens', tone: 'accent', values: picture.tokens, fill: true },
+              { label: 'burst', tone: 'neutral', values: picture.burst, dashed: true },
+              { label: 'denied', tone: 'denied', values: picture.denied, points: 'cross' },
+            ]}
+          />
+        )}
+      </div>
+      <ArrivalBars
+        arrivals={arrivals}
+        denied={data ? deniedBySlice(data.asked.arrivals, data.timeline) : []}
+        onChange={(next) => {
+          setOwn(next);
+          setShape('own');
+        }}
+      />
+      {data && <p className={styles.sentence}>{inWords(data.timeline, data.asked.arrivals)}</p>}
+    </div>
+  );
+}
+
+/** "120 requests in 30 s: 97 pass, 23 are denied. The first after 8 s; the longest wait is 2 s." */
+function inWords(timeline: Timeline, arrivals: Arrivals): string {
+  const total = arrivals.counts.reduce((sum, count) => sum + count, 0);
+  const denied = deniedBySlice(arrivals, timeline).reduce((sum, count) => sum + count, 0);
+  const time = duration(arrivals.sliceMs * arrivals.counts.length);
+  const begin = `${plural(total, 'request')} in ${time}: `;
+  const each = bundle(arrivals) > 1 ? ` They are looked at ${exactNumber(bundle(arrivals))} at a time.` : '';
+  if (timeline.first_denial_ms === null) return `${begin}all pass.${each}`;
+  return (
+    `${begin}${exactNumber(total - denied)} pass, ${exactNumber(denied)} are denied, the first after ` +
+    `${duration(timeline.first_denial_ms)}; the longest wait is ${duration(timeline.longest_wait_ms)}.${each}`
+  );
+}

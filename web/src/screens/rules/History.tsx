@@ -1,0 +1,88 @@
+import { Button } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { AuditEntry, Rule } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Query } from '~/components/Query';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import { limitSentence } from '~/domain/rate';
+import { useRole } from '~/session';
+import styles from './Rules.module.css';
+import { differences } from './ruleDraft';
+
+/** How the rule came to be as it is; each change can be undone as long as nothing was changed after it. */
+export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
+  const { edit } = useRole();
+  const queries = useQueryClient();
+  const [undoing, setUndoing] = useState<AuditEntry | null>(null);
+  const history = useQuery({
+    queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/audit', {
+          params: { path: { tenant }, query: { object_kind: 'rule', object_id: String(ruleId), limit: 20 } },
+          signal,
+        }),
+      ),
+  });
+
+  async function undo(entry: AuditEntry) {
+    await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
+      params: { path: { tenant, audit_id: entry.audit_id } },
+    });
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    done('Undone; in force everywhere within 2 s');
+  }
+
+  return (
+    <Query query={history}>
+      {({ items }) => (
+        <>
+          <ol className={styles.history}>
+            {items.map((entry, index) => (
+              <li key={entry.audit_id}>
+                <RelativeTime at={entry.at} />
+                <div className={styles.changes}>
+                  <Change entry={entry} />
+                  <span className={styles.who}>
+                    {entry.actor.name}
+                    {entry.actor.kind === 'api_key' && ' (API key)'}
+                  </span>
+                </div>
+                {edit && index === 0 && entry.action === 'update' && (
+                  <Button variant="default" size="compact-sm" onClick={() => setUndoing(entry)}>
+                    Undo
+                  </Button>
+                )}
+              </li>
+            ))}
+          </ol>
+          <ConfirmAction
+            opened={undoing !== null}
+            onClose={() => setUndoing(null)}
+            title="Undo this change?"
+            effect="The rule becomes what it was before. That is a change of its own, and can be undone too."
+            verb="Undo"
+            action={async () => undoing && undo(undoing)}
+          />
+        </>
+      )}
+    </Query>
+  );
+}
+
+function Change({ entry: { action, before, after } }: { entry: AuditEntry }) {
+  const [old, now] = [before as unknown as Rule | null, after as unknown as Rule | null];
+  if (action === 'create' && now)
+    return <span>Made{now.action === 'limit' && `: ${limitSentence(now)}`}</span>;
+  if (action === 'remove') return <span>Removed</span>;
+  if (!old || !now) return <span>Changed</span>;
+  return differences(old, now).map(({ label, from, to }) => (
+    <span key={label}>
+      {label}: <s>{from}</s> {to}
+    </span>
+  ));
+}

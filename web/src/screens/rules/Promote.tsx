@@ -1,0 +1,102 @@
+import { Button, NativeSelect } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { rulesQuery, tenantKey } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { done } from '~/components/toast';
+import { limitSentence } from '~/domain/rate';
+import styles from './Rules.module.css';
+
+/** Puts a shadow rule into force: in the place of a live rule of the same requests, or beside them. */
+export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: string; saved: Tagged<Rule> }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [asking, setAsking] = useState(false);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const live = liveRules(rules, shadow);
+  const into =
+    chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
+
+  async function promote() {
+    const inForce = await body(
+      api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
+        params: { path: { tenant, rule_id: shadow.rule_id }, header: ifMatch(etag) },
+        body: { into_rule_id: into?.rule_id ?? null, into_version: into?.version },
+      }),
+    );
+    await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(inForce.rule_id) } });
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    done('In force everywhere within 2 s');
+  }
+
+  return (
+    <>
+      <Button onClick={() => setAsking(true)}>Enforce</Button>
+      <ConfirmAction
+        opened={asking}
+        onClose={() => setAsking(false)}
+        title="Put this rule into force?"
+        effect={
+          <div className={styles.form}>
+            {live.length > 0 && (
+              <NativeSelect
+                label="In the place of"
+                value={into ? String(into.rule_id) : ''}
+                onChange={(event) => setChosen(event.currentTarget.value)}
+                data={[
+                  ...live.map((rule) => ({ value: String(rule.rule_id), label: nameOf(rule) })),
+                  { value: '', label: 'none: as a rule of its own, beside them' },
+                ]}
+              />
+            )}
+            <p>{into ? <Into live={into} shadow={shadow} /> : <AsItIs shadow={shadow} />}</p>
+          </div>
+        }
+        verb="Enforce"
+        action={promote}
+      />
+    </>
+  );
+}
+
+/** The enforced limits of the same requests and plan, the unnamed one first: a candidate is mostly for that. */
+export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
+  return rules
+    .filter(
+      ({ key_pattern, plan, mode, rule_id }) =>
+        key_pattern === shadow.key_pattern &&
+        plan === shadow.plan &&
+        mode === 'enforce' &&
+        rule_id !== shadow.rule_id,
+    )
+    .toSorted((a, b) => a.name.localeCompare(b.name, 'en'));
+}
+
+function nameOf(rule: Rule): string {
+  const limit = rule.action === 'limit' ? limitSentence(rule) : rule.action;
+  return rule.name ? `${rule.name}: ${limit}` : limit;
+}
+
+function Into({ live, shadow }: { live: Rule; shadow: Rule }) {
+  return (
+    <>
+      The live rule goes from <s>{nameOf(live)}</s> to{' '}
+      <strong>{nameOf({ ...shadow, name: live.name })}</strong>. It keeps its buckets and overrides, and this
+      shadow rule is removed.
+    </>
+  );
+}
+
+function AsItIs({ shadow }: { shadow: Rule }) {
+  return (
+    <>
+      This rule begins to decide:{' '}
+      <strong>{shadow.action === 'limit' ? limitSentence(shadow) : 'always denied'}</strong>. What it only
+      reported is denied from then on.
+    </>
+  );
+}

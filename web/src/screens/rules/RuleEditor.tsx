@@ -1,0 +1,59 @@
+import { ProblemError, sentence } from '~/api/problem';
+import type { Rule } from '~/api/types';
+import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
+import { Leaving } from '~/components/Leaving';
+import { Card } from '~/components/Page';
+import { RuleFields } from './RuleFields';
+import styles from './Rules.module.css';
+import { differences, type RuleDraft } from './ruleDraft';
+import type { RuleEditor as Editor } from './useRuleEditor';
+
+/** The form of a rule, what its changes are, and the race it may lose. */
+export function RuleEditor({ editor, disabled }: { editor: Editor; disabled: boolean }) {
+  const { rule, draft, error, theirs } = editor;
+  const changes = differences(rule, draft);
+  const general = error instanceof ProblemError && error.document.errors ? null : error;
+  return (
+    <Card title="The rule">
+      <div className={styles.form}>
+        <RuleFields draft={draft} onChange={editor.change} problem={editor.problem} disabled={disabled} />
+        {editor.dirty && (
+          <div className={styles.sentence} role="status" aria-label="Unsaved changes">
+            <div className={styles.changes}>
+              {changes.map(({ label, from, to }) => (
+                <span key={label}>
+                  {label}: <s>{from}</s> <strong>{to}</strong>
+                </span>
+              ))}
+            </div>
+            {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep what they hold.</span>}
+          </div>
+        )}
+        {general !== null && general !== undefined && (
+          <p role="alert" className={styles.error}>
+            {sentence(general)}
+          </p>
+        )}
+      </div>
+      <ConflictDialog
+        opened={theirs !== null}
+        what="this rule"
+        versions={theirs ? versions(rule, draft, theirs.value) : []}
+        onKeepMine={editor.keepMine}
+        onTakeTheirs={editor.takeTheirs}
+        onClose={editor.closeConflict}
+      />
+      <Leaving when={editor.dirty} what="What you changed in this rule" />
+    </Card>
+  );
+}
+
+/** Every field that either of the two changed. */
+function versions(base: Rule, mine: RuleDraft, theirs: Rule): Versions[] {
+  const ours = new Map(differences(base, mine).map((change) => [change.label, change]));
+  const others = new Map(differences(base, theirs).map((change) => [change.label, change]));
+  return [...new Set([...ours.keys(), ...others.keys()])].map((label) => {
+    const before = (ours.get(label) ?? others.get(label))?.from ?? '';
+    return { label, mine: ours.get(label)?.to ?? before, theirs: others.get(label)?.to ?? before };
+  });
+}

@@ -1,0 +1,142 @@
+import { NativeSelect, NumberInput, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { RateInput } from '~/components/RateInput';
+import { limitProblems, limitSentence } from '~/domain/rate';
+import styles from './Rules.module.css';
+import { burstCredit, leaky, type RuleDraft } from './ruleDraft';
+
+interface Props {
+  draft: RuleDraft;
+  onChange: (change: Partial<RuleDraft>) => void;
+  /** What the server has against a field. */
+  problem: (pointer: string) => string | undefined;
+  disabled?: boolean;
+}
+
+const effects = {
+  enforce: 'It decides: what is above it is denied.',
+  shadow: 'It counts and reports what it would deny, and denies nothing.',
+};
+
+/** Everything about a rule that can change. */
+export function RuleFields({ draft, onChange, problem, disabled }: Props) {
+  return (
+    <div className={styles.form}>
+      <NativeSelect
+        label="Requests that match are"
+        value={draft.action}
+        disabled={disabled}
+        error={problem('/action')}
+        data={[
+          { value: 'limit', label: 'limited to a rate' },
+          { value: 'block', label: 'always denied' },
+          { value: 'bypass', label: 'let through without any other rule' },
+        ]}
+        onChange={(event) => onChange(withAction(draft, event.currentTarget.value as RuleDraft['action']))}
+      />
+      {draft.action === 'limit' && (
+        <LimitFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
+      )}
+      {draft.action !== 'bypass' && (
+        <div>
+          <SegmentedControl
+            fullWidth
+            size="xs"
+            aria-label="Mode"
+            value={draft.mode}
+            disabled={disabled}
+            onChange={(mode) => onChange({ mode: mode as RuleDraft['mode'] })}
+            data={[
+              { value: 'enforce', label: 'Enforced' },
+              { value: 'shadow', label: 'Shadow' },
+            ]}
+          />
+          <p className="field-note">{effects[draft.mode]}</p>
+        </div>
+      )}
+      {draft.action === 'limit' && (
+        <NativeSelect
+          label="When Redis is away"
+          value={draft.failure_mode ?? ''}
+          disabled={disabled}
+          error={problem('/failure_mode')}
+          data={[
+            { value: '', label: "as the tenant's settings say" },
+            { value: 'local', label: 'each process counts for itself' },
+            { value: 'open', label: 'this rule lets everything pass' },
+            { value: 'closed', label: 'requests are denied (503)' },
+          ]}
+          onChange={(event) =>
+            onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
+          }
+        />
+      )}
+      <Textarea
+        label="Description"
+        autosize
+        minRows={2}
+        value={draft.description}
+        disabled={disabled}
+        error={problem('/description')}
+        onChange={(event) => onChange({ description: event.currentTarget.value })}
+      />
+      <Switch
+        label="On"
+        checked={draft.is_active}
+        disabled={disabled}
+        onChange={(event) => onChange({ is_active: event.currentTarget.checked })}
+      />
+    </div>
+  );
+}
+
+function LimitFields({ draft, onChange, problem, disabled }: Props) {
+  const wrong = limitProblems(draft);
+  return (
+    <>
+      <div className={styles.pair}>
+        <RateInput
+          label="Rate"
+          value={draft}
+          disabled={disabled}
+          error={problem('/rate_per_second') ?? wrong.rate}
+          onChange={onChange}
+        />
+        <NumberInput
+          label="Burst"
+          value={Number.isNaN(draft.burst_capacity) ? '' : draft.burst_capacity}
+          min={1}
+          allowDecimal={false}
+          clampBehavior="none"
+          hideControls
+          thousandSeparator=","
+          disabled={disabled}
+          error={problem('/burst_capacity') ?? wrong.burst}
+          onChange={(value) => onChange({ burst_capacity: value === '' ? Number.NaN : Number(value) })}
+        />
+      </div>
+      {!disabled && !wrong.rate && (
+        <p className={styles.presets}>
+          <span>As a</span>
+          <button type="button" onClick={() => onChange(leaky(draft))}>
+            leaky bucket (burst 1)
+          </button>
+          <button type="button" onClick={() => onChange(burstCredit(draft))}>
+            burst credit (5 min of the rate)
+          </button>
+        </p>
+      )}
+      {!wrong.rate && !wrong.burst && (
+        <p className={styles.sentence}>
+          <strong>{limitSentence(draft)}</strong>. A bucket of {draft.burst_capacity.toLocaleString('en')}{' '}
+          that fills at this rate; each request takes one.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Another action; a limit that comes back begins with what is usual. */
+function withAction(draft: RuleDraft, action: RuleDraft['action']): Partial<RuleDraft> {
+  if (action !== 'limit' || draft.rate_per_second > 0) return { action };
+  return { action, rate_per_second: 10, rate_unit: 'second', burst_capacity: 50 };
+}

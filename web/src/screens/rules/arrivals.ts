@@ -1,0 +1,128 @@
+import type { Simulation, Timeline } from '~/api/types';
+import { type Limit, timeToFull } from '~/domain/rate';
+
+/** How many requests come in each of the equal slices of a time. */
+export interface Arrivals {
+  /** The length of a slice. */
+  sliceMs: number;
+  counts: number[];
+  /** The most that a slice can be dragged to. */
+  most: number;
+}
+
+export const slices = 30;
+/** The server computes as many as it is given; the picture needs no more. */
+const mostMarks = 3000;
+
+const windows = [
+  1,
+  2,
+  5,
+  10,
+  30,
+  60,
+  120,
+  300,
+  600,
+  1800,
+  3600,
+  7200,
+  21_600,
+  43_200,
+  86_400,
+  7 * 86_400,
+  30 * 86_400,
+  365 * 86_400,
+];
+
+/** A time in which the limit shows what it does: about twice what an empty bucket takes to be full. */
+export function windowMs(limit: Limit): number {
+  const wanted = (timeToFull(limit) / 1000) * 2.5;
+  const single = 12 / limit.rate_per_second; // with a burst of one, a dozen refills
+  const found = windows.find((seconds) => seconds >= Math.max(wanted, single)) ?? windows.at(-1);
+  return (found as number) * 1000;
+}
+
+export type Shape = 'spike' | 'steady' | 'ramp';
+
+/** A stream of requests to begin with: calm, then a spike; just above the rate; more and more. */
+export function shaped(shape: Shape, limit: Limit): Arrivals {
+  const sliceMs = windowMs(limit) / slices;
+  const rate = (limit.rate_per_second * sliceMs) / 1000;
+  const most = Math.max(4, Math.ceil(Math.max(rate * 4, limit.burst_capacity / 2)));
+  const spike = rate * 1.2 + (limit.burst_capacity / 3) * 1.4;
+  const wanted = (index: number) => {
+    if (shape === 'steady') return rate * 1.25;
+    if (shape === 'ramp') return (rate * 2 * index) / slices;
+    return index >= 8 && index < 11 ? spike : rate * 0.6;
+  };
+  let carried = 0;
+  const counts = Array.from({ length: slices }, (_, index) => {
+    // What is less than a request is kept for the next slice.
+    carried += wanted(index);
+    const count = Math.min(most, Math.floor(carried));
+    carried -= Math.floor(carried);
+    return count;
+  });
+  return { sliceMs, counts, most };
+}
+
+/** Several requests become one that costs as much, where there are too many to draw. */
+export function bundle({ counts }: Arrivals): number {
+  return Math.max(1, Math.ceil(counts.reduce((sum, count) => sum + count, 0) / mostMarks));
+}
+
+/** The requests one by one, evenly within each slice. */
+export function streamOf(arrivals: Arrivals): NonNullable<Simulation['arrivals']> {
+  const each = bundle(arrivals);
+  return arrivals.counts.flatMap((count, index) => {
+    const marks = Math.ceil(count / each);
+    return Array.from({ length: marks }, (_, mark) => ({
+      at_ms: (index + mark / marks) * arrivals.sliceMs,
+      cost: mark < marks - 1 ? each : count - each * (marks - 1),
+    }));
+  });
+}
+
+/** How many requests of each slice were denied. The server leaves some decisions out where there are many. */
+export function deniedBySlice(arrivals: Arrivals, timeline: Timeline): number[] {
+  const asked = Array<number>(slices).fill(0);
+  const denied = Array<number>(slices).fill(0);
+  for (const { at_ms, cost, allowed } of timeline.decisions) {
+    const slice = Math.min(slices - 1, Math.floor(at_ms / arrivals.sliceMs + 1e-9));
+    asked[slice] = (asked[slice] ?? 0) + cost;
+    if (!allowed) denied[slice] = (denied[slice] ?? 0) + cost;
+  }
+  return arrivals.counts.map((count, slice) => {
+    const share = asked[slice] ? (denied[slice] ?? 0) / (asked[slice] as number) : 0;
+    return Math.round(share * count);
+  });
+}
+
+/** The lines of the chart: tokens over time, and a cross wherever a request was denied. */
+export function pictureOf(limit: Limit, arrivals: Arrivals, { tiers, decisions }: Timeline) {
+  const levels = tiers[0]?.levels ?? [];
+  const end = arrivals.sliceMs * slices;
+  const last = levels.at(-1);
+  const points = levels.map(({ at_ms, tokens }) => ({ at: at_ms, tokens, denied: null as number | null }));
+  if (last && last.at_ms < end) {
+    const full = last.at_ms + ((limit.burst_capacity - last.tokens) / limit.rate_per_second) * 1000;
+    if (full < end) points.push({ at: full, tokens: limit.burst_capacity, denied: null });
+    const tokens = Math.min(
+      limit.burst_capacity,
+      last.tokens + ((end - last.at_ms) / 1000) * limit.rate_per_second,
+    );
+    points.push({ at: end, tokens, denied: null });
+  }
+  const level = (at: number) => points.findLast((point) => point.at <= at)?.tokens ?? 0;
+  const crosses = decisions
+    .filter(({ allowed }) => !allowed)
+    .map(({ at_ms }) => ({ at: at_ms, tokens: level(at_ms), denied: level(at_ms) }));
+  const all = [...points, ...crosses].sort((a, b) => a.at - b.at);
+  return {
+    x: all.map(({ at }) => at / 1000),
+    tokens: all.map(({ tokens }) => tokens),
+    denied: all.map(({ denied }) => denied),
+    burst: all.map(() => limit.burst_capacity),
+  };
+}

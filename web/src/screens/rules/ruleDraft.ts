@@ -1,0 +1,124 @@
+import type { NewRule, Rule, RulePatch } from '~/api/types';
+import { exactNumber } from '~/domain/format';
+import { type Limit, perUnit, rateSentence } from '~/domain/rate';
+
+/** A rule as the form has it. A number that is none yet is NaN. */
+export type RuleDraft = Pick<
+  Rule,
+  | 'key_pattern'
+  | 'name'
+  | 'plan'
+  | 'rate_per_second'
+  | 'rate_unit'
+  | 'burst_capacity'
+  | 'mode'
+  | 'action'
+  | 'failure_mode'
+  | 'is_active'
+  | 'description'
+>;
+
+export const newRule: RuleDraft = {
+  key_pattern: 'user:{user_id}',
+  name: '',
+  plan: null,
+  rate_per_second: 10,
+  rate_unit: 'second',
+  burst_capacity: 50,
+  mode: 'enforce',
+  action: 'limit',
+  failure_mode: null,
+  is_active: true,
+  description: '',
+};
+
+/** The fields of a rule that can change. Pattern, plan and name are what it is. */
+const changeable = [
+  'rate_per_second',
+  'rate_unit',
+  'burst_capacity',
+  'mode',
+  'action',
+  'failure_mode',
+  'is_active',
+  'description',
+] as const;
+
+/** What only an action that limits has. */
+const limits: readonly string[] = ['rate_per_second', 'burst_capacity'];
+
+/** What is sent to make the rule. One that blocks or bypasses takes no tokens. */
+export function creation(draft: RuleDraft): NewRule {
+  const { rate_per_second, burst_capacity, ...rest } = draft;
+  return draft.action === 'limit' ? draft : { ...rest, mode: modeOf(draft) };
+}
+
+/** What is sent to change the rule: the fields that differ. */
+export function patch(rule: Rule, draft: RuleDraft): RulePatch {
+  const wanted: RuleDraft = { ...draft, mode: modeOf(draft) };
+  if (draft.action !== 'limit') Object.assign(wanted, { rate_per_second: 0, burst_capacity: 0 });
+  return Object.fromEntries(
+    changeable.filter((field) => wanted[field] !== rule[field]).map((field) => [field, wanted[field]]),
+  );
+}
+
+function modeOf({ action, mode }: RuleDraft): Rule['mode'] {
+  return action === 'bypass' ? 'enforce' : mode; // a bypass has no shadow
+}
+
+export function isDirty(rule: Rule, draft: RuleDraft): boolean {
+  return Object.keys(patch(rule, draft)).length > 0;
+}
+
+/** A bucket that holds one: requests pass at the rate and never faster. */
+export function leaky(limit: Limit): Limit {
+  return { ...limit, burst_capacity: 1 };
+}
+
+/** What five minutes of silence save up may be spent at once. */
+export function burstCredit(limit: Limit): Limit {
+  return { ...limit, burst_capacity: Math.max(1, Math.round(limit.rate_per_second * 300)) };
+}
+
+export interface FieldChange {
+  label: string;
+  from: string;
+  to: string;
+}
+
+const labels: Record<(typeof changeable)[number], string> = {
+  rate_per_second: 'Rate',
+  rate_unit: 'Shown per',
+  burst_capacity: 'Burst',
+  mode: 'Mode',
+  action: 'Action',
+  failure_mode: 'When Redis is away',
+  is_active: 'State',
+  description: 'Description',
+};
+
+/** The differences between two states of a rule, in words. */
+export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] {
+  return changeable
+    .filter((field) => before[field] !== after[field])
+    .filter((field) => field !== 'rate_unit' || before.rate_per_second === after.rate_per_second)
+    .filter((field) => !limits.includes(field) || after.action === 'limit' || before.action === 'limit')
+    .map((field) => ({ label: labels[field], from: say(before, field), to: say(after, field) }));
+}
+
+function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
+  switch (field) {
+    case 'rate_per_second':
+      return rule.action === 'limit' ? rateSentence(rule) : 'none';
+    case 'rate_unit':
+      return perUnit(rule).unit;
+    case 'burst_capacity':
+      return rule.action === 'limit' ? exactNumber(rule.burst_capacity) : 'none';
+    case 'is_active':
+      return rule.is_active ? 'on' : 'off';
+    case 'failure_mode':
+      return rule.failure_mode ?? "the tenant's default";
+    default:
+      return rule[field] || 'none';
+  }
+}
