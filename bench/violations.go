@@ -154,8 +154,9 @@ func loadViolations(ctx context.Context, server *devdb.Postgres, name string, no
 			FROM generate_series(1, $2::bigint) AS i, LATERAL (SELECT $1::timestamptz - i * (interval '30 days' / $2::bigint) AS at) AS t`, []any{now, rows}},
 		{`INSERT INTO decision_minute SELECT 1, r, $1::timestamptz - i * interval '1 minute', 100, 10, 0, 0, 100
 			FROM generate_series(0, 4) AS r, generate_series(1, $2::integer) AS i`, []any{now, minutes}},
-		{`INSERT INTO decision_hour SELECT tenant_id, rule_id, date_trunc('hour', minute, 'UTC'), sum(allowed), sum(denied), 0, 0, sum(cost_taken)
-			FROM decision_minute GROUP BY 1, 2, 3`, nil},
+		{`INSERT INTO decision_span
+			SELECT tenant_id, rule_id, span, date_bin(make_interval(mins => span), minute, timestamptz '1970-01-01Z'), sum(allowed), sum(denied), 0, 0, sum(cost_taken)
+			FROM decision_minute, unnest(ARRAY[60, 360, 1440]) AS span GROUP BY 1, 2, 3, 4`, nil},
 		{`INSERT INTO violation_minute SELECT 1, $1::timestamptz - i * interval '1 minute', 1, 'user-' || i % 1000, false, 1, 0
 			FROM generate_series(1, $2::integer) AS i`, []any{now, minutes}},
 		{"VACUUM ANALYZE", nil},
@@ -202,8 +203,8 @@ func printPlans(ctx context.Context, server *devdb.Postgres, now time.Time) erro
 	if err != nil {
 		return fmt.Errorf("read the server's log: %w", err)
 	}
-	fmt.Println(shortened(string(after[len(before):])))
-	return nil
+	_, err = fmt.Fprintln(os.Stdout, shortened(string(after[len(before):])))
+	return err
 }
 
 // shortened leaves out the scans of all days but the first few of each plan, which are alike.

@@ -124,12 +124,23 @@ func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 	if got := d.paste(t); got.status != http.StatusTooManyRequests {
 		t.Errorf("%d %s, want 429", got.status, got.text)
 	}
+	// The admin API is in the same process, and looks into the same buckets.
+	greeting := regexp.MustCompile(`(?m)^Admin +http://(\S+) \(sign in as (\S+) with the password (\S+)\)$`).FindStringSubmatch(d.stdout.String())
+	if greeting == nil {
+		t.Fatalf("no admin login was printed:\n%s", d.stdout.String())
+	}
+	a := &adminServer{addr: greeting[1], client: newClient(t)}
+	a.signInAs(t, greeting[2], greeting[3])
+	status, buckets, err := a.askOf("demo", http.MethodGet, "/users/42/buckets", "")
+	if err != nil || status != http.StatusOK || !regexp.MustCompile(`"burst_capacity":3,.*?"tokens":0[.,]`).MatchString(buckets) {
+		t.Errorf("user 42's buckets: %d, %v: %s", status, err, buckets)
+	}
 	d.stop(t)
 }
 
 func TestSluiceDevRefusesToBeReachable(t *testing.T) {
 	t.Parallel()
-	for _, option := range []string{"--check-addr", "--metrics-addr"} {
+	for _, option := range []string{"--check-addr", "--admin-addr", "--metrics-addr"} {
 		for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {
 			t.Run(option+" "+address, func(t *testing.T) {
 				t.Parallel()
@@ -165,7 +176,7 @@ var (
 
 func startDev(t *testing.T, dir string, env []string) *dev {
 	t.Helper()
-	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
+	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
 	// In good order even if the test fails: it has servers of its own to stop.
 	t.Cleanup(func() { p.stop(t) })
 	p.await(t, &p.stdout, printedEnd)

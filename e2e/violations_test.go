@@ -94,7 +94,7 @@ func readBooks(t *testing.T, database string) (b books) {
 		)
 		SELECT coalesce(sum(denied), 0)::bigint, (coalesce(sum(counted), 0) + coalesce(sum(dropped), 0))::bigint,
 			(SELECT coalesce(sum(denied), 0)::bigint FROM decision_minute WHERE rule_id = 0),
-			(SELECT coalesce(sum(allowed), 0)::bigint FROM decision_hour WHERE rule_id = 0),
+			(SELECT coalesce(sum(allowed), 0)::bigint FROM decision_span WHERE rule_id = 0 AND span_minutes = 1440),
 			count(*) FILTER (WHERE coalesce(denied, 0) <> coalesce(counted, 0) + coalesce(dropped, 0)), count(*), coalesce(sum(n), 0)::bigint
 		FROM counts FULL JOIN rows USING (tenant_id, rule_id, subject)`).
 		Scan(&b.denied, &b.counted, &b.verdicts, &b.allowed, &b.unbalanced, &b.subjects, &b.rows)

@@ -70,20 +70,22 @@ CREATE TABLE decision_minute (
 
 CREATE INDEX decision_minute_minute_idx ON decision_minute (tenant_id, minute);
 
--- The sums of decision_minute, written with it, so that a chart of a year reads few rows.
-CREATE TABLE decision_hour (
-    tenant_id  bigint      NOT NULL,
-    rule_id    bigint      NOT NULL,
-    hour       timestamptz NOT NULL,
-    allowed    bigint      NOT NULL,
-    denied     bigint      NOT NULL,
-    bypassed   bigint      NOT NULL,
-    degraded   bigint      NOT NULL,
-    cost_taken numeric     NOT NULL,
-    CONSTRAINT decision_hour_pkey PRIMARY KEY (tenant_id, rule_id, hour)
+-- The sums of decision_minute over spans of 1, 6 and 24 hours, written with it, so that a chart of any
+-- length reads a few rows for each of its points.
+CREATE TABLE decision_span (
+    tenant_id    bigint      NOT NULL,
+    rule_id      bigint      NOT NULL,
+    span_minutes integer     NOT NULL,
+    starts_at    timestamptz NOT NULL, -- a multiple of the span since the Unix epoch
+    allowed      bigint      NOT NULL,
+    denied       bigint      NOT NULL,
+    bypassed     bigint      NOT NULL,
+    degraded     bigint      NOT NULL,
+    cost_taken   numeric     NOT NULL,
+    CONSTRAINT decision_span_pkey PRIMARY KEY (tenant_id, rule_id, span_minutes, starts_at)
 );
 
-CREATE INDEX decision_hour_hour_idx ON decision_hour (tenant_id, hour);
+CREATE INDEX decision_span_starts_idx ON decision_span (tenant_id, span_minutes, starts_at);
 
 -- The batches that recorders have written, so that a retry is not written again.
 CREATE TABLE recorder_batch (
@@ -115,7 +117,7 @@ CREATE TABLE alert (
     CONSTRAINT alert_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT alert_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
     CONSTRAINT alert_threshold_check CHECK (threshold >= 1),
-    CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 1440),
+    CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 60),
     CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048)
 );
 

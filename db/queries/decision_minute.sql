@@ -9,32 +9,11 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id)
 GROUP BY 1
 ORDER BY 1;
 
--- name: DecisionsByHour :many
--- The same for steps of whole hours.
-SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), hour, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
-    sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_hour
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id)
-    AND hour >= sqlc.arg(since) AND hour < sqlc.arg(until)
-GROUP BY 1
-ORDER BY 1;
-
 -- name: RulesByDenialsInMinutes :many
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_minute
 WHERE tenant_id = sqlc.arg(tenant_id) AND minute >= sqlc.arg(since) AND minute < sqlc.arg(until) AND rule_id > 0
-GROUP BY rule_id
-HAVING sum(denied) > 0
-ORDER BY 3 DESC, 1
-LIMIT sqlc.arg(page_size);
-
--- name: RulesByDenialsInHours :many
-SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_hour
-WHERE tenant_id = sqlc.arg(tenant_id) AND hour >= sqlc.arg(since) AND hour < sqlc.arg(until) AND rule_id > 0
 GROUP BY rule_id
 HAVING sum(denied) > 0
 ORDER BY 3 DESC, 1

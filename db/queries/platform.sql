@@ -63,10 +63,10 @@ SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
     cost_taken = d.cost_taken + excluded.cost_taken;
 
--- name: DecisionsCountedByHour :exec
-INSERT INTO decision_hour AS d (tenant_id, rule_id, hour, allowed, denied, bypassed, degraded, cost_taken)
-SELECT c.tenant_id, c.rule_id,
-    date_trunc('hour', least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), 'UTC'),
+-- name: DecisionsCountedBySpan :exec
+INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id, s.span_minutes,
+    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'), timestamptz '1970-01-01 00:00:00Z'),
     sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
@@ -75,9 +75,10 @@ FROM (
         unnest(sqlc.arg(bypassed)::bigint[]) AS bypassed, unnest(sqlc.arg(degraded)::bigint[]) AS degraded,
         unnest(sqlc.arg(taken)::bigint[]) AS taken, unnest(sqlc.arg(taken_parts)::bigint[]) AS taken_parts
 ) AS c
-GROUP BY 1, 2, 3
-ORDER BY 1, 2, 3
-ON CONFLICT (tenant_id, rule_id, hour) DO UPDATE
+CROSS JOIN unnest(sqlc.arg(spans)::integer[]) AS s (span_minutes)
+GROUP BY 1, 2, 3, 4
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (tenant_id, rule_id, span_minutes, starts_at) DO UPDATE
 SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
     cost_taken = d.cost_taken + excluded.cost_taken;
@@ -159,14 +160,16 @@ WHERE ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer
 ));
 
--- name: DropDecisionHours :execrows
-DELETE FROM decision_hour
+-- name: DropDecisionSpans :execrows
+DELETE FROM decision_span
 WHERE ctid = ANY (ARRAY(
     SELECT old.ctid
     FROM tenant
+    CROSS JOIN unnest(sqlc.arg(spans)::integer[]) AS s (span_minutes)
     CROSS JOIN LATERAL (
-        SELECT h.ctid FROM decision_hour AS h
-        WHERE h.tenant_id = tenant.tenant_id AND h.hour < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+        SELECT d.ctid FROM decision_span AS d
+        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes AND d.starts_at < sqlc.arg(before)
+        LIMIT sqlc.arg(at_most)::integer
     ) AS old
     LIMIT sqlc.arg(at_most)::integer
 ));

@@ -55,6 +55,9 @@ var bodies = map[string]func(*fixture) string{
 	"saveMatrix": func(f *fixture) string {
 		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
 	},
+	"createAlert": func(f *fixture) string {
+		return fmt.Sprintf(`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`, f.rule.ID)
+	},
 	"assignPlan": func(*fixture) string { return `{"plan":"free"}` },
 	"resetBucket": func(f *fixture) string {
 		return fmt.Sprintf(`{"bucket_key":"%d:a/b"}`, f.rule.ID)
@@ -108,6 +111,9 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case strings.Contains(template, "/buckets/"):
 		f.rule = w.rule(tenant, func(r *rules.Rule) { r.Plan = w.plan(tenant) })
 		w.refresh()
+	case needs("alert_id"), strings.HasSuffix(template, "/alerts"):
+		f.rule = w.rule(tenant, beside)
+		f.path["alert_id"] = fmt.Sprint(w.alert(f.rule).ID)
 	case needs("violation_id"):
 		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("plan"):

@@ -63,6 +63,8 @@ func asProblem(err error) error {
 		return httpapi.Conflict.Problem("This cannot be undone.")
 	case errors.Is(err, auth.ErrLastOwner):
 		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
+	case errors.Is(err, context.Canceled):
+		return httpapi.Unavailable.Problem("The request was given up before it was answered.")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(net.Error)):
 		return httpapi.Unavailable.Problem("The database does not answer; try again.")
 	}

@@ -271,6 +271,29 @@ func TestExportedUsersAreInertAndImportAsTheyWere(t *testing.T) {
 	}
 }
 
+func TestEveryAcceptedUserIDHasAPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	for id, escaped := range map[string]string{
+		"a/b": "a%2Fb", "..": "%2E%2E", ".": ".", "%": "%25", "%2F": "%252F", "é": "%C3%A9", " ": "%20", "+": "+", "a?b#c": "a%3Fb%23c",
+		"\t\n": "%09%0A", "//": "%2F%2F", "export": "%65xport", "import": "%69mport", "plan": "plan", strings.Repeat("x", 256): strings.Repeat("x", 256),
+	} {
+		path := "/api/v1/tenants/acme/users/" + escaped
+		w.want(w.send(by, "PUT", path+"/plan", map[string]any{"plan": "free"}, "If-Match", `"0"`), http.StatusOK)
+		got := read[struct {
+			UserID string `json:"user_id"`
+			Source string `json:"plan_source"`
+		}](t, w.want(w.send(by, "GET", path, nil), http.StatusOK))
+		if got.UserID != id || got.Source != "user" {
+			t.Errorf("%s is user %q by %s, want %q", path, got.UserID, got.Source, id)
+		}
+		if _, err := w.store.Assignment(t.Context(), w.acme.ID, id); err != nil {
+			t.Errorf("user %q: %v", id, err)
+		}
+	}
+}
+
 func TestTheReferenceIsAPageThatRunsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -293,4 +316,19 @@ func TestReadinessHasTheStatusThatItTellsOf(t *testing.T) {
 	})
 	w.want(w.send(caller{}, "GET", "/readyz", nil), http.StatusServiceUnavailable)
 	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)
+}
+
+func TestTheUIAnswersWhatIsNotTheAPIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.UI = http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusTeapot) })
+	})
+	for path, status := range map[string]int{
+		"/": http.StatusTeapot, "/rules/12": http.StatusTeapot, "/apix": http.StatusTeapot, "/healthz": http.StatusOK,
+		"/api/v1/session": http.StatusUnauthorized, "/api/": http.StatusNotFound, "/api/v1/../../": http.StatusNotFound,
+	} {
+		if got := w.send(caller{}, "GET", path, nil); got.status != status {
+			t.Errorf("%s is answered %d, want %d", path, got.status, status)
+		}
+	}
 }

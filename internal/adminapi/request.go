@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -26,13 +27,14 @@ const (
 
 const jsonType = "application/json"
 
-func readDescription() (*openapi3.T, error) {
+// readDescription reads it once in a process, which takes some 50 ms; nothing changes it afterwards.
+var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 	description, err := openapi3.NewLoader().LoadFromData(api.Description)
 	if err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
 	}
 	return description, nil
-}
+})
 
 // operation is what openapi.yaml says of the requests for one.
 type operation struct {

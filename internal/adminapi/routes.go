@@ -25,6 +25,7 @@ type Config struct {
 	Gate   *auth.Gate
 	// Violations are read, and Fleet says how the processes are that record them.
 	Violations violations.Store
+	Alerts     violations.AlertStore
 	Fleet      fleet.Store
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
@@ -158,6 +159,15 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/series", aViewer, x.GetSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
+
+		{get, tenant + "/alerts", aViewer, x.ListAlerts},
+		{post, tenant + "/alerts", anOwner, x.CreateAlert},
+		{get, tenant + "/alerts/{alert_id}", aViewer, x.GetAlert},
+		{patch, tenant + "/alerts/{alert_id}", anOwner, x.UpdateAlert},
+		{remove, tenant + "/alerts/{alert_id}", anOwner, x.DeleteAlert},
+		{post, tenant + "/alerts/{alert_id}/rotate", anOwner, x.RotateAlertSecret},
+		{post, tenant + "/alerts/{alert_id}/test", anOwner, x.TestAlert},
+		{get, tenant + "/alerts/{alert_id}/deliveries", aViewer, x.ListAlertDeliveries},
 
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},

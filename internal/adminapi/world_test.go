@@ -46,6 +46,10 @@ const (
 // passwordHash is that of every account's password: hashing is what takes time in a test.
 var passwordHash = sync.OnceValue(func() string { return auth.HashPassword(password) })
 
+var description = sync.OnceValues(func() (*openapi3.T, error) {
+	return openapi3.NewLoader().LoadFromData(api.Description)
+})
+
 // world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which
 // own the same things, and closed, which is suspended. What a test does to it through do is held
 // against openapi.yaml.
@@ -99,10 +103,10 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.watcher = rules.NewWatcher(w.store, rules.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	w.gate = auth.NewGate(w.store, auth.Options{})
 	w.metrics = metrics.New("test", "test")
-	w.description = must(openapi3.NewLoader().LoadFromData(api.Description))(t)
+	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
 	config := adminapi.Config{
-		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
+		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(string, time.Time) {},
 		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, rw, r, tenant)

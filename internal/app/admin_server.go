@@ -71,7 +71,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	closing := make(chan struct{})
 	handler, err := adminapi.NewHandler(adminapi.Config{
 		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
-		Violations: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
+		Violations: a.store, Alerts: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, w, r, tenant)

@@ -86,7 +86,9 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 	}{
 		{"counts of violations", now.Add(-keep.Counts), (*dbsqlc.Queries).DropViolationMinutes},
 		{"counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionMinutes},
-		{"hourly counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionHours},
+		{"sums of decisions", now.Add(-keep.Counts), func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
+			return q.DropDecisionSpans(ctx, spans, before, atMost)
+		}},
 		{"deliveries of alerts", now.Add(-keep.Details), (*dbsqlc.Queries).DropAlertDeliveries},
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},
 		{"traces of removed overrides", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropOverrideTombstones},

@@ -89,7 +89,7 @@ func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 		`INSERT INTO violation_minute SELECT tenant_id, now() - i * interval '20 minutes', 12, '42', false, 1, 1
 			FROM tenant, generate_series(0, 29999) AS i`, // 416 days, of both tenants
 		`INSERT INTO decision_minute SELECT tenant_id, 12, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
-		`INSERT INTO decision_hour SELECT tenant_id, 12, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
+		`INSERT INTO decision_span SELECT tenant_id, 12, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
 		`INSERT INTO recorder_batch SELECT 'x', i, now() - i * interval '1 day' FROM generate_series(0, 9) AS i`,
 		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days', removed_at = now() - interval '401 days'
 			WHERE tenant_id = (SELECT max(tenant_id) FROM tenant)`,
@@ -172,7 +172,8 @@ func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
 	text := string(must(os.ReadFile(migrations[0]))(t))
 	connection := connect(t, w.url)
 	before := dump(t, connection, w.ours.ID)
-	exec(t, w.url, "DROP TABLE rate_limit_violation, violation_minute, decision_minute, decision_hour, recorder_batch CASCADE")
+	exec(t, w.url, `DROP TABLE rate_limit_violation, violation_minute, decision_minute, decision_span, recorder_batch,
+		alert, alert_delivery CASCADE`)
 	exec(t, w.url, "DROP FUNCTION make_violation_partition, drop_violation_partitions")
 	exec(t, w.url, text)
 	if err := pgstore.Grant(t.Context(), w.url, roleOf(t, w.url)); err != nil {

@@ -73,8 +73,12 @@ func recordDecisions(ctx context.Context, queries *dbsqlc.Queries, decisions []v
 	if err := queries.DecisionsCounted(ctx, p); err != nil {
 		return fmt.Errorf("count decisions: %w", err)
 	}
-	if err := queries.DecisionsCountedByHour(ctx, dbsqlc.DecisionsCountedByHourParams(p)); err != nil {
-		return fmt.Errorf("count decisions by hour: %w", err)
+	err := queries.DecisionsCountedBySpan(ctx, dbsqlc.DecisionsCountedBySpanParams{
+		TenantIds: p.TenantIds, RuleIds: p.RuleIds, Minutes: p.Minutes, Allowed: p.Allowed, Denied: p.Denied,
+		Bypassed: p.Bypassed, Degraded: p.Degraded, Taken: p.Taken, TakenParts: p.TakenParts, Spans: spans,
+	})
+	if err != nil {
+		return fmt.Errorf("count decisions by span: %w", err)
 	}
 	return nil
 }

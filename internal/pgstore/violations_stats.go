@@ -11,44 +11,61 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Decisions reads hours where the steps are whole hours, and minutes where they are shorter.
-func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
-	p := dbsqlc.DecisionsByMinuteParams{
-		TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
-	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsByMinuteRow, error) {
-		if steps.Step < time.Hour {
-			return q.DecisionsByMinute(ctx, p)
+// spans are the lengths, in minutes, of the sums that are kept beside the minutes.
+var spans = []int32{60, 6 * 60, 24 * 60}
+
+// spanOf returns the longest span that divides a step, or 0 if only minutes do.
+func spanOf(step time.Duration) (minutes int32) {
+	for _, span := range spans {
+		if step%(time.Duration(span)*time.Minute) == 0 {
+			minutes = span
 		}
-		hours, err := q.DecisionsByHour(ctx, dbsqlc.DecisionsByHourParams(p))
-		return each(hours, func(h dbsqlc.DecisionsByHourRow) dbsqlc.DecisionsByMinuteRow { return dbsqlc.DecisionsByMinuteRow(h) }), err
+	}
+	return minutes
+}
+
+// Decisions reads minutes, or the longest spans that fit the steps.
+func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
+		if span := spanOf(steps.Step); span > 0 {
+			return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
+				TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+			})
+		}
+		minutes, err := q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
+			TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+		})
+		return each(minutes, func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow { return dbsqlc.DecisionsBySpanRow(m) }), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read how checks were decided: %w", err)
 	}
-	return each(rows, func(row dbsqlc.DecisionsByMinuteRow) violations.Point {
+	return each(rows, func(row dbsqlc.DecisionsBySpanRow) violations.Point {
 		return violations.Point{
 			At: row.At.UTC(), Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
 		}
 	}), nil
 }
 
-// TopRules reads hours or minutes like Decisions.
+// TopRules reads minutes or spans like Decisions.
 func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) ([]violations.RuleVerdicts, error) {
-	p := dbsqlc.RulesByDenialsInMinutesParams{TenantID: tenant, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit)}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInMinutesRow, error) {
-		if steps.Step < time.Hour {
-			return q.RulesByDenialsInMinutes(ctx, p)
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
+		if span := spanOf(steps.Step); span > 0 {
+			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
+				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+			})
 		}
-		hours, err := q.RulesByDenialsInHours(ctx, dbsqlc.RulesByDenialsInHoursParams(p))
-		return each(hours, func(h dbsqlc.RulesByDenialsInHoursRow) dbsqlc.RulesByDenialsInMinutesRow {
-			return dbsqlc.RulesByDenialsInMinutesRow(h)
+		minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
+			TenantID: tenant, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+		})
+		return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
+			return dbsqlc.RulesByDenialsInSpansRow(m)
 		}), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read which rules denied most: %w", err)
 	}
-	return each(rows, func(row dbsqlc.RulesByDenialsInMinutesRow) violations.RuleVerdicts {
+	return each(rows, func(row dbsqlc.RulesByDenialsInSpansRow) violations.RuleVerdicts {
 		return violations.RuleVerdicts{
 			Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
 		}

@@ -185,8 +185,8 @@ func TestABatchIsCountedOnce(t *testing.T) {
 	if len(page.Violations) != 6 {
 		t.Errorf("%d rows are there, want 6", len(page.Violations))
 	}
-	for _, step := range []time.Duration{time.Minute, time.Hour} { // the minutes, and the hours
-		steps := violations.Steps{Since: at.Truncate(time.Hour), Until: at.Truncate(time.Hour).Add(time.Hour), Step: step}
+	for _, step := range []time.Duration{time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} { // the minutes, and each span
+		steps := violations.Steps{Since: at.Truncate(day), Until: at.Truncate(day).Add(day), Step: step}
 		points := must(w.Decisions(t.Context(), w.ours.ID, 0, steps))(t)
 		want := violations.Verdicts{Allowed: 18, Denied: 42, Degraded: 6, Taken: 16, TakenParts: 500_000}
 		if len(points) != 1 || points[0].Verdicts != want {
@@ -457,7 +457,7 @@ func TestStats(t *testing.T) {
 	if chart.Total.ShareDenied() != 0.1 || chart.Total.Taken != 90 || chart.Before.ShareDenied() != 0.75 {
 		t.Errorf("in total %+v, and before %+v", chart.Total, chart.Before)
 	}
-	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} { // from minutes, and from hours
+	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} { // from minutes, and from spans
 		top := must(w.TopRules(ctx, w.ours.ID, violations.StepsFor(since, at.Add(time.Minute)), 10))(t)
 		var ids []rules.RuleID
 		for _, r := range top {

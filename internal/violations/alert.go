@@ -37,8 +37,8 @@ func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
 const (
 	MaxAlertName   = 100
 	MaxAlertURL    = 2048
-	MaxAlertWindow = 24 * time.Hour
-	MaxAlerts      = 100 // of a tenant
+	MaxAlertWindow = time.Hour // all of its counts are read every few seconds
+	MaxAlerts      = 100       // of a tenant
 )
 
 // Validate returns all that is wrong with an alert as people describe it. Where its URL leads is judged

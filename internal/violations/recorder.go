@@ -143,13 +143,25 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	err := r.Flush(final)
-	if err == nil {
-		err = r.Flush(final) // what was recorded while an older rest was written
-	}
-	if err != nil {
+	if err := r.drain(final); err != nil {
 		r.log.ErrorContext(ctx, "violations are lost: they could not be written before the process ended",
 			"violations", r.unwritten(), "error", err)
+	}
+}
+
+// drain writes all there is, and tries again until ctx ends.
+func (r *Recorder) drain(ctx context.Context) error {
+	err := r.Flush(ctx) // perhaps only what an earlier try left
+	for {
+		if err == nil {
+			if err = r.Flush(ctx); err == nil {
+				return nil
+			}
+		}
+		if !wait(ctx, minBackoff) {
+			return err
+		}
+		err = r.Flush(ctx)
 	}
 }
 

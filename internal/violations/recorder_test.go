@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -492,6 +493,29 @@ func TestALongSubjectIsCountedUnderAKeyOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestRunEndsThoughTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		l.fail = func(*violations.Batch) (before, after error) { return errAway, nil }
+		var log strings.Builder
+		r := violations.NewRecorder(l, violations.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for range 7 {
+			r.Record(noon, denied(1, "42"))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		r.Run(ctx, 2*time.Second)
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it ended after %s, want its grace of 2 s", took)
+		}
+		if !strings.Contains(log.String(), "violations=7") {
+			t.Errorf("the log does not say how many are lost: %s", &log)
+		}
+	})
+}
+
 func TestRunWritesEachIntervalAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -530,10 +554,19 @@ func TestRunWritesEachIntervalAndAtTheEnd(t *testing.T) {
 			t.Error("nothing was written within 3 s of the end of the outage")
 		}
 		r.Record(noon, denied(1, "42"))
+		l.mu.Lock()
+		fails := 3
+		l.fail = func(*violations.Batch) (before, after error) {
+			if fails--; fails >= 0 {
+				return errAway, nil
+			}
+			return nil, nil
+		}
+		l.mu.Unlock()
 		cancel()
 		<-ended
 		if denials() != 3 {
-			t.Error("what was recorded last was not written at the end")
+			t.Error("what was recorded last was not written at the end, though only the first tries failed")
 		}
 	})
 }

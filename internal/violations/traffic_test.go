@@ -65,7 +65,7 @@ func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 		"no name":                   {func(a *violations.Alert) { a.Name = "" }, "name"},
 		"no threshold":              {func(a *violations.Alert) { a.Threshold = 0 }, "threshold"},
 		"a window of seconds":       {func(a *violations.Alert) { a.Window = 90 * time.Second }, "window"},
-		"a window of days":          {func(a *violations.Alert) { a.Window = 25 * time.Hour }, "window"},
+		"a window of hours":         {func(a *violations.Alert) { a.Window = 61 * time.Minute }, "window"},
 		"no URL":                    {func(a *violations.Alert) { a.URL = "" }, "url"},
 		"a path":                    {func(a *violations.Alert) { a.URL = "/hook" }, "url"},
 		"another scheme":            {func(a *violations.Alert) { a.URL = "file:///etc/passwd" }, "url"},

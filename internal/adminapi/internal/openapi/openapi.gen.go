@@ -63,6 +63,45 @@ func (e ActorKind) Valid() bool {
 	}
 }
 
+// Defines values for AlertDeliveryState.
+const (
+	Delivered AlertDeliveryState = "delivered"
+	Failed    AlertDeliveryState = "failed"
+	Pending   AlertDeliveryState = "pending"
+)
+
+// Valid indicates whether the value is a known member of the AlertDeliveryState enum.
+func (e AlertDeliveryState) Valid() bool {
+	switch e {
+	case Delivered:
+		return true
+	case Failed:
+		return true
+	case Pending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertPer.
+const (
+	AlertPerRule    AlertPer = "rule"
+	AlertPerSubject AlertPer = "subject"
+)
+
+// Valid indicates whether the value is a known member of the AlertPer enum.
+func (e AlertPer) Valid() bool {
+	switch e {
+	case AlertPerRule:
+		return true
+	case AlertPerSubject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Algorithm.
 const (
 	TokenBucket Algorithm = "token_bucket"
@@ -655,6 +694,98 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
+// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+type Alert struct {
+	AlertId  int64  `json:"alert_id"`
+	IsActive bool   `json:"is_active"`
+	Name     string `json:"name"`
+
+	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	Per AlertPer `json:"per"`
+
+	// RuleId A shadow rule's are those that it would have denied
+	RuleId        int64  `json:"rule_id"`
+	Threshold     int64  `json:"threshold"`
+	Url           string `json:"url"`
+	Version       int64  `json:"version"`
+	WindowMinutes int    `json:"window_minutes"`
+}
+
+// AlertDelivery defines model for AlertDelivery.
+type AlertDelivery struct {
+	// AttemptedAt The last time
+	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
+	Attempts    int                          `json:"attempts"`
+	DeliveryId  int64                        `json:"delivery_id"`
+
+	// Denied How many checks when it was raised
+	Denied int64 `json:"denied"`
+	IsTest bool  `json:"is_test"`
+
+	// LastError What went wrong the last time
+	LastError string `json:"last_error"`
+
+	// LastStatus The HTTP status of the last answer; null: there was none
+	LastStatus nullable.Nullable[int] `json:"last_status"`
+
+	// NextAttemptAt While it is pending
+	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
+	RaisedAt      time.Time                    `json:"raised_at"`
+
+	// Since When the window began
+	Since time.Time `json:"since"`
+
+	// State pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+	State AlertDeliveryState `json:"state"`
+
+	// Subject Who was denied; null unless the alert is per subject
+	Subject nullable.Nullable[string] `json:"subject"`
+}
+
+// AlertDeliveryState pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+type AlertDeliveryState string
+
+// AlertDeliveryList defines model for AlertDeliveryList.
+type AlertDeliveryList struct {
+	Items []AlertDelivery `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// AlertList defines model for AlertList.
+type AlertList struct {
+	Items []Alert `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// AlertPatch defines model for AlertPatch.
+type AlertPatch struct {
+	IsActive *bool   `json:"is_active,omitempty"`
+	Name     *string `json:"name,omitempty"`
+
+	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	Per           *AlertPer `json:"per,omitempty"`
+	RuleId        *int64    `json:"rule_id,omitempty"`
+	Threshold     *int64    `json:"threshold,omitempty"`
+	Url           *string   `json:"url,omitempty"`
+	WindowMinutes *int      `json:"window_minutes,omitempty"`
+}
+
+// AlertPer rule: all that the rule denies is counted together; subject: each subject alone
+type AlertPer string
+
+// AlertWithSecret defines model for AlertWithSecret.
+type AlertWithSecret struct {
+	// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+	Alert Alert `json:"alert"`
+
+	// Secret What the webhook's signature is made with
+	Secret string `json:"secret"`
+}
+
 // Algorithm defines model for Algorithm.
 type Algorithm string
 
@@ -1033,6 +1164,23 @@ type Membership struct {
 
 // Mode A shadow rule counts and reports and never decides
 type Mode string
+
+// NewAlert defines model for NewAlert.
+type NewAlert struct {
+	IsActive *bool `json:"is_active,omitempty"`
+
+	// Name 1 to 100 characters
+	Name string `json:"name"`
+
+	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	Per       AlertPer `json:"per"`
+	RuleId    int64    `json:"rule_id"`
+	Threshold int64    `json:"threshold"`
+
+	// Url Without a password; webhooks are sent to public addresses only, unless the installation allows others
+	Url           string `json:"url"`
+	WindowMinutes int    `json:"window_minutes"`
+}
 
 // NewInvitation defines model for NewInvitation.
 type NewInvitation struct {
@@ -1802,6 +1950,12 @@ type Until = time.Time
 // UserID defines model for UserID.
 type UserID = string
 
+// AlertCreated defines model for AlertCreated.
+type AlertCreated = AlertWithSecret
+
+// AlertSecret defines model for AlertSecret.
+type AlertSecret = AlertWithSecret
+
 // InvitationCreated defines model for InvitationCreated.
 type InvitationCreated = CreatedInvitation
 
@@ -1825,6 +1979,9 @@ type TenantCreated = Tenant
 
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
+
+// TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+type TheAlert = Alert
 
 // TheBucketChange defines model for TheBucketChange.
 type TheBucketChange = BucketChange
@@ -1911,6 +2068,42 @@ type DeleteTenantParams struct {
 
 // UpdateTenantParams defines parameters for UpdateTenant.
 type UpdateTenantParams struct {
+	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// ListAlertsParams defines parameters for ListAlerts.
+type ListAlertsParams struct {
+	// Limit How many items to answer at most
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteAlertParams defines parameters for DeleteAlert.
+type DeleteAlertParams struct {
+	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// UpdateAlertParams defines parameters for UpdateAlert.
+type UpdateAlertParams struct {
+	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// ListAlertDeliveriesParams defines parameters for ListAlertDeliveries.
+type ListAlertDeliveriesParams struct {
+	// Limit How many items to answer at most
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RotateAlertSecretParams defines parameters for RotateAlertSecret.
+type RotateAlertSecretParams struct {
 	// IfMatch The ETag that is to be changed, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
@@ -2324,6 +2517,12 @@ type CreateTenantJSONRequestBody = NewTenant
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = TenantPatch
 
+// CreateAlertJSONRequestBody defines body for CreateAlert for application/json ContentType.
+type CreateAlertJSONRequestBody = NewAlert
+
+// UpdateAlertJSONRequestBody defines body for UpdateAlert for application/json ContentType.
+type UpdateAlertJSONRequestBody = AlertPatch
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = NewKey
 
@@ -2434,6 +2633,30 @@ type ServerInterface interface {
 	// UpdateTenant Change a tenant's name, default plan or settings
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateTenantParams)
+	// ListAlerts List alerts
+	// (GET /api/v1/tenants/{tenant}/alerts)
+	ListAlerts(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAlertsParams)
+	// CreateAlert Create an alert
+	// (POST /api/v1/tenants/{tenant}/alerts)
+	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// DeleteAlert Remove an alert and its deliveries
+	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
+	DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams)
+	// GetAlert Get an alert, without its secret
+	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id})
+	GetAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID)
+	// UpdateAlert Change an alert
+	// (PATCH /api/v1/tenants/{tenant}/alerts/{alert_id})
+	UpdateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params UpdateAlertParams)
+	// ListAlertDeliveries List an alert's webhooks and what became of them
+	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
+	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
+	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
+	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
+	// TestAlert Send an alert's webhook once, marked as a test
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
+	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID)
 	// ListKeys List API keys
 	// (GET /api/v1/tenants/{tenant}/api-keys)
 	ListKeys(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListKeysParams)
@@ -3169,6 +3392,410 @@ func (siw *ServerInterfaceWrapper) UpdateTenant(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateTenant(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAlerts operation middleware
+func (siw *ServerInterfaceWrapper) ListAlerts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAlerts(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateAlert operation middleware
+func (siw *ServerInterfaceWrapper) CreateAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateAlert(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteAlert operation middleware
+func (siw *ServerInterfaceWrapper) DeleteAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAlertParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteAlert(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAlert operation middleware
+func (siw *ServerInterfaceWrapper) GetAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAlert(w, r, tenant, alertId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateAlert operation middleware
+func (siw *ServerInterfaceWrapper) UpdateAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateAlertParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateAlert(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAlertDeliveries operation middleware
+func (siw *ServerInterfaceWrapper) ListAlertDeliveries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertDeliveriesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAlertDeliveries(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateAlertSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateAlertSecretParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateAlertSecret(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TestAlert operation middleware
+func (siw *ServerInterfaceWrapper) TestAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TestAlert(w, r, tenant, alertId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6475,6 +7102,22 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}", wrapper.UpdateTenant).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts", wrapper.ListAlerts).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts", wrapper.CreateAlert).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}", wrapper.DeleteAlert).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}", wrapper.GetAlert).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}", wrapper.UpdateAlert).Methods(http.MethodPatch)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries", wrapper.ListAlertDeliveries).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate", wrapper.RotateAlertSecret).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/test", wrapper.TestAlert).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys", wrapper.ListKeys).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys", wrapper.CreateKey).Methods(http.MethodPost)
@@ -6586,6 +7229,25 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	return r
 }
 
+type AlertCreatedResponseHeaders struct {
+	ETag     string
+	Location string
+}
+type AlertCreatedJSONResponse struct {
+	Body AlertWithSecret
+
+	Headers AlertCreatedResponseHeaders
+}
+
+type AlertSecretResponseHeaders struct {
+	ETag string
+}
+type AlertSecretJSONResponse struct {
+	Body AlertWithSecret
+
+	Headers AlertSecretResponseHeaders
+}
+
 type InvitationCreatedJSONResponse CreatedInvitation
 
 type KeyCreatedResponseHeaders struct {
@@ -6654,6 +7316,15 @@ type TheAccountJSONResponse struct {
 	Body Account
 
 	Headers TheAccountResponseHeaders
+}
+
+type TheAlertResponseHeaders struct {
+	ETag string
+}
+type TheAlertJSONResponse struct {
+	Body Alert
+
+	Headers TheAlertResponseHeaders
 }
 
 type TheBucketChangeJSONResponse BucketChange
@@ -7203,6 +7874,194 @@ func (response UpdateTenant200JSONResponse) VisitUpdateTenantResponse(w http.Res
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertsRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListAlertsParams
+}
+
+type ListAlertsResponseObject interface {
+	VisitListAlertsResponse(w http.ResponseWriter) error
+}
+
+type ListAlerts200JSONResponse AlertList
+
+func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Body   *CreateAlertJSONRequestBody
+}
+
+type CreateAlertResponseObject interface {
+	VisitCreateAlertResponse(w http.ResponseWriter) error
+}
+
+type CreateAlert201JSONResponse struct{ AlertCreatedJSONResponse }
+
+func (response CreateAlert201JSONResponse) VisitCreateAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAlertRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  DeleteAlertParams
+}
+
+type DeleteAlertResponseObject interface {
+	VisitDeleteAlertResponse(w http.ResponseWriter) error
+}
+
+type DeleteAlert204Response struct {
+}
+
+func (response DeleteAlert204Response) VisitDeleteAlertResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAlertRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+}
+
+type GetAlertResponseObject interface {
+	VisitGetAlertResponse(w http.ResponseWriter) error
+}
+
+type GetAlert200JSONResponse struct{ TheAlertJSONResponse }
+
+func (response GetAlert200JSONResponse) VisitGetAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateAlertRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  UpdateAlertParams
+	Body    *UpdateAlertJSONRequestBody
+}
+
+type UpdateAlertResponseObject interface {
+	VisitUpdateAlertResponse(w http.ResponseWriter) error
+}
+
+type UpdateAlert200JSONResponse struct{ TheAlertJSONResponse }
+
+func (response UpdateAlert200JSONResponse) VisitUpdateAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertDeliveriesRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  ListAlertDeliveriesParams
+}
+
+type ListAlertDeliveriesResponseObject interface {
+	VisitListAlertDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListAlertDeliveries200JSONResponse AlertDeliveryList
+
+func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateAlertSecretRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  RotateAlertSecretParams
+}
+
+type RotateAlertSecretResponseObject interface {
+	VisitRotateAlertSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateAlertSecret200JSONResponse struct{ AlertSecretJSONResponse }
+
+func (response RotateAlertSecret200JSONResponse) VisitRotateAlertSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestAlertRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+}
+
+type TestAlertResponseObject interface {
+	VisitTestAlertResponse(w http.ResponseWriter) error
+}
+
+type TestAlert201JSONResponse AlertDelivery
+
+func (response TestAlert201JSONResponse) VisitTestAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8682,6 +9541,30 @@ type StrictServerInterface interface {
 	// UpdateTenant Change a tenant's name, default plan or settings
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
+	// ListAlerts List alerts
+	// (GET /api/v1/tenants/{tenant}/alerts)
+	ListAlerts(ctx context.Context, request ListAlertsRequestObject) (ListAlertsResponseObject, error)
+	// CreateAlert Create an alert
+	// (POST /api/v1/tenants/{tenant}/alerts)
+	CreateAlert(ctx context.Context, request CreateAlertRequestObject) (CreateAlertResponseObject, error)
+	// DeleteAlert Remove an alert and its deliveries
+	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
+	DeleteAlert(ctx context.Context, request DeleteAlertRequestObject) (DeleteAlertResponseObject, error)
+	// GetAlert Get an alert, without its secret
+	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id})
+	GetAlert(ctx context.Context, request GetAlertRequestObject) (GetAlertResponseObject, error)
+	// UpdateAlert Change an alert
+	// (PATCH /api/v1/tenants/{tenant}/alerts/{alert_id})
+	UpdateAlert(ctx context.Context, request UpdateAlertRequestObject) (UpdateAlertResponseObject, error)
+	// ListAlertDeliveries List an alert's webhooks and what became of them
+	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
+	ListAlertDeliveries(ctx context.Context, request ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error)
+	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
+	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
+	// TestAlert Send an alert's webhook once, marked as a test
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
+	TestAlert(ctx context.Context, request TestAlertRequestObject) (TestAlertResponseObject, error)
 	// ListKeys List API keys
 	// (GET /api/v1/tenants/{tenant}/api-keys)
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
@@ -9459,6 +10342,239 @@ func (sh *strictHandler) UpdateTenant(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateTenantResponseObject); ok {
 		if err := validResponse.VisitUpdateTenantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAlerts operation middleware
+func (sh *strictHandler) ListAlerts(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAlertsParams) {
+	var request ListAlertsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlerts(ctx, request.(ListAlertsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlerts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAlertsResponseObject); ok {
+		if err := validResponse.VisitListAlertsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateAlert operation middleware
+func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request CreateAlertRequestObject
+
+	request.Tenant = tenant
+
+	var body CreateAlertJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlert(ctx, request.(CreateAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateAlertResponseObject); ok {
+		if err := validResponse.VisitCreateAlertResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteAlert operation middleware
+func (sh *strictHandler) DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams) {
+	var request DeleteAlertRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAlert(ctx, request.(DeleteAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteAlertResponseObject); ok {
+		if err := validResponse.VisitDeleteAlertResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAlert operation middleware
+func (sh *strictHandler) GetAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID) {
+	var request GetAlertRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlert(ctx, request.(GetAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAlertResponseObject); ok {
+		if err := validResponse.VisitGetAlertResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateAlert operation middleware
+func (sh *strictHandler) UpdateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params UpdateAlertParams) {
+	var request UpdateAlertRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	var body UpdateAlertJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateAlert(ctx, request.(UpdateAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateAlertResponseObject); ok {
+		if err := validResponse.VisitUpdateAlertResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAlertDeliveries operation middleware
+func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams) {
+	var request ListAlertDeliveriesRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertDeliveries(ctx, request.(ListAlertDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertDeliveries")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAlertDeliveriesResponseObject); ok {
+		if err := validResponse.VisitListAlertDeliveriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateAlertSecret operation middleware
+func (sh *strictHandler) RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams) {
+	var request RotateAlertSecretRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateAlertSecret(ctx, request.(RotateAlertSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateAlertSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateAlertSecretResponseObject); ok {
+		if err := validResponse.VisitRotateAlertSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TestAlert operation middleware
+func (sh *strictHandler) TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID) {
+	var request TestAlertRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TestAlert(ctx, request.(TestAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TestAlertResponseObject); ok {
+		if err := validResponse.VisitTestAlertResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

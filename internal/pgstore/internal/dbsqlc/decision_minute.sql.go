@@ -12,68 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const decisionsByHour = `-- name: DecisionsByHour :many
-SELECT date_bin(make_interval(secs => $1::double precision), hour, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
-    sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_hour
-WHERE tenant_id = $2 AND rule_id = $3
-    AND hour >= $4 AND hour < $5
-GROUP BY 1
-ORDER BY 1
-`
-
-type DecisionsByHourParams struct {
-	StepSeconds float64
-	TenantID    rules.TenantID
-	RuleID      rules.RuleID
-	Since       time.Time
-	Until       time.Time
-}
-
-type DecisionsByHourRow struct {
-	At        time.Time
-	Allowed   int64
-	Denied    int64
-	Bypassed  int64
-	Degraded  int64
-	CostTaken float64
-}
-
-// The same for steps of whole hours.
-func (q *Queries) DecisionsByHour(ctx context.Context, arg DecisionsByHourParams) ([]DecisionsByHourRow, error) {
-	rows, err := q.db.Query(ctx, decisionsByHour,
-		arg.StepSeconds,
-		arg.TenantID,
-		arg.RuleID,
-		arg.Since,
-		arg.Until,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DecisionsByHourRow
-	for rows.Next() {
-		var i DecisionsByHourRow
-		if err := rows.Scan(
-			&i.At,
-			&i.Allowed,
-			&i.Denied,
-			&i.Bypassed,
-			&i.Degraded,
-			&i.CostTaken,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const decisionsByMinute = `-- name: DecisionsByMinute :many
 SELECT date_bin(make_interval(secs => $1::double precision), minute, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
@@ -120,65 +58,6 @@ func (q *Queries) DecisionsByMinute(ctx context.Context, arg DecisionsByMinutePa
 		var i DecisionsByMinuteRow
 		if err := rows.Scan(
 			&i.At,
-			&i.Allowed,
-			&i.Denied,
-			&i.Bypassed,
-			&i.Degraded,
-			&i.CostTaken,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const rulesByDenialsInHours = `-- name: RulesByDenialsInHours :many
-SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_hour
-WHERE tenant_id = $1 AND hour >= $2 AND hour < $3 AND rule_id > 0
-GROUP BY rule_id
-HAVING sum(denied) > 0
-ORDER BY 3 DESC, 1
-LIMIT $4
-`
-
-type RulesByDenialsInHoursParams struct {
-	TenantID rules.TenantID
-	Since    time.Time
-	Until    time.Time
-	PageSize int32
-}
-
-type RulesByDenialsInHoursRow struct {
-	RuleID    rules.RuleID
-	Allowed   int64
-	Denied    int64
-	Bypassed  int64
-	Degraded  int64
-	CostTaken float64
-}
-
-func (q *Queries) RulesByDenialsInHours(ctx context.Context, arg RulesByDenialsInHoursParams) ([]RulesByDenialsInHoursRow, error) {
-	rows, err := q.db.Query(ctx, rulesByDenialsInHours,
-		arg.TenantID,
-		arg.Since,
-		arg.Until,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RulesByDenialsInHoursRow
-	for rows.Next() {
-		var i RulesByDenialsInHoursRow
-		if err := rows.Scan(
-			&i.RuleID,
 			&i.Allowed,
 			&i.Denied,
 			&i.Bypassed,

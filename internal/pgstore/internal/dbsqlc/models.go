@@ -110,17 +110,6 @@ type AuditEvent struct {
 	After      []byte
 }
 
-type DecisionHour struct {
-	TenantID  rules.TenantID
-	RuleID    rules.RuleID
-	Hour      time.Time
-	Allowed   int64
-	Denied    int64
-	Bypassed  int64
-	Degraded  int64
-	CostTaken pgtype.Numeric
-}
-
 type DecisionMinute struct {
 	TenantID  rules.TenantID
 	RuleID    rules.RuleID
@@ -130,6 +119,18 @@ type DecisionMinute struct {
 	Bypassed  int64
 	Degraded  int64
 	CostTaken pgtype.Numeric
+}
+
+type DecisionSpan struct {
+	TenantID    rules.TenantID
+	RuleID      rules.RuleID
+	SpanMinutes int32
+	StartsAt    time.Time
+	Allowed     int64
+	Denied      int64
+	Bypassed    int64
+	Degraded    int64
+	CostTaken   pgtype.Numeric
 }
 
 type Invitation struct {

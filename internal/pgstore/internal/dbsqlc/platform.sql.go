@@ -212,10 +212,10 @@ func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedPara
 	return err
 }
 
-const decisionsCountedByHour = `-- name: DecisionsCountedByHour :exec
-INSERT INTO decision_hour AS d (tenant_id, rule_id, hour, allowed, denied, bypassed, degraded, cost_taken)
-SELECT c.tenant_id, c.rule_id,
-    date_trunc('hour', least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), 'UTC'),
+const decisionsCountedBySpan = `-- name: DecisionsCountedBySpan :exec
+INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded, cost_taken)
+SELECT c.tenant_id, c.rule_id, s.span_minutes,
+    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'), timestamptz '1970-01-01 00:00:00Z'),
     sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
@@ -224,15 +224,16 @@ FROM (
         unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
         unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
 ) AS c
-GROUP BY 1, 2, 3
-ORDER BY 1, 2, 3
-ON CONFLICT (tenant_id, rule_id, hour) DO UPDATE
+CROSS JOIN unnest($10::integer[]) AS s (span_minutes)
+GROUP BY 1, 2, 3, 4
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (tenant_id, rule_id, span_minutes, starts_at) DO UPDATE
 SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
     cost_taken = d.cost_taken + excluded.cost_taken
 `
 
-type DecisionsCountedByHourParams struct {
+type DecisionsCountedBySpanParams struct {
 	TenantIds  []int64
 	RuleIds    []int64
 	Minutes    []time.Time
@@ -242,10 +243,11 @@ type DecisionsCountedByHourParams struct {
 	Degraded   []int64
 	Taken      []int64
 	TakenParts []int64
+	Spans      []int32
 }
 
-func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCountedByHourParams) error {
-	_, err := q.db.Exec(ctx, decisionsCountedByHour,
+func (q *Queries) DecisionsCountedBySpan(ctx context.Context, arg DecisionsCountedBySpanParams) error {
+	_, err := q.db.Exec(ctx, decisionsCountedBySpan,
 		arg.TenantIds,
 		arg.RuleIds,
 		arg.Minutes,
@@ -255,6 +257,7 @@ func (q *Queries) DecisionsCountedByHour(ctx context.Context, arg DecisionsCount
 		arg.Degraded,
 		arg.Taken,
 		arg.TakenParts,
+		arg.Spans,
 	)
 	return err
 }
@@ -269,27 +272,6 @@ WHERE ctid = ANY (ARRAY(
 
 func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropAlertDeliveries, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropDecisionHours = `-- name: DropDecisionHours :execrows
-DELETE FROM decision_hour
-WHERE ctid = ANY (ARRAY(
-    SELECT old.ctid
-    FROM tenant
-    CROSS JOIN LATERAL (
-        SELECT h.ctid FROM decision_hour AS h
-        WHERE h.tenant_id = tenant.tenant_id AND h.hour < $1 LIMIT $2::integer
-    ) AS old
-    LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropDecisionHours(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropDecisionHours, before, atMost)
 	if err != nil {
 		return 0, err
 	}
@@ -311,6 +293,29 @@ WHERE ctid = ANY (ARRAY(
 
 func (q *Queries) DropDecisionMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropDecisionMinutes, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropDecisionSpans = `-- name: DropDecisionSpans :execrows
+DELETE FROM decision_span
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN unnest($1::integer[]) AS s (span_minutes)
+    CROSS JOIN LATERAL (
+        SELECT d.ctid FROM decision_span AS d
+        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes AND d.starts_at < $2
+        LIMIT $3::integer
+    ) AS old
+    LIMIT $3::integer
+))
+`
+
+func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropDecisionSpans, spans, before, atMost)
 	if err != nil {
 		return 0, err
 	}

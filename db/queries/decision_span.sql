@@ -1,0 +1,21 @@
+-- name: DecisionsBySpan :many
+-- DecisionsByMinute for steps of one or several spans.
+SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), starts_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+    sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM decision_span
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND span_minutes = sqlc.arg(span_minutes)
+    AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until)
+GROUP BY 1
+ORDER BY 1;
+
+-- name: RulesByDenialsInSpans :many
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM decision_span
+WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = sqlc.arg(span_minutes)
+    AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until) AND rule_id > 0
+GROUP BY rule_id
+HAVING sum(denied) > 0
+ORDER BY 3 DESC, 1
+LIMIT sqlc.arg(page_size);

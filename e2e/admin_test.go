@@ -1,0 +1,230 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+)
+
+// adminServer is a running process of the control plane, and how to ask it with an API key.
+type adminServer struct {
+	*process
+	addr, key string
+	session   *http.Cookie // instead of the key, if somebody has signed in
+	client    *http.Client
+}
+
+var answeringAdmin = regexp.MustCompile(`"msg":"answering the admin API","admin_addr":"([^"]+)"`)
+
+// startAdmin starts `admin serve` and waits until it knows the tenant's API keys.
+func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
+	t.Helper()
+	key := admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "automation", "--permissions", "manage")
+	p := spawn(t, []string{
+		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
+		"SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+	}, "admin", "serve")
+	a := &adminServer{process: p, addr: p.await(t, &p.stderr, answeringAdmin)[1], key: strings.TrimSpace(key), client: newClient(t)}
+	eventually(t, patience, "the admin process to be ready", func() bool {
+		status, _, err := a.ask(http.MethodGet, "", "")
+		return err == nil && status == http.StatusOK
+	})
+	return a
+}
+
+// ask sends a request about the tenant acme.
+func (a *adminServer) ask(method, path, body string) (status int, answer string, err error) {
+	return a.askOf("acme", method, path, body)
+}
+
+// askOf sends a request about a tenant; changes are made whatever is there.
+func (a *adminServer) askOf(tenant, method, path, body string) (status int, answer string, err error) {
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("If-Match", "*")
+	if a.session != nil {
+		r.AddCookie(a.session)
+	} else {
+		r.Header.Set("Authorization", "Bearer "+a.key)
+	}
+	w, err := a.client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(w.Body)
+	return w.StatusCode, string(text), err
+}
+
+// signIn makes a platform admin and signs in.
+func (a *adminServer) signIn(t *testing.T, database string) {
+	t.Helper()
+	const email, password = "ada@example.com", "a password nobody would guess"
+	create := exec.Command(filepath.Join(binaries, "admin"), "create-admin", "--email", email)
+	create.Env = []string{"PATH=" + os.Getenv("PATH"), "SLUICE_DATABASE_URL=" + database}
+	create.Stdin = strings.NewReader(password + "\n")
+	if output, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("create-admin: %v\n%s", err, output)
+	}
+	a.signInAs(t, email, password)
+}
+
+func (a *adminServer) signInAs(t *testing.T, email, password string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/api/v1/session", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	w, err := a.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Body.Close()
+	if w.StatusCode != http.StatusOK {
+		t.Fatalf("signing in is answered %d", w.StatusCode)
+	}
+	a.session = w.Cookies()[0]
+}
+
+// want asks and wants a status.
+func (a *adminServer) want(t *testing.T, status int, method, path, body string) string {
+	t.Helper()
+	got, answer, err := a.ask(method, path, body)
+	if err != nil || got != status {
+		t.Fatalf("%s %s: status %d, %v, want %d: %s", method, path, got, err, status, answer)
+	}
+	return answer
+}
+
+type ruleList struct {
+	Items []struct {
+		RuleID  int64 `json:"rule_id"`
+		Version int64 `json:"version"`
+	} `json:"items"`
+}
+
+func (a *adminServer) rules(t *testing.T) (list ruleList) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, "/rules?limit=500", "")), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// propagation is how long a change may take to reach every process.
+const propagation = 2 * time.Second
+
+func TestChangesMadeByTheAdminAPIReachARunningAPIWithinTwoSeconds(t *testing.T) {
+	t.Parallel()
+	redis := devdbtest.Redis(t)
+	tn := newTenant(t, "rules:\n  - {key_pattern: global, rate: 1/second, burst_capacity: 10}\n")
+	api := tn.startAPI(t, redis.URL())
+	a := tn.startAdmin(t, redis.URL())
+	id := a.rules(t).Items[0].RuleID
+	a.want(t, http.StatusOK, http.MethodPatch, fmt.Sprintf("/rules/%d", id), `{"burst_capacity":25}`)
+	eventually(t, propagation, "the new burst", func() bool { return strings.Contains(api.check(t, `{}`).text, `"limit":25`) })
+
+	keyID := strings.Split(tn.key, "_")[1]
+	a.want(t, http.StatusForbidden, http.MethodPost, "/api-keys/"+keyID+"/revoke", "") // keys are editors
+	a.signIn(t, tn.database)
+	a.want(t, http.StatusOK, http.MethodPost, "/api-keys/"+keyID+"/revoke", "")
+	eventually(t, propagation, "the key to be refused", func() bool {
+		got, err := api.try(`{}`)
+		return err == nil && got.status == http.StatusUnauthorized
+	})
+	a.stop(t)
+}
+
+func TestAfterAKillAmidAThousandWritesRulesRevisionAndAuditAgree(t *testing.T) {
+	t.Parallel()
+	const writers, each = 50, 20
+	var file strings.Builder
+	file.WriteString("rules:\n")
+	for i := range writers {
+		fmt.Fprintf(&file, "  - {key_pattern: \"endpoint:/%d\", rate: 1/second, burst_capacity: 10}\n", i)
+	}
+	tn := newTenant(t, file.String())
+	a := tn.startAdmin(t, "")
+	before := tn.written(t)
+	var told atomic.Int64
+	var group sync.WaitGroup
+	for _, rule := range a.rules(t).Items {
+		group.Go(func() {
+			for burst := range each {
+				status, _, err := a.ask(http.MethodPatch, fmt.Sprintf("/rules/%d", rule.RuleID), fmt.Sprintf(`{"burst_capacity":%d}`, 100+burst))
+				if err != nil || status != http.StatusOK {
+					return // the process is gone
+				}
+				if told.Add(1) == writers*each/3 {
+					_ = a.cmd.Process.Kill()
+				}
+			}
+		})
+	}
+	group.Wait()
+	a.status(t)
+	again := tn.startAdmin(t, "") // whose new key is one more revision
+	after := tn.written(t)
+	changes := after.changes - before.changes
+	switch {
+	case told.Load() >= writers*each:
+		t.Fatal("all writes were done before the process was killed")
+	case changes < told.Load():
+		t.Errorf("%d writes were acknowledged, and %d are there", told.Load(), changes)
+	case after.entries-before.entries != changes:
+		t.Errorf("%d writes have %d audit entries", changes, after.entries-before.entries)
+	case after.revision-before.revision != changes+1:
+		t.Errorf("%d writes, and a key, raised the revision by %d", changes, after.revision-before.revision)
+	case after.newest > after.revision:
+		t.Errorf("a rule has the revision %d, its tenant %d", after.newest, after.revision)
+	}
+	t.Logf("%d writes acknowledged, %d made", told.Load(), changes)
+	again.stop(t)
+}
+
+// written is what the database says of the tenant's rules.
+type written struct {
+	changes  int64 // of rules, by their versions
+	entries  int64 // of the audit log that say so
+	revision int64 // of the tenant
+	newest   int64 // revision of a rule
+}
+
+func (tn tenant) written(t *testing.T) (w written) {
+	t.Helper()
+	ctx := t.Context()
+	connection, err := pgx.Connect(ctx, tn.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close(ctx) }() // only read from
+	err = connection.QueryRow(ctx, `SELECT
+		(SELECT sum(version - 1) FROM rate_limit_rule),
+		(SELECT count(*) FROM audit_event WHERE object_kind = 'rule' AND action = 'update'),
+		(SELECT revision FROM tenant), (SELECT max(revision) FROM rate_limit_rule)`).
+		Scan(&w.changes, &w.entries, &w.revision, &w.newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}

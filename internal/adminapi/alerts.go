@@ -1,0 +1,221 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+func showAlert(a *violations.Alert) openapi.Alert {
+	shown := openapi.Alert{
+		AlertId: a.ID, Name: a.Name, RuleId: int64(a.Rule), Per: openapi.AlertPerRule, Threshold: a.Threshold,
+		WindowMinutes: int(a.Window / time.Minute), Url: a.URL, IsActive: a.Active, Version: a.Version,
+	}
+	if a.PerSubject {
+		shown.Per = openapi.AlertPerSubject
+	}
+	return shown
+}
+
+func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
+	return openapi.TheAlertJSONResponse{
+		Body: showAlert(a), Headers: openapi.TheAlertResponseHeaders{ETag: etag(a.Version)},
+	}
+}
+
+func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
+	shown := openapi.AlertDelivery{
+		DeliveryId: d.ID, IsTest: d.Test, Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
+		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status), LastError: d.Error,
+		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),
+	}
+	if d.State == violations.DeliveryPending {
+		shown.NextAttemptAt = timeOrNull(d.NextAttemptAt)
+	}
+	return shown
+}
+
+// ListAlerts handles GET …/alerts.
+func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequestObject) (openapi.ListAlertsResponseObject, error) {
+	place, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Alerts.Alerts(ctx, visitOf(ctx).tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	for len(all) > 0 && all[0].ID <= place {
+		all = all[1:]
+	}
+	items, cursor := page(ctx, all, limitOf(request.Params.Limit), showAlert, func(a *violations.Alert) string { return formatInt(a.ID) })
+	return openapi.ListAlerts200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// CreateAlert handles POST …/alerts.
+func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRequestObject) (openapi.CreateAlertResponseObject, error) {
+	v, n := visitOf(ctx), request.Body
+	alert := violations.Alert{
+		Tenant: v.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
+		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
+		Secret: violations.NewAlertSecret(), Active: or(n.IsActive, true),
+	}
+	if err := s.wrongAlert(ctx, &alert, true); err != nil {
+		return nil, err
+	}
+	present, err := s.Alerts.Alerts(ctx, v.tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(present) >= violations.MaxAlerts {
+		return nil, httpapi.Conflict.Problem(fmt.Sprintf("A tenant has at most %d alerts; remove one first.", violations.MaxAlerts))
+	}
+	created, err := s.Alerts.CreateAlert(ctx, v.actor, alert)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.CreateAlert201JSONResponse{AlertCreatedJSONResponse: openapi.AlertCreatedJSONResponse{
+		Body: openapi.AlertWithSecret{Alert: showAlert(&created), Secret: created.Secret},
+		Headers: openapi.AlertCreatedResponseHeaders{
+			ETag: etag(created.Version), Location: location("%s/alerts/%s", v.tenant.Slug, created.ID),
+		},
+	}}, nil
+}
+
+// wrongAlert refuses an alert that is not as alerts must be. The rule of one that has been there for
+// long may have been removed.
+func (s *surface) wrongAlert(ctx context.Context, a *violations.Alert, isRuleNew bool) error {
+	wrong := a.Validate()
+	if isRuleNew {
+		_, err := s.Stores.Rule(ctx, a.Tenant, a.Rule)
+		if err != nil && !errors.Is(err, rules.ErrNotFound) {
+			return err
+		}
+		if err != nil {
+			wrong = append(wrong, rules.FieldError{Field: "rule_id", Message: "must be a rule of the tenant"})
+		}
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
+// GetAlert handles GET …/alerts/{alert_id}.
+func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject, error) {
+	alert, err := s.Alerts.Alert(ctx, visitOf(ctx).tenant.ID, request.AlertId)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
+}
+
+// UpdateAlert handles PATCH …/alerts/{alert_id}.
+func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRequestObject) (openapi.UpdateAlertResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	v, p := visitOf(ctx), request.Body
+	alert, err := s.Alerts.Alert(ctx, v.tenant.ID, request.AlertId)
+	if err != nil {
+		return nil, err
+	}
+	if !holds(at, alert.Version) {
+		return nil, lost(ctx, rules.ErrChanged, s.alertVersion(ctx, alert.ID))
+	}
+	set(&alert.Name, p.Name)
+	set(&alert.Rule, (*rules.RuleID)(p.RuleId))
+	if p.Per != nil {
+		alert.PerSubject = *p.Per == openapi.AlertPerSubject
+	}
+	set(&alert.Threshold, p.Threshold)
+	if p.WindowMinutes != nil {
+		alert.Window = time.Duration(*p.WindowMinutes) * time.Minute
+	}
+	set(&alert.URL, p.Url)
+	set(&alert.Active, p.IsActive)
+	if err := s.wrongAlert(ctx, &alert, p.RuleId != nil); err != nil {
+		return nil, err
+	}
+	if alert, err = s.Alerts.UpdateAlert(ctx, v.actor, alert); err != nil {
+		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+	}
+	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
+}
+
+func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, error) {
+	return func() (int64, error) {
+		alert, err := s.Alerts.Alert(ctx, visitOf(ctx).tenant.ID, id)
+		return alert.Version, err
+	}
+}
+
+// DeleteAlert handles DELETE …/alerts/{alert_id}.
+func (s *surface) DeleteAlert(ctx context.Context, request openapi.DeleteAlertRequestObject) (openapi.DeleteAlertResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	v := visitOf(ctx)
+	if err := s.Alerts.RemoveAlert(ctx, v.actor, v.tenant.ID, request.AlertId, at); err != nil {
+		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+	}
+	return openapi.DeleteAlert204Response{}, nil
+}
+
+// RotateAlertSecret handles POST …/alerts/{alert_id}/rotate.
+func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateAlertSecretRequestObject) (openapi.RotateAlertSecretResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	v := visitOf(ctx)
+	alert, err := s.Alerts.RotateAlertSecret(ctx, v.actor, v.tenant.ID, request.AlertId, at, violations.NewAlertSecret())
+	if err != nil {
+		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+	}
+	return openapi.RotateAlertSecret200JSONResponse{AlertSecretJSONResponse: openapi.AlertSecretJSONResponse{
+		Body:    openapi.AlertWithSecret{Alert: showAlert(&alert), Secret: alert.Secret},
+		Headers: openapi.AlertSecretResponseHeaders{ETag: etag(alert.Version)},
+	}}, nil
+}
+
+// TestAlert handles POST …/alerts/{alert_id}/test.
+func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertRequestObject) (openapi.TestAlertResponseObject, error) {
+	delivery, err := s.Alerts.TestAlert(ctx, visitOf(ctx).tenant.ID, request.AlertId)
+	if errors.Is(err, rules.ErrInUse) {
+		return nil, httpapi.Conflict.Problem("The test before is still on its way; look at the deliveries.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openapi.TestAlert201JSONResponse(showDelivery(&delivery)), nil
+}
+
+// ListAlertDeliveries handles GET …/alerts/{alert_id}/deliveries.
+func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListAlertDeliveriesRequestObject) (openapi.ListAlertDeliveriesResponseObject, error) {
+	before, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tenant := visitOf(ctx).tenant.ID
+	if _, err := s.Alerts.Alert(ctx, tenant, request.AlertId); err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	found, err := s.Alerts.AlertDeliveries(ctx, tenant, request.AlertId, before, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, found, limit, showDelivery, func(d *violations.Delivery) string { return formatInt(d.ID) })
+	return openapi.ListAlertDeliveries200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
