@@ -43,6 +43,18 @@ test.each([
   expect(objectOf(auditEntry({ object, after }))).toBe(name);
 });
 
+test('members and rules are called by their names while there are some', () => {
+  const names = {
+    member: (id: string) => (id === '1' ? 'ada@example.com' : undefined),
+    rule: () => 'global',
+  };
+  const member = (id: string) => auditEntry({ object: { kind: 'member', id } });
+  expect(objectOf(member('1'), names)).toBe('member ada@example.com');
+  expect(objectOf(member('2'), names)).toBe('member 2');
+  const override = auditEntry({ object: { kind: 'override', id: '12:42' } });
+  expect(objectOf(override, names)).toBe('the limit of user 42 on global');
+});
+
 test('what was done to a key or a tenant has its own word', () => {
   const key = { kind: 'api_key', id: 'k1' } as const;
   const moment = '2026-11-21T06:00:00Z';

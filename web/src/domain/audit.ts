@@ -43,21 +43,29 @@ export function verbOf({ action, object, before, after }: AuditEntry): string {
   return verbs[action];
 }
 
+/** What entries name by number alone, by its name; undefined for what is no more. */
+export interface Names {
+  member: (id: string) => string | undefined;
+  rule: (id: string) => string | undefined;
+}
+
+const nameless: Names = { member: () => undefined, rule: () => undefined };
+
 /** "rule user:{user_id} · daily · free", "the plan of user 42" */
-export function objectOf({ object: { kind, id }, before, after }: AuditEntry): string {
+export function objectOf({ object: { kind, id }, before, after }: AuditEntry, names = nameless): string {
   const row: Row = after ?? before ?? {};
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
   switch (kind) {
     case 'rule':
       return `rule ${[text('key_pattern') || id, text('name'), text('plan')].filter(Boolean).join(' · ')}`;
     case 'override':
-      return `the limit of user ${text('user_id') || id.slice(id.indexOf(':') + 1)} on rule ${id.split(':')[0]}`;
+      return overrideOf(id, names);
     case 'user':
       return `the plan of user ${id}`;
     case 'api_key':
       return `API key ${text('name') || id}`;
     case 'member':
-      return `member ${text('email') || id}`;
+      return `member ${names.member(id) ?? id}`;
     case 'invitation':
       return `the invitation of ${text('email') || id}`;
     case 'alert':
@@ -69,6 +77,12 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry): s
     default:
       return `${kind} ${id}`;
   }
+}
+
+function overrideOf(id: string, names: Names): string {
+  const colon = id.indexOf(':');
+  const rule = id.slice(0, colon);
+  return `the limit of user ${id.slice(colon + 1)} on ${names.rule(rule) ?? `rule ${rule}`}`;
 }
 
 function bucketOf(row: Row, id: string): string {
@@ -166,8 +180,9 @@ export function revertable({ object: { kind }, before, after }: AuditEntry, may:
 }
 
 /** What undoing a change does. */
-export function revertEffect(entry: AuditEntry): string {
-  if (!entry.before) return `It removes ${objectOf(entry)} again.`;
-  if (!entry.after) return `It makes ${objectOf(entry)} again, as it was.`;
-  return `It gives ${objectOf(entry)} the values of before. Other values, changed since, stay.`;
+export function revertEffect(entry: AuditEntry, names?: Names): string {
+  const object = objectOf(entry, names);
+  if (!entry.before) return `It removes ${object} again.`;
+  if (!entry.after) return `It makes ${object} again, as it was.`;
+  return `It gives ${object} the values of before. If somebody changed it since, nothing is done.`;
 }

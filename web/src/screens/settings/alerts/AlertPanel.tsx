@@ -9,7 +9,6 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
 import { Outcome } from '~/components/Outcome';
 import { SidePanel } from '~/components/SidePanel';
-import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
@@ -52,19 +51,14 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
         Fires at {conditionOf(alert, patternOf(alert.rule_id))}, and again when a whole window has passed.
       </p>
       <Facts
-        facts={[
-          [
-            'Rule',
-            <Link key="rule" to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
+        facts={{
+          Rule: (
+            <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
               <code>{patternOf(alert.rule_id)}</code>
-            </Link>,
-          ],
-          ['Webhook', <code key="url">{alert.url}</code>],
-          [
-            'Last fired',
-            alert.last_fired_at ? <RelativeTime key="fired" at={alert.last_fired_at} /> : 'never',
-          ],
-        ]}
+            </Link>
+          ),
+          Webhook: <code>{alert.url}</code>,
+        }}
       />
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}
       <Deliveries tenant={tenant} alert={alert.alert_id} />

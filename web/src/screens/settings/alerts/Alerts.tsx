@@ -11,7 +11,6 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { SecretDialog } from '~/components/SecretDialog';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertForm } from './AlertForm';
@@ -41,13 +40,6 @@ export default function Alerts() {
       wide: true,
       width: '44%',
       render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
-    },
-    {
-      key: 'fired',
-      header: 'Last fired',
-      width: 112,
-      render: ({ last_fired_at: at }) =>
-        at ? <RelativeTime at={at} /> : <span className="soft">never</span>,
     },
     {
       key: 'state',

@@ -45,7 +45,7 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
 
 function Delivery({ delivery }: { delivery: AlertDelivery }) {
   const { tone, word } = outcomeOf(delivery);
-  const { is_test, subject, denied, created_at, next_attempt_at } = delivery;
+  const { is_test, subject, denied, raised_at, next_attempt_at } = delivery;
   return (
     <li>
       <Outcome tone={tone}>{word}</Outcome>
@@ -58,7 +58,7 @@ function Delivery({ delivery }: { delivery: AlertDelivery }) {
               <Num value={denied} /> denied{subject !== null && ` of ${subject}`}
             </>
           )}{' '}
-          · <RelativeTime at={created_at} />
+          · <RelativeTime at={raised_at} />
         </div>
         <div className={styles.detail}>
           {detailOf(delivery)}

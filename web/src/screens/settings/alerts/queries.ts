@@ -38,5 +38,5 @@ export const deliveriesQuery = (tenant: string, alert_id: number) =>
   });
 
 function waits(deliveries: AlertDelivery[]): boolean {
-  return deliveries.some(({ state }) => state === 'waiting');
+  return deliveries.some(({ state }) => state === 'pending');
 }

@@ -11,11 +11,12 @@ import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
-import { actorOf, objectOf, verbOf } from '~/domain/audit';
+import { actorOf, type Names, objectOf, verbOf } from '~/domain/audit';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
 import { EntryPanel } from './EntryPanel';
 import { Filters } from './Filters';
+import { useNames } from './names';
 
 const pageSize = 100;
 
@@ -25,6 +26,7 @@ export default function Audit() {
   const search = useSearch({ strict: false }) as SettingsSearch;
   const navigate = useNavigate();
   const range = useTimeRange('30d');
+  const names = useNames(tenant);
   const entries = useInfiniteQuery({
     queryKey: tenantKey(tenant, 'audit', { ...search, entry: undefined }),
     initialPageParam: undefined as string | undefined,
@@ -65,7 +67,7 @@ export default function Audit() {
             <>
               <DataTable
                 label="Changes"
-                columns={columns}
+                columns={columnsWith(names)}
                 rows={rows}
                 rowKey={({ audit_id }) => audit_id}
                 open={search.entry}
@@ -91,14 +93,14 @@ export default function Audit() {
   );
 }
 
-const columns: Column<AuditEntry>[] = [
+const columnsWith = (names: Names): Column<AuditEntry>[] => [
   { key: 'at', header: 'When', width: 112, render: ({ at }) => <RelativeTime at={at} /> },
   {
     key: 'what',
     header: 'Change',
     render: (entry) => (
       <>
-        <span className="soft">{verbOf(entry)}</span> {objectOf(entry)}
+        <span className="soft">{verbOf(entry)}</span> {objectOf(entry, names)}
       </>
     ),
   },

@@ -16,6 +16,7 @@ import { actorOf, changesOf, objectOf, revertable, revertEffect, verbOf } from '
 import { exactTime } from '~/domain/format';
 import { useRole } from '~/session';
 import styles from './Audit.module.css';
+import { useNames } from './names';
 
 interface Props {
   tenant: string;
@@ -47,6 +48,7 @@ export function EntryPanel({ tenant, id, onClose }: Props) {
 
 function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const role = useRole();
+  const names = useNames(tenant);
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
   const { at, actor, object, change_id, audit_id } = entry;
@@ -64,26 +66,20 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   return (
     <>
       <p className={styles.sentence}>
-        <strong>{actorOf(entry)}</strong> {verbOf(entry)} {objectOf(entry)}.
+        <strong>{actorOf(entry)}</strong> {verbOf(entry)} {objectOf(entry, names)}.
       </p>
       <Diff entry={entry} />
       <Facts
-        facts={[
-          [
-            'When',
-            <span key="at">
+        facts={{
+          When: (
+            <>
               {exactTime(Date.parse(at))} (<RelativeTime at={at} />)
-            </span>,
-          ],
-          ['Asked for', actor.act || null],
-          ['Request', actor.request_id ? <code key="request">{actor.request_id}</code> : null],
-          [
-            'Entry',
-            <span key="entry" className="numeric">
-              {audit_id}
-            </span>,
-          ],
-        ]}
+            </>
+          ),
+          'Asked for': actor.act || null,
+          Request: actor.request_id ? <code>{actor.request_id}</code> : null,
+          Entry: <span className="numeric">{audit_id}</span>,
+        }}
       />
       <div className={styles.acts}>
         {revertable(entry, role) && (
@@ -118,7 +114,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
         opened={asking}
         onClose={() => setAsking(false)}
         title="Undo this change?"
-        effect={`${revertEffect(entry)} It is a change of its own, with an entry here.`}
+        effect={`${revertEffect(entry, names)} It is a change of its own, with an entry here.`}
         verb="Undo"
         action={revert}
       />

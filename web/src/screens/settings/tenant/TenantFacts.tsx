@@ -4,9 +4,5 @@ import { described, draftOf } from './settings';
 
 /** The settings, for those who may look and not change. */
 export function TenantFacts({ tenant }: { tenant: Tenant }) {
-  return (
-    <Facts
-      facts={[['Slug', <code key="slug">{tenant.slug}</code>], ...Object.entries(described(draftOf(tenant)))]}
-    />
-  );
+  return <Facts facts={{ Slug: <code>{tenant.slug}</code>, ...described(draftOf(tenant)) }} />;
 }

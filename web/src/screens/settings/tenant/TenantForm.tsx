@@ -101,14 +101,14 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       <Group grow gap={8} align="start">
         <NumberInput
           label="IPv4 prefix"
-          description="Addresses alike in so many bits share a bucket"
+          description="Leading bits that share a bucket"
           prefix="/"
           max={32}
           {...number('ipv4', 'ipv4_prefix')}
         />
         <NumberInput
           label="IPv6 prefix"
-          description="/64 is what one customer usually has"
+          description="One customer usually has a /64"
           prefix="/"
           max={128}
           {...number('ipv6', 'ipv6_prefix')}
