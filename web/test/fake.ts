@@ -19,7 +19,8 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
   vi.stubGlobal('fetch', async (request: Request) => {
     const { pathname, searchParams } = new URL(request.url);
     const text = await request.text();
-    const body = text && JSON.parse(text);
+    const isJson = request.headers.get('Content-Type')?.includes('json');
+    const body = text && isJson ? JSON.parse(text) : text;
     requests.push({ method: request.method, path: pathname, body, headers: request.headers });
     const handler = handlers[`${request.method} ${pathname}`];
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);

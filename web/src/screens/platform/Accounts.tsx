@@ -83,7 +83,13 @@ function AccountList({ self }: { self: number }) {
       wide: true,
       render: ({ created_at }) => <RelativeTime at={created_at} />,
     },
-    { key: 'acts', header: '', width: 60, render: (account) => <Acts account={account} onAsk={setAsking} /> },
+    {
+      key: 'acts',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (account) => <Acts account={account} onAsk={setAsking} />,
+    },
   ];
 
   async function act() {

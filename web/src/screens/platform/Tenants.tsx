@@ -89,7 +89,13 @@ function TenantList() {
       wide: true,
       render: ({ created_at }) => <RelativeTime at={created_at} />,
     },
-    { key: 'acts', header: '', width: 60, render: (tenant) => <Acts tenant={tenant} onOpen={setOpen} /> },
+    {
+      key: 'acts',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (tenant) => <Acts tenant={tenant} onOpen={setOpen} />,
+    },
   ];
   const acting = open?.act === 'suspend' ? open.tenant : null;
   const words = acting && suspension(acting);

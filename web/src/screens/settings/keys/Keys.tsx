@@ -50,7 +50,8 @@ export default function Keys() {
   if (own) {
     columns.push({
       key: 'acts',
-      header: '',
+      header: 'Actions',
+      quiet: true,
       width: 60,
       render: (key) => (key.revoked_at ? null : <Acts item={key} onOpen={setOpen} />),
     });

@@ -36,7 +36,8 @@ export function Invitations() {
   if (own) {
     columns.push({
       key: 'revoke',
-      header: '',
+      header: 'Actions',
+      quiet: true,
       width: 60,
       render: (invitation) => (
         <ActionIcon

@@ -55,7 +55,8 @@ export default function Members() {
   if (own) {
     columns.push({
       key: 'remove',
-      header: '',
+      header: 'Actions',
+      quiet: true,
       width: 60,
       render: (member) => (
         <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => setRemoving(member)}>
