@@ -118,7 +118,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
           />
           <TextInput
             label="Webhook"
-            description="An https address; it gets a signed POST of JSON"
+            description="A public address; it gets a signed POST of JSON"
             placeholder="https://hooks.example.com/sluice"
             required
             withAsterisk={false}

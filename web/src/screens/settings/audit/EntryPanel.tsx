@@ -93,21 +93,17 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
         )}
         <Button
           variant="default"
-          renderRoot={(props) => (
-            <Link {...props} to="." search={{ kind: object.kind, object: object.id }}>
-              Its history
-            </Link>
-          )}
-        />
+          renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
+        >
+          Its history
+        </Button>
         {actor.act && (
           <Button
             variant="default"
-            renderRoot={(props) => (
-              <Link {...props} to="." search={{ change: change_id }}>
-                All of this change
-              </Link>
-            )}
-          />
+            renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}
+          >
+            All of this change
+          </Button>
         )}
       </div>
       <ConfirmAction

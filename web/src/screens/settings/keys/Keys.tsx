@@ -43,9 +43,10 @@ export default function Keys() {
       key: 'used',
       header: 'Last used',
       width: 120,
+      wide: true,
       render: ({ last_used_at: at }) => (at ? <RelativeTime at={at} /> : <span className="soft">never</span>),
     },
-    { key: 'state', header: 'State', width: 168, render: (key) => <State item={key} now={now} /> },
+    { key: 'state', header: 'State', width: 150, render: (key) => <State item={key} now={now} /> },
   ];
   if (own) {
     columns.push({
