@@ -66,7 +66,7 @@ test('from the first sign-in to the first blocked request', { timeout: 120_000 }
 
   // Nothing tells the page where services ask; whoever tries it does, once.
   await page.goto('/t/acme-payments/try?user=42');
-  await page.getByRole('region', { name: 'Decision' }).getByText('2 of 2').waitFor();
+  await page.getByRole('region', { name: 'Decision' }).getByText('2 of 2', { exact: true }).waitFor();
   await page.getByLabel('Address of your check endpoint').fill(sluice.checkUrl);
 
   const line = await makeKey(page);

@@ -1,5 +1,8 @@
-import { cleanup } from '@testing-library/react';
+import { cleanup, configure } from '@testing-library/react';
 import { afterEach, vi } from 'vitest';
+
+// A screen's code is loaded when it is visited, and the machine may have other things to do.
+configure({ asyncUtilTimeout: 10_000 });
 
 // What jsdom lacks and Mantine asks for.
 window.matchMedia = (query: string) =>
@@ -16,6 +19,7 @@ window.ResizeObserver = class {
   unobserve() {}
   disconnect() {}
 };
+Object.defineProperty(document, 'fonts', { value: new EventTarget() });
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
 

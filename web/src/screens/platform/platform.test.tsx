@@ -77,7 +77,7 @@ test('an account is disabled after its effect was said; of the last admin the se
   await user.click(await screen.findByRole('menuitem', { name: 'Disable …' }));
   expect(await screen.findByText(/All their sessions end at once/)).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Disable' }));
-  expect((await screen.findByRole('alert')).textContent).toBe('Somebody must be left.');
+  expect(await screen.findByText('Somebody must be left.')).toBeDefined();
   expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ disabled: true });
 });
 

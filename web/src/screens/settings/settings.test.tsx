@@ -106,7 +106,7 @@ test('the last owner cannot be removed, and the dialog says why', async () => {
   const { user } = open('/t/acme/settings/members');
   await user.click(await screen.findByRole('button', { name: 'Remove ada@example.com' }));
   await user.click(await screen.findByRole('button', { name: 'Remove member' }));
-  expect((await screen.findByRole('alert')).textContent).toMatch(/needs an owner/);
+  expect(await screen.findByText(/needs an owner/)).toBeDefined();
 });
 
 test('a lost race over the settings shows both versions, and mine is saved over theirs', async () => {
@@ -179,14 +179,14 @@ test('a file that cannot be read says on which line', async () => {
   await user.click(await screen.findByLabelText('YAML'));
   await user.paste('rules: x');
   await user.click(screen.getByRole('button', { name: 'Show what would change' }));
-  expect((await screen.findByRole('alert')).textContent).toBe('Line 3: rate is missing');
+  expect((await screen.findByText('Line 3:')).parentElement?.textContent).toBe('Line 3: rate is missing');
 });
 
 test('an entry of the audit log shows what differed, and undoing it asks first', async () => {
   const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: 813 }) });
   const { user, router } = open('/t/acme/settings/audit');
   await user.click(await screen.findByText(/rule user:\{user_id\}/));
-  await waitFor(() => expect(router.state.location.search).toMatchObject({ entry: 812 }));
+  await waitFor(() => expect(router.state.location.searchStr).toBe('?entry=812'));
   const diff = await screen.findByRole('table', { name: 'What changed' });
   expect(within(diff).getAllByRole('row')[1]?.textContent).toBe('Rate10 per second20 per second');
   await user.click(screen.getByRole('button', { name: 'Undo …' }));
