@@ -72,7 +72,7 @@ func readViolations(ctx context.Context, rounds, rows int) (lines []line, err er
 			fmt.Sprintf("%.2f", after/before), question.target,
 		})
 	}
-	return lines, printPlans(ctx, server, now)
+	return lines, printViolationPlans(ctx, server, now)
 }
 
 // question is one of the things that people ask.
@@ -169,8 +169,8 @@ func loadViolations(ctx context.Context, server *devdb.Postgres, name string, no
 	return pgstore.Open(ctx, address, log)
 }
 
-// printPlans asks everything once more, has the server log how it answers, and prints that.
-func printPlans(ctx context.Context, server *devdb.Postgres, now time.Time) error {
+// printViolationPlans asks everything once more, has the server log how it answers, and prints that.
+func printViolationPlans(ctx context.Context, server *devdb.Postgres, now time.Time) error {
 	connection, err := pgx.Connect(ctx, server.URL("many"))
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

@@ -99,7 +99,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *vi
 	for {
 		isCurrent := s.Now().Sub(checked) < tailRecheck
 		if !isCurrent {
-			ended, err := s.stillMayRead(v)
+			ended, err := s.stillMayRead(v) //nolint:contextcheck // the request of the visit has it
 			if ended != "" {
 				stream.end(ended)
 				return

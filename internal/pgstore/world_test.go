@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
@@ -36,6 +37,7 @@ type owned struct {
 	user, daily  rules.Rule     // user:{user_id} for all plans, and named daily for free
 	override     rules.Override // of user 42 for user
 	key          rules.NamedKey
+	alert        violations.Alert // that is off; theirs alone
 }
 
 func newWorld(t *testing.T) *world {
@@ -45,6 +47,9 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(store.Close)
 	w := &world{Writer: store.As(tester).(pgstore.Writer), url: url}
 	w.theirs = w.found(t, "theirs")
+	off := alertOn(w.theirs.user, true)
+	off.Active = false
+	w.theirs.alert = must(w.CreateAlert(t.Context(), tester, off))(t)
 	w.ours = w.found(t, "ours")
 	connection := connect(t, url)
 	before := dump(t, connection, w.theirs.ID)

@@ -31,9 +31,16 @@ const (
 // each alert is raised once, and each attempt is made by one of them. A delivery can arrive twice, if a
 // process dies after it was sent and before that was written down; receivers know it by its id.
 func WatchAlerts(ctx context.Context, outbox Outbox, sender Sender, log *slog.Logger) {
+	late := false
 	for pause := time.Duration(0); wait(ctx, pause); pause = watchAlertsEvery {
-		if err := DeliverAlerts(ctx, outbox, sender, time.Now()); err != nil && ctx.Err() == nil {
+		err := DeliverAlerts(ctx, outbox, sender, time.Now())
+		switch {
+		case err != nil && ctx.Err() == nil && !late:
 			log.ErrorContext(ctx, "alerts are late: the database could not be asked", "error", err)
+			late = true
+		case err == nil && late:
+			log.InfoContext(ctx, "alerts are watched again")
+			late = false
 		}
 	}
 }

@@ -38,7 +38,7 @@ const (
 
 	// busyPart is the part of the time that a process keeps the store busy at most, as 1/n, as long as
 	// that does not make it wait longer than maxPause.
-	busyPart = 8
+	busyPart = 16
 	maxPause = 10 * time.Second
 
 	// minBackoff to maxBackoff pass between two tries while the store is away.

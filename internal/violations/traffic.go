@@ -22,8 +22,12 @@ var stepLengths = []time.Duration{
 }
 
 // StepsFor returns the steps that show a time in at most 200 points, or as few as there can be. They
-// cover the time, and so begin a little before and end a little after it.
+// cover the time, and so begin a little before and end a little after it. A time that ends before it begins
+// is taken for the moment of its beginning.
 func StepsFor(since, until time.Time) Steps {
+	if until.Before(since) {
+		until = since
+	}
 	var s Steps
 	for _, step := range stepLengths {
 		if s = StepsOf(since, until, step); s.Count() <= maxSteps {

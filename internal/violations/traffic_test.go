@@ -41,6 +41,13 @@ func TestStepsFitTheRange(t *testing.T) {
 	}
 }
 
+func TestATimeThatEndsBeforeItBeginsHasNoPast(t *testing.T) {
+	t.Parallel()
+	if got := violations.StepsFor(noon, noon.Add(-time.Hour)); got.Count() != 0 || !got.Since.Equal(noon) {
+		t.Errorf("its steps are %+v, want none", got)
+	}
+}
+
 func TestAnIDIsReadBack(t *testing.T) {
 	t.Parallel()
 	id := violations.ID{At: noon.Add(123456 * time.Microsecond), Number: 1 << 62}
@@ -64,8 +71,8 @@ func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 		"nothing":                   {func(*violations.Alert) {}, ""},
 		"no name":                   {func(a *violations.Alert) { a.Name = "" }, "name"},
 		"no threshold":              {func(a *violations.Alert) { a.Threshold = 0 }, "threshold"},
-		"a window of seconds":       {func(a *violations.Alert) { a.Window = 90 * time.Second }, "window"},
-		"a window of hours":         {func(a *violations.Alert) { a.Window = 61 * time.Minute }, "window"},
+		"a window of seconds":       {func(a *violations.Alert) { a.Window = 90 * time.Second }, "window_minutes"},
+		"a window of hours":         {func(a *violations.Alert) { a.Window = 61 * time.Minute }, "window_minutes"},
 		"no URL":                    {func(a *violations.Alert) { a.URL = "" }, "url"},
 		"a path":                    {func(a *violations.Alert) { a.URL = "/hook" }, "url"},
 		"another scheme":            {func(a *violations.Alert) { a.URL = "file:///etc/passwd" }, "url"},

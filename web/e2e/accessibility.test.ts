@@ -3,11 +3,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
 import { screens } from './screens';
 import { type Sluice, startSluice } from './sluice';
+import { ordinaryTraffic } from './traffic';
 
 let sluice: Sluice;
 let browser: Browser;
 beforeAll(async () => {
   [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
+  await ordinaryTraffic(sluice);
 });
 afterAll(async () => {
   await browser?.close();

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, test } from 'vitest';
 import { newPage, settled, signIn, startBrowser } from './browser';
 import { screens } from './screens';
 import { type Sluice, startSluice } from './sluice';
+import { ordinaryTraffic } from './traffic';
 
 /* Pictures prove nothing by themselves: `make screenshots` draws them for people to look at. */
 const folder = join(import.meta.dirname, '../screenshots');
@@ -18,6 +19,7 @@ let browser: Browser;
 beforeAll(async () => {
   await mkdir(folder, { recursive: true });
   [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
+  await ordinaryTraffic(sluice);
 });
 afterAll(async () => {
   await browser?.close();

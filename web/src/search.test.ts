@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { brushed, parseRange } from '~/domain/range';
+import { brushed, parseRange, wholeSteps } from '~/domain/range';
 import { parseSearch, rulesSearch, stringifySearch, violationsSearch } from './search';
 
 test('a filter comes back from the address as it went in', () => {
@@ -19,4 +19,9 @@ test('a brushed range reads back to the second', () => {
   expect(parseRange(brushed(from, from), 0)).toEqual({ from, until: from + 1000 });
   expect(parseRange('yesterday', 0)).toBeNull();
   expect(parseRange('2026-11-21T06:00:00Z~2026-11-20T06:00:00Z', 0)).toBeNull();
+});
+
+test('a drag over bars takes each bar that it touches as a whole, the last one too', () => {
+  expect(wholeSteps(61, 119, 60)).toEqual([60, 120]);
+  expect(wholeSteps(30, 120, 60)).toEqual([0, 180]);
 });

@@ -6,6 +6,8 @@ import type { Account, AuditEntry, Key, Plan, Rule, Session, Tenant } from '~/ap
 export interface Reply {
   status?: number;
   json?: unknown;
+  /** Instead of json: a stream of events, all of them at once. */
+  events?: string;
   headers?: Record<string, string>;
 }
 type Handler = (request: { path: string; query: URLSearchParams; body: unknown; headers: Headers }) => Reply;
@@ -19,14 +21,17 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
   vi.stubGlobal('fetch', async (request: Request) => {
     const { pathname, searchParams } = new URL(request.url);
     const text = await request.text();
-    const isJson = request.headers.get('Content-Type')?.includes('json');
-    const body = text && isJson ? JSON.parse(text) : text;
+    const isJSON = request.headers.get('Content-Type')?.startsWith('application/json');
+    const body = isJSON && text ? JSON.parse(text) : text;
     requests.push({ method: request.method, path: pathname, body, headers: request.headers });
     const handler = handlers[`${request.method} ${pathname}`];
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
     const reply: Reply = typeof handler === 'function' ? (handler as Handler)(asked) : { json: handler };
-    const { status = 200, json, headers = {} } = reply;
+    const { status = 200, json, events, headers = {} } = reply;
+    if (events !== undefined) {
+      return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
+    }
     const type = status >= 400 ? 'application/problem+json' : 'application/json';
     return new Response(status === 204 ? null : JSON.stringify(json), {
       status,

@@ -102,3 +102,29 @@ export const ruleQuery = (tenant: string, id: number) =>
         }),
       ),
   });
+
+export interface Verdicts {
+  denied: number;
+  checks: number;
+}
+
+const hour = 3_600_000;
+
+/** What each rule said in the last hour, or would have said in shadow, by rule id: those that denied most. */
+export const lastHourQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'last-hour'),
+    queryFn: async ({ signal }) => {
+      const from = new Date(Date.now() - hour).toISOString();
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/stats/top', {
+          params: { path: { tenant }, query: { by: 'rule', from, limit: 100 } },
+          signal,
+        }),
+      );
+      return new Map<number, Verdicts>(
+        items.map(({ value, denied, checks }) => [Number(value), { denied, checks: checks ?? denied }]),
+      );
+    },
+    refetchInterval: 15_000,
+  });

@@ -3138,7 +3138,7 @@ export interface components {
          *         "is_active": true,
          *         "version": 1
          *       },
-         *       "secret": "slw_0123456789abcdef0123456789abcdef"
+         *       "secret": "whs_0123456789abcdef0123456789abcdef"
          *     }
          */
         AlertWithSecret: {

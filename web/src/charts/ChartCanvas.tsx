@@ -88,7 +88,7 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
       markers: { width: 0, fill: (_, index) => hue(series[index - 1]?.tone ?? 'neutral') },
     },
     scales: {
-      x: { time: !elapsed },
+      x: { time: !elapsed, range: series.some(({ bars }) => bars) ? withLastBar : undefined },
       y: { range: (_, __, max) => [0, Math.max(latest.current.yMin ?? 0, (max ?? 0) * 1.06) || 1] },
     },
     axes: [
@@ -121,6 +121,12 @@ function options(latest: React.RefObject<ChartProps>, width: number, height: num
       ],
     },
   };
+}
+
+/** A bar begins at its x: the last one needs as much room as the others. */
+function withLastBar(plot: uPlot, min: number, max: number): uPlot.Range.MinMax {
+  const [first = 0, second = first] = plot.data[0];
+  return [min, max + (second - first)];
 }
 
 /** "14:05"; the day where one begins; with seconds where ticks are closer than a minute. */

@@ -1,9 +1,11 @@
 import { notifications } from '@mantine/notifications';
 import { ProblemError, sentence } from '~/api/problem';
 
+const closeButtonProps = { 'aria-label': 'Close' };
+
 /** Says that something was done, for a moment. */
 export function done(message: string): void {
-  notifications.show({ message, withBorder: true, autoClose: 4000 });
+  notifications.show({ message, withBorder: true, autoClose: 4000, closeButtonProps });
 }
 
 /** Says that something failed, until it is closed. */
@@ -15,5 +17,6 @@ export function failed(what: string, error: unknown): void {
     color: 'red.8',
     withBorder: true,
     autoClose: false,
+    closeButtonProps,
   });
 }

@@ -43,6 +43,14 @@ export function parseRange(text: string, now: number): Moments | null {
   return from < until ? { from, until } : null;
 }
 
+/**
+ * What was brushed on a chart of steps, widened to the steps it touches, in seconds: a step is drawn where
+ * it begins, and the last one would be left out otherwise.
+ */
+export function wholeSteps(from: number, until: number, step: number): [from: number, until: number] {
+  return [Math.floor(from / step) * step, (Math.floor(until / step) + 1) * step];
+}
+
 /** The range between two moments, to the second. */
 export function brushed(from: number, until: number): string {
   const text = (ms: number) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000Z', 'Z');

@@ -44,7 +44,7 @@ export function FirstSteps({ tenant }: { tenant: string }) {
               : 'A plan is a tier of your product; a limit says how much each of its users may ask.'}
           </p>
           <Button
-            variant={limits > 0 || !edit ? 'default' : undefined}
+            variant={limits === 0 && edit ? undefined : 'default'}
             renderRoot={(props) => <Link {...props} to="/t/$tenant/plans" params={{ tenant }} />}
           >
             {limits > 0 || !edit ? 'See the plan tiers' : 'Make the first limit'}
@@ -55,7 +55,7 @@ export function FirstSteps({ tenant }: { tenant: string }) {
             {hasKey ? 'There is one.' : 'A service shows it with each check; it names the tenant.'}
           </p>
           <Button
-            variant={hasKey || !own ? 'default' : undefined}
+            variant={limits > 0 && !hasKey && own ? undefined : 'default'}
             renderRoot={(props) => (
               <Link {...props} to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }} />
             )}

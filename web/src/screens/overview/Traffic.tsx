@@ -7,7 +7,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { shortNumber } from '~/domain/format';
-import type { Span } from '~/domain/range';
+import { type Span, wholeSteps } from '~/domain/range';
 import { perMinute } from './rates';
 
 interface Props {
@@ -32,8 +32,8 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
   const rates = useMemo(() => perMinute(data, Date.now()), [data]);
   const lines = useMemo(
     () => [
-      { label: 'Allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
-      { label: 'Denied', tone: 'denied' as const, values: rates.denied },
+      { label: 'allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },
+      { label: 'denied', tone: 'denied' as const, values: rates.denied },
     ],
     [rates],
   );
@@ -45,7 +45,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
       height={248}
       yMin={4}
       format={(value) => `${shortNumber(Math.round(value * 10) / 10)} per minute`}
-      onBrush={onBrush}
+      onBrush={(from, until) => onBrush(...wholeSteps(from, until, data.step_seconds))}
     />
   );
 }

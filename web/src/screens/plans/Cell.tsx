@@ -1,13 +1,36 @@
 import { Tooltip } from '@mantine/core';
 import { useEffect, useRef, useState } from 'react';
+import type { Verdicts } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
-import { exactNumber } from '~/domain/format';
+import { exactNumber, shortNumber } from '~/domain/format';
 import { type Limit, limitProblems, limitSentence, parseRate, perUnit, rateShort } from '~/domain/rate';
 import styles from './Matrix.module.css';
 
+/** How many checks the limit denied lately: a number in the hue of denials, or of shadows. */
+export function Denied({ rule, lately }: { rule: Rule; lately: Verdicts }) {
+  const would = rule.mode === 'shadow' ? 'would have been denied' : 'were denied';
+  const label = `${exactNumber(lately.denied)} of ${exactNumber(lately.checks)} checks ${would} in the last hour`;
+  return (
+    <Tooltip label={label}>
+      <span>
+        <Outcome tone={rule.mode === 'shadow' ? 'shadow' : 'denied'}>
+          {shortNumber(lately.denied)}
+          <span className="aside">{would} in the last hour</span>
+        </Outcome>
+      </span>
+    </Tooltip>
+  );
+}
+
+interface ValueProps {
+  rule: Rule | null;
+  limit: Limit | null;
+  lately?: Verdicts;
+}
+
 /** What a cell shows when nobody types in it: the limit as it would be, and what it was. */
-export function CellValue({ rule, limit }: { rule: Rule | null; limit: Limit | null }) {
+export function CellValue({ rule, limit, lately }: ValueProps) {
   const changed = rule ? limit !== rule : limit !== null;
   if (rule && rule.action !== 'limit') {
     return (
@@ -28,7 +51,8 @@ export function CellValue({ rule, limit }: { rule: Rule | null; limit: Limit | n
           </s>
         </span>
       )}
-      {!changed && rule?.mode === 'shadow' && <Outcome tone="shadow">shadow</Outcome>}
+      {!changed && !lately && rule?.mode === 'shadow' && <Outcome tone="shadow">shadow</Outcome>}
+      {!changed && rule && lately && <Denied rule={rule} lately={lately} />}
       {!changed && rule && !rule.is_active && <Outcome tone="neutral">off</Outcome>}
     </>
   );

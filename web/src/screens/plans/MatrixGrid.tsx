@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
+import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { IconArrowRight } from '~/components/icons';
 import { patternInWords } from '~/domain/pattern';
@@ -15,6 +16,8 @@ interface Props {
   rows: MatrixRow[];
   draft: Draft;
   errors: Map<string, string>;
+  /** What rules denied in the last hour, by rule id. */
+  lately: Map<number, Verdicts>;
   editable: boolean;
   onEdit: (edit: Edit) => void;
 }
@@ -35,7 +38,7 @@ const steps: Record<string, [number, number]> = {
  * The matrix people think in: a row per limit, a column per plan and one for all plans. Arrows walk the
  * cells; Enter, F2 or a digit edits one, Delete takes its limit away, Escape leaves it as it was.
  */
-export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdit }: Props) {
+export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editable, onEdit }: Props) {
   const table = useRef<HTMLTableElement>(null);
   const [at, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
@@ -106,6 +109,7 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
                 const change = draft.get(cellId(place));
                 const limit = change ? change.limit : rule;
                 const label = `${patternInWords(row.key_pattern)}${row.name && ` ${row.name}`}, ${plan ?? 'all plans'}`;
+                const denials = rule ? lately.get(rule.rule_id) : undefined;
                 const here = at.row === rowIndex && at.column === column;
                 const position = { row: rowIndex, column };
                 const error = errors.get(cellId(place));
@@ -115,6 +119,7 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
                     data-cell={`${rowIndex}-${column}`}
                     data-changed={change ? true : undefined}
                     data-wrong={error ? true : undefined}
+                    style={denials && !change && rule?.mode === 'enforce' ? tint(denials) : undefined}
                     tabIndex={here && !editing ? 0 : -1}
                     onFocus={(event) => event.target === event.currentTarget && setAt(position)}
                     onKeyDown={(event) => keys(event, position, place, rule)}
@@ -134,7 +139,7 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
                       />
                     ) : (
                       <div className={styles.cell}>
-                        <CellValue rule={rule} limit={limit} />
+                        <CellValue rule={rule} limit={limit} lately={denials} />
                         {change && !change.limit && <span className={styles.removed}>removed</span>}
                         {rule && !change && (
                           <Link
@@ -163,4 +168,10 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, editable, onEdi
       </table>
     </div>
   );
+}
+
+/** The more of a limit's checks were denied, the redder its cell. */
+function tint({ denied, checks }: Verdicts): React.CSSProperties {
+  const share = checks > 0 ? denied / checks : 0;
+  return { background: `color-mix(in srgb, var(--denied) ${Math.round(3 + share * 13)}%, var(--surface))` };
 }

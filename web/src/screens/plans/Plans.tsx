@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { plansQuery } from '~/api/queries';
+import { lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan } from '~/api/types';
 import { IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
@@ -10,7 +10,7 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { useRole, useTenant } from '~/session';
-import { type Clash, clashes, type Draft, edited, rebased, rowId, yielded } from './draft';
+import { type Clash, clashes, type Draft, edited, inTiers, rebased, rowId, yielded } from './draft';
 import { Lost } from './Lost';
 import styles from './Matrix.module.css';
 import { MatrixGrid } from './MatrixGrid';
@@ -19,12 +19,15 @@ import { PlanForm } from './PlanForm';
 import { matrixQuery } from './queries';
 import { Review } from './Review';
 
+const nothing = new Map<number, Verdicts>();
+
 /** Plan tiers: what each plan allows, and what is to change, saved as one. */
 export default function Plans() {
   const tenant = useTenant();
   const { edit } = useRole();
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
+  const { data: lately = nothing } = useQuery(lastHourQuery(tenant));
   const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
   const [draft, setDraft] = useState<Draft>(new Map());
@@ -72,10 +75,11 @@ export default function Plans() {
                 <Card flush>
                   <MatrixGrid
                     tenant={tenant}
-                    plans={allPlans}
+                    plans={inTiers(allPlans, saved)}
                     rows={rows}
                     draft={draft}
                     errors={errors}
+                    lately={lately}
                     editable={edit}
                     onEdit={(change) => {
                       setDraft((before) => edited(before, change));
@@ -113,6 +117,7 @@ export default function Plans() {
         <Review
           tenant={tenant}
           draft={draft}
+          lately={lately}
           onClose={close}
           onSaved={() => {
             discard();

@@ -3,11 +3,11 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import { tenantKey } from '~/api/queries';
+import { tenantKey, type Verdicts } from '~/api/queries';
 import type { MatrixDiff, Rule } from '~/api/types';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
-import { plural } from '~/domain/format';
+import { exactNumber, plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
 import { cellsOf, type Draft, errorsByCell } from './draft';
@@ -16,6 +16,7 @@ import styles from './Matrix.module.css';
 interface Props {
   tenant: string;
   draft: Draft;
+  lately: Map<number, Verdicts>;
   onClose: () => void;
   onSaved: () => void;
   /** Some cells cannot be saved; which, and why. */
@@ -24,7 +25,7 @@ interface Props {
 }
 
 /** The changes as the server would make them, before it does. */
-export function Review({ tenant, draft, onClose, onSaved, onErrors, onRaceLost }: Props) {
+export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRaceLost }: Props) {
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -35,7 +36,8 @@ export function Review({ tenant, draft, onClose, onSaved, onErrors, onRaceLost }
       }),
     );
   const preview = useQuery({
-    queryKey: tenantKey(tenant, 'matrix', 'preview', cellsOf(draft)),
+    // Not among the tenant's: a save drops those, and this is about what was there before it.
+    queryKey: ['preview', tenant, cellsOf(draft)],
     queryFn: ({ signal }) => ask(true, signal),
     gcTime: 0,
     staleTime: 0,
@@ -65,7 +67,7 @@ export function Review({ tenant, draft, onClose, onSaved, onErrors, onRaceLost }
   return (
     <Modal opened onClose={onClose} size={560} title={`Save ${plural(draft.size, 'change')}?`}>
       {error && <ErrorState error={error} onRetry={retry} />}
-      {!error && preview.data && <Changes diff={preview.data} />}
+      {!error && preview.data && <Changes diff={preview.data} lately={lately} />}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
       <Group justify="flex-end" mt="lg">
         <Button variant="default" onClick={onClose}>
@@ -84,7 +86,7 @@ export function Review({ tenant, draft, onClose, onSaved, onErrors, onRaceLost }
   );
 }
 
-function Changes({ diff }: { diff: MatrixDiff }) {
+function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdicts> }) {
   return (
     <>
       <p className="soft">
@@ -93,6 +95,7 @@ function Changes({ diff }: { diff: MatrixDiff }) {
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
           const rule = (after ?? before) as Rule;
+          const denials = before && lately.get(before.rule_id);
           return (
             <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
               <span>
@@ -107,6 +110,12 @@ function Changes({ diff }: { diff: MatrixDiff }) {
               <span className={after ? styles.to : styles.removed}>
                 {after ? limitSentence(after) : 'no limit any more'}
               </span>
+              {denials && (
+                <span className={styles.hint}>
+                  In the last hour {exactNumber(denials.denied)} of {exactNumber(denials.checks)} checks were
+                  above it.
+                </span>
+              )}
             </li>
           );
         })}

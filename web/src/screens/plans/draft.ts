@@ -1,5 +1,5 @@
 import type { ProblemDocument } from '~/api/problem';
-import type { MatrixCell, MatrixRow, Rule } from '~/api/types';
+import type { MatrixCell, MatrixRow, Plan, Rule } from '~/api/types';
 import type { Limit } from '~/domain/rate';
 
 /** Where a cell is: one limit (pattern and name) for one plan, or for all plans. */
@@ -31,6 +31,19 @@ export function rowId({ key_pattern, name }: { key_pattern: string; name: string
 /** The rule of a cell, or null. */
 export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
   return row.rules.find((rule) => rule.plan === plan) ?? null;
+}
+
+/**
+ * The plans as tiers: by the rate of the limit that most of them have, the smallest first; those without
+ * it at the end, by name.
+ */
+export function inTiers(plans: Plan[], rows: MatrixRow[]): Plan[] {
+  const rates = (row: MatrixRow) =>
+    row.rules.filter(({ plan, action, mode }) => plan !== null && action === 'limit' && mode === 'enforce');
+  const [row] = rows.toSorted((a, b) => rates(b).length - rates(a).length);
+  const rate = new Map(row && rates(row).map(({ plan, rate_per_second }) => [plan, rate_per_second]));
+  const of = ({ name }: Plan) => rate.get(name) ?? Number.MAX_VALUE;
+  return plans.toSorted((a, b) => of(a) - of(b) || a.name.localeCompare(b.name, 'en'));
 }
 
 export function sameLimit(a: Limit, b: Limit): boolean {

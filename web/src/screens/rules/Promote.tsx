@@ -3,10 +3,11 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
-import { rulesQuery, tenantKey } from '~/api/queries';
+import { lastHourQuery, rulesQuery, tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
+import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
 
@@ -17,6 +18,8 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
   const [asking, setAsking] = useState(false);
   const [chosen, setChosen] = useState<string | null>(null);
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
+  const denials = lately?.get(shadow.rule_id);
   const live = liveRules(rules, shadow);
   const into =
     chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
@@ -52,6 +55,12 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
                   { value: '', label: 'none: as a rule of its own, beside them' },
                 ]}
               />
+            )}
+            {denials && (
+              <p>
+                In the last hour it would have denied <strong>{exactNumber(denials.denied)}</strong> of{' '}
+                {exactNumber(denials.checks)} checks.
+              </p>
             )}
             <p>{into ? <Into live={into} shadow={shadow} /> : <AsItIs shadow={shadow} />}</p>
           </div>

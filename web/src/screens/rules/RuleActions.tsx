@@ -1,13 +1,14 @@
 import { ActionIcon, Menu } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, ifMatch, type Tagged } from '~/api/client';
-import { ruleQuery, tenantKey } from '~/api/queries';
+import { lastHourQuery, ruleQuery, tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { IconDots, IconTrash } from '~/components/icons';
 import { done } from '~/components/toast';
+import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
 
 /** What else can be done with a rule. */
@@ -21,6 +22,8 @@ export function RuleActions({
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
+  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
+  const denials = lately?.get(rule.rule_id);
 
   async function remove() {
     await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', {
@@ -54,7 +57,14 @@ export function RuleActions({
         opened={asking}
         onClose={() => setAsking(false)}
         title="Delete this rule?"
-        effect={`${was}, from 2 s after. Its overrides go with it. The audit log can undo this; its buckets begin full then.`}
+        effect={
+          <>
+            {was}, from 2 s after.{' '}
+            {denials &&
+              `In the last hour it denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks. `}
+            Its overrides go with it. The audit log can undo this; its buckets begin full then.
+          </>
+        }
         verb="Delete rule"
         destructive
         action={remove}

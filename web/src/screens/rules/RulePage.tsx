@@ -17,6 +17,7 @@ import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import styles from './Rules.module.css';
 import { useRuleEditor } from './useRuleEditor';
+import { Verdicts } from './Verdicts';
 
 /** A rule: what it says, what it does, whom it treats otherwise, and how it came to be so. */
 export default function RulePage() {
@@ -52,19 +53,6 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
       actions={
         <>
-          <Button
-            variant="default"
-            renderRoot={(props) => (
-              <Link
-                to="/t/$tenant/violations"
-                params={{ tenant }}
-                search={{ rule: rule.rule_id }}
-                {...props}
-              />
-            )}
-          >
-            Violations
-          </Button>
           {edit && <RuleActions tenant={tenant} saved={saved} />}
           {edit && editor.dirty && (
             <Group gap={8}>
@@ -84,6 +72,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         <RuleEditor editor={editor} disabled={!edit} />
         <div className={styles.column}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
+          <Verdicts tenant={tenant} rule={rule} />
           {rule.action === 'limit' && splitsByUser(rule.key_pattern) && (
             <Overrides tenant={tenant} rule={rule} />
           )}

@@ -6,7 +6,7 @@ import type { Violation } from '~/api/types';
 import { Chart } from '~/charts/Chart';
 import { LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
-import type { Moments, Span } from '~/domain/range';
+import { type Moments, type Span, wholeSteps } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { countBars } from './bars';
 import styles from './Violations.module.css';
@@ -40,7 +40,16 @@ function Exact({ tenant, span, search, onBrush }: Props) {
   const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
   const denied = useMemo(() => data?.points.map((point) => point.denied) ?? [], [data]);
   if (!data) return <Waiting />;
-  return <Bars x={x} counts={denied} shadow={shadow} total={data.total.denied} onBrush={onBrush} />;
+  return (
+    <Bars
+      x={x}
+      counts={denied}
+      shadow={shadow}
+      total={data.total.denied}
+      stepSeconds={data.step_seconds}
+      onBrush={onBrush}
+    />
+  );
 }
 
 function Found({ found, moments, search, onBrush }: Props) {
@@ -59,15 +68,16 @@ interface BarsProps {
   counts: number[];
   shadow: boolean;
   total: number;
+  stepSeconds: number;
   onBrush: (from: number, until: number) => void;
   children?: React.ReactNode;
 }
 
-function Bars({ x, counts, shadow, total, onBrush, children }: BarsProps) {
+function Bars({ x, counts, shadow, total, stepSeconds, onBrush, children }: BarsProps) {
   const series = useMemo(
     () => [
       {
-        label: shadow ? 'Would deny' : 'Denied',
+        label: shadow ? 'would deny' : 'denied',
         tone: shadow ? ('shadow' as const) : ('denied' as const),
         values: counts,
         bars: true,
@@ -83,7 +93,7 @@ function Bars({ x, counts, shadow, total, onBrush, children }: BarsProps) {
         series={series}
         height={120}
         yMin={4}
-        onBrush={onBrush}
+        onBrush={(from, until) => onBrush(...wholeSteps(from, until, stepSeconds))}
       />
       <p className={styles.hint}>{children} Drag over the chart to look closer.</p>
     </div>

@@ -76,7 +76,8 @@ export default function Violations() {
           span={range}
           search={search}
           found={rows}
-          moments={list.data?.pages[0]?.moments}
+          // What arrives is later than the list.
+          moments={search.live ? range.at(Date.now()) : list.data?.pages[0]?.moments}
           onBrush={brush}
         />
       </Card>

@@ -1,0 +1,172 @@
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
+import { demo, type Sluice, startSluice, until } from './sluice';
+import { askAll, reports } from './traffic';
+
+let sluice: Sluice;
+let browser: Browser;
+beforeAll(async () => {
+  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await sluice?.stop();
+});
+
+const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
+const api = `/api/v1/tenants/${demo.tenant}`;
+
+/** Loads the page until what was recorded a moment ago is on it. */
+async function reloadUntil(page: Page, shows: () => Promise<boolean>): Promise<void> {
+  await until(15_000, async () => {
+    await settled(page);
+    if (await shows()) return true;
+    await page.reload();
+    return false;
+  });
+}
+
+test('a new tenant sees its three steps, and the overview with the first checks', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(at('overview'));
+  await page.getByRole('heading', { name: 'Three steps to the first decision' }).waitFor();
+  await expectAccessible(page);
+  await askAll(sluice, reports('77', 10));
+  // It is read again by itself: nothing is pressed, nothing reloaded.
+  await page.getByRole('region', { name: 'Summary' }).waitFor({ timeout: 15_000 });
+  await page.getByRole('region', { name: 'Denied most' }).getByRole('link', { name: '77' }).waitFor();
+  await expectAccessible(page);
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('why user 42 was limited is found out, and a raise that expires lets it pass', async () => {
+  const statuses = await askAll(sluice, reports('42', 8));
+  expect(statuses.filter((status) => status === 429)).toHaveLength(5);
+
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(at('users'));
+  await page.getByLabel('User id').fill('42');
+  await page.getByRole('link', { name: 'Open user 42' }).click();
+  const denials = page.getByRole('table', { name: 'Recent denials' });
+  await reloadUntil(page, () => denials.getByText('GET /api/reports').first().isVisible());
+  await denials.getByText('GET /api/reports').first().click();
+
+  const panel = page.getByRole('dialog', { name: 'Violation' });
+  await panel.getByText(/User 42 on free was denied/).waitFor();
+  await panel
+    .getByText(/6 per minute, bursts to 3/)
+    .first()
+    .waitFor();
+  await panel.getByText('Bucket held').waitFor();
+  await expectAccessible(page);
+  await panel.getByRole('link', { name: 'Raise this user’s limit' }).click();
+
+  const raise = page.getByRole('dialog', { name: 'Raise a limit of user 42' });
+  await raise.getByText('10 times').click();
+  await raise.getByLabel('Reason').fill('their migration, ticket 1234');
+  await raise.getByLabel('It holds').selectOption('for one hour');
+  await raise.getByText('60 per minute, bursts to 30').first().waitFor();
+  await expectAccessible(page);
+  await raise.getByRole('button', { name: 'Raise the limit' }).click();
+  await raise.waitFor({ state: 'detached' });
+  // One token a second now, where one in ten seconds was before.
+  await until(4000, async () => (await askAll(sluice, reports('42', 1)))[0] === 200);
+
+  const own = page.getByRole('table', { name: 'Own limits' });
+  await own.getByText('their migration, ticket 1234').waitFor();
+  await own.getByText(/^in (1.h|59.min)/).waitFor();
+  const chip = page.getByRole('listitem').getByText('Own limit');
+  await chip.waitFor();
+  await expectAccessible(page);
+
+  // It ends by itself: the hour is cut to a moment, so that the test need not wait for it.
+  const override = await own.getByRole('link').first().getAttribute('href');
+  const rule = override?.split('/').at(-1);
+  const headers = { 'If-Match': '*' };
+  const soon = new Date(Date.now() + 1500).toISOString();
+  const limit = {
+    rate_per_second: 1,
+    rate_unit: 'minute',
+    burst_capacity: 30,
+    reason: 'cut',
+    expires_at: soon,
+  };
+  const cut = await page.request.put(`${api}/rules/${rule}/overrides/42`, { headers, data: limit });
+  expect(cut.status()).toBe(200);
+  await own.getByText('Expired').waitFor({ timeout: 15_000 });
+  await chip.waitFor({ state: 'detached' });
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('a bucket fills up before one’s eyes, and is filled by a press', async () => {
+  const { page, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(at('users/301'));
+  await askAll(sluice, reports('301', 3));
+  const meter = page.getByRole('meter', { name: /api\/reports/ });
+  const level = async () => Number((await meter.locator('div').getAttribute('style'))?.match(/[\d.]+/)?.[0]);
+  await until(5000, async () => (await meter.count()) > 0 && (await level()) < 50);
+  const before = await level();
+  await until(3000, async () => (await level()) > before);
+  await page.getByRole('button', { name: /What to do with the bucket of .*reports/ }).click();
+  await page.getByRole('menuitem', { name: 'Fill it up' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Fill it up' }).click();
+  await until(5000, async () => (await level()) === 100);
+  await close();
+});
+
+test('violations arrive live, a drag over the chart chooses their time, and back goes back', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(`${at('violations')}?user=501`);
+  await page.getByRole('button', { name: 'Live' }).click();
+  await page.getByText(/^Live\./).waitFor();
+  await askAll(sluice, reports('501', 5));
+  const table = page.getByRole('table', { name: 'Violations' });
+  await table.getByText('501').first().waitFor({ timeout: 10_000 });
+  await expectAccessible(page);
+
+  await page.goto(at('violations'));
+  const canvas = page.locator('.u-over');
+  await canvas.waitFor();
+  await settled(page);
+  const box = await canvas.boundingBox();
+  if (!box) throw new Error('the chart has no place');
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.99, box.y + 40, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForURL((url) => url.searchParams.get('range')?.includes('~') ?? false);
+  await table.getByText('501').first().waitFor();
+  await page.goBack();
+  await page.waitForURL((url) => !url.search.includes('range'));
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('the export holds what the filters match', async () => {
+  await askAll(sluice, reports('=cmd', 5));
+  const { page, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(`${at('violations')}?user=${encodeURIComponent('=cmd')}`);
+  const table = page.getByRole('table', { name: 'Violations' });
+  await reloadUntil(page, () => table.isVisible());
+  await page.getByRole('button', { name: 'Export' }).click();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('menuitem', { name: /CSV/ }).click(),
+  ]);
+  const chunks: Buffer[] = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk as Buffer);
+  const lines = Buffer.concat(chunks).toString().trim().split('\n');
+  expect(lines[0]).toContain('violation_id');
+  expect(lines.length).toBeGreaterThan(1);
+  // A spreadsheet must not take a user's name for a formula.
+  expect(lines.slice(1).every((line) => line.includes("'=cmd"))).toBe(true);
+  await close();
+});

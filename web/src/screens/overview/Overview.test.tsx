@@ -1,0 +1,114 @@
+import { screen, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { process, series, status, summary, top, verdicts } from '../../../test/traffic';
+
+const base = '/api/v1/tenants/acme';
+const day = 86_400_000;
+
+/** Sums of today and, when asked for the same time a day before, of yesterday. */
+function sums(today: ReturnType<typeof summary>, yesterday = summary(verdicts(99, 1))) {
+  return ({ query }: { query: URLSearchParams }) => {
+    const age = Date.now() - Date.parse(query.get('until') ?? '');
+    return { json: age > day / 2 ? yesterday : today };
+  };
+}
+
+const half = {
+  rule_id: 31,
+  key_pattern: 'user:{user_id}',
+  name: 'half',
+  plan: 'free',
+  scope: 'user',
+  mode: 'shadow',
+} as const;
+
+function traffic(more: Record<string, unknown> = {}) {
+  return {
+    'GET /api/v1/session': session(),
+    'GET /api/v1/status': status([process()]),
+    [`GET ${base}/stats/summary`]: sums(
+      summary(verdicts(98_000, 2000), { shadow_rules: [{ rule: half, checks: 40_000, denied: 800 }] }),
+    ),
+    [`GET ${base}/stats/series`]: series([verdicts(10, 1)]),
+    [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => ({
+      json: query.get('by') === 'user' ? top('user', [{ value: '42', denied: 1234 }]) : top('ip', []),
+    }),
+    ...more,
+  };
+}
+
+test('the share denied stands beside that of the same time yesterday', async () => {
+  fakeServer(traffic());
+  open('/t/acme/overview');
+  const tiles = await screen.findByRole('region', { name: 'Summary' });
+  expect(await within(tiles).findByText(/1\.0 % yesterday/)).toBeDefined();
+  expect(within(tiles).getByText('2.0 %')).toBeDefined();
+});
+
+test('who was denied most leads to the user', async () => {
+  fakeServer(traffic());
+  open('/t/acme/overview');
+  const link = await screen.findByRole('link', { name: '42' });
+  expect(link.getAttribute('href')).toBe('/t/acme/users/42');
+  expect(within(link.closest('li') as HTMLElement).getByText('1,234')).toBeDefined();
+});
+
+test('a shadow rule says what it would deny', async () => {
+  fakeServer(traffic());
+  open('/t/acme/overview');
+  const table = await screen.findByRole('table', { name: 'Rules in shadow mode' });
+  const row = within(table).getAllByRole('row')[1] as HTMLElement;
+  expect(row.textContent).toBe('user:{user_id} halffree40.0\u202fk8002.0\u202f%');
+});
+
+test('a process that is unwell says what ails it, and one that is missing is missed', async () => {
+  fakeServer(traffic({ 'GET /api/v1/status': status([process({ name: 'api-2', redis: 'down' })]) }));
+  const { queries } = open('/t/acme/overview');
+  expect(await screen.findByText('no Redis: failure modes act')).toBeDefined();
+  queries.setQueryData(['status'], status([]));
+  expect(await screen.findByText('No process answers checks')).toBeDefined();
+});
+
+test('a new tenant sees its three next steps instead, those that are done ticked', async () => {
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: summary(verdicts(0, 0)),
+      [`GET ${base}/plans`]: page([plan('free')]),
+      [`GET ${base}/rules`]: page([rule()]),
+      [`GET ${base}/api-keys`]: page([]),
+    }),
+  );
+  open('/t/acme/overview');
+  expect(await screen.findByText('1 rule on 1 plan.')).toBeDefined();
+  expect(screen.getAllByLabelText('Done:')).toHaveLength(1);
+  expect(screen.getByRole('link', { name: 'Make a key' }).getAttribute('href')).toBe('/t/acme/settings/keys');
+  expect(screen.queryByRole('region', { name: 'Summary' })).toBeNull();
+});
+
+test('a quiet hour of a tenant that had traffic is no new tenant', async () => {
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: ({ query }: { query: URLSearchParams }) => {
+        const length = Date.parse(query.get('until') ?? '') - Date.parse(query.get('from') ?? '');
+        return { json: summary(length > day ? verdicts(5, 0) : verdicts(0, 0)) };
+      },
+    }),
+  );
+  open('/t/acme/overview');
+  expect(await screen.findByRole('region', { name: 'Summary' })).toBeDefined();
+});
+
+test.each([
+  [
+    'whose role ended',
+    problem(403, 'forbidden', { detail: 'It takes a viewer.' }),
+    'Your role does not include this',
+  ],
+  ['with a server that fails', problem(500, 'internal', { title: 'Something broke' }), 'Something broke'],
+])('somebody %s is told so', async (_, answer, title) => {
+  fakeServer(traffic({ [`GET ${base}/stats/summary`]: () => answer }));
+  open('/t/acme/overview');
+  expect(await screen.findByRole('heading', { name: title })).toBeDefined();
+});

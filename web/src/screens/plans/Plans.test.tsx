@@ -1,0 +1,101 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+
+const free = rule({ rule_id: 1, plan: 'free', version: 1 });
+const pro = rule({ rule_id: 2, plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
+const row = { key_pattern: 'user:{user_id}', name: '', scope: 'user', rules: [free, pro] };
+const top = { by: 'rule', from: '', until: '', looked_back_to: null };
+
+const world = (role: 'viewer' | 'editor' = 'editor') => ({
+  'GET /api/v1/session': session(role),
+  'GET /api/v1/tenants/acme/plans': page([plan('pro'), plan('free', { is_default: true })]),
+  'GET /api/v1/tenants/acme/matrix': page([row]),
+  'GET /api/v1/tenants/acme/stats/top': {
+    ...top,
+    items: [{ value: '1', denied: 412, checks: 1840, last_at: null, rule: null }],
+  },
+});
+
+/** The cell of a plan in the only row. */
+async function cell(name: string) {
+  const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
+  const columns = within(grid).getAllByRole('columnheader');
+  const at = columns.findIndex((column) => column.textContent?.startsWith(name));
+  return within(grid).getAllByRole('cell')[at - 1] as HTMLElement;
+}
+
+test('plans stand in the order of their tiers, and a cell says what it denied', async () => {
+  fakeServer(world());
+  open('/t/acme/plans');
+  const headers = await screen.findAllByRole('columnheader');
+  expect(headers.map(({ textContent }) => textContent?.replace(/(default|\d).*/, ''))).toEqual([
+    'Limit',
+    'free',
+    'pro',
+    'All plans',
+  ]);
+  expect((await cell('free')).textContent).toMatch(/10\/s.*burst 50/);
+  await waitFor(async () => expect((await cell('free')).textContent).toMatch(/412.*were denied/));
+});
+
+test('typing into a cell collects a change, which is reviewed and saved as one', async () => {
+  const diff = {
+    dry_run: true,
+    text: '',
+    changes: [{ change: 'update', before: pro, after: { ...pro, burst_capacity: 300 } }],
+  };
+  const requests = fakeServer({ ...world(), 'POST /api/v1/tenants/acme/matrix': diff });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Tab}');
+  await user.clear(screen.getByRole('textbox', { name: /Burst/ }));
+  await user.keyboard('300{Enter}');
+  expect((await cell('pro')).textContent).toMatch(/80\/s.*burst 300.*50\/s/);
+  await user.click(screen.getByRole('button', { name: 'Review and save' }));
+  const dialog = await screen.findByRole('dialog');
+  expect(await within(dialog).findByText('50 per second, bursts to 300')).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(screen.queryByText('1 change not saved')).toBeNull());
+  expect(requests.filter(({ method }) => method === 'POST').map(({ body }) => body)).toEqual(
+    [true, false].map((dry_run) => ({
+      dry_run,
+      cells: [{ rule_id: 2, version: 3, rate_per_second: 80, rate_unit: 'second', burst_capacity: 300 }],
+    })),
+  );
+});
+
+test('a limit that cannot be is said while it is typed, and Escape leaves the cell as it was', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('0{Enter}');
+  expect((await screen.findByRole('alert')).textContent).toMatch(/must be from 0.000001/);
+  await user.keyboard('{Escape}');
+  expect((await cell('pro')).textContent).toMatch(/50\/s/);
+  expect(screen.queryByText(/not saved/)).toBeNull();
+});
+
+test('what the server has against a cell is said in that cell', async () => {
+  const errors = [{ pointer: '/cells/0/burst_capacity', detail: 'must be at most 7' }];
+  fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/matrix': () => problem(400, 'invalid-request', { errors }),
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Enter}');
+  await user.click(await screen.findByRole('button', { name: 'Review and save' }));
+  await waitFor(async () => expect((await cell('pro')).textContent).toMatch(/The burst must be at most 7/));
+});
+
+test('a viewer walks the cells and changes nothing', async () => {
+  fakeServer(world('viewer'));
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('9{Enter}{Delete}');
+  expect(screen.queryByRole('textbox')).toBeNull();
+  expect(screen.queryByText(/not saved/)).toBeNull();
+  expect(screen.queryByRole('button', { name: 'New limit' })).toBeNull();
+});

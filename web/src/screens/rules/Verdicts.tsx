@@ -1,0 +1,65 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { Chart } from '~/charts/Chart';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { exactNumber, percent } from '~/domain/format';
+import styles from './Rules.module.css';
+
+/** What the rule said in the last 24 hours, in numbers that are exact. */
+export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
+  const series = useQuery({
+    queryKey: tenantKey(tenant, 'stats', 'series', rule.rule_id),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/series', {
+          params: { path: { tenant }, query: { rule_id: rule.rule_id, step_seconds: 900 } },
+          signal,
+        }),
+      ),
+    refetchInterval: 30_000,
+  });
+  const shadow = rule.mode === 'shadow';
+  const denied = shadow ? 'would deny' : 'denied';
+  return (
+    <Card
+      title="Last 24 hours"
+      flush={false}
+      actions={
+        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: rule.rule_id, range: '24h' }}>
+          Show violations
+        </Link>
+      }
+    >
+      <Query query={series}>
+        {({ points, total }) => {
+          const checks = total.allowed + total.denied;
+          if (checks === 0) return <p className="soft">It matched no check in this time.</p>;
+          const words = `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${shadow ? 'would have been' : 'were'} denied (${percent(total.denied / checks)}).`;
+          return (
+            <>
+              <p className={styles.numbers}>{words}</p>
+              <Chart
+                label={words}
+                height={140}
+                x={points.map(({ at }) => Date.parse(at) / 1000)}
+                series={[
+                  { label: 'allowed', tone: 'allowed', values: points.map(({ allowed }) => allowed) },
+                  {
+                    label: denied,
+                    tone: shadow ? 'shadow' : 'denied',
+                    values: points.map((point) => point.denied),
+                    fill: true,
+                  },
+                ]}
+              />
+            </>
+          );
+        }}
+      </Query>
+    </Card>
+  );
+}

@@ -1,0 +1,178 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import type { Override } from '~/api/types';
+import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { bucket, override, user as someUser, violation } from '../../../test/traffic';
+
+const base = '/api/v1/tenants/acme';
+const its = `${base}/users/42`;
+const tag = { ETag: '"0"' };
+
+function server(more: Record<string, unknown> = {}, overrides: () => Override[] = () => []) {
+  return fakeServer({
+    'GET /api/v1/session': session(),
+    [`GET ${base}/plans`]: page([plan('free', { is_default: true }), plan('pro')]),
+    [`GET ${base}/rules`]: page([
+      rule({ plan: 'free' }),
+      rule({ rule_id: 13, plan: 'pro', rate_per_second: 100, burst_capacity: 500 }),
+      rule({ rule_id: 14, plan: null, key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
+    ]),
+    [`GET ${its}`]: () => ({
+      json: someUser({ overrides: overrides(), recent_violations: [violation()] }),
+      headers: tag,
+    }),
+    [`GET ${its}/buckets`]: { items: [bucket()] },
+    ...more,
+  });
+}
+
+test('a raise has a reason and an end, and is said before it is given', async () => {
+  const before = Date.now();
+  const requests = server({
+    [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
+  });
+  const { user, router } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Raise a limit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Raise a limit of user 42' });
+  const give = within(dialog).getByRole('button', { name: 'Raise the limit' });
+  expect(give).toHaveProperty('disabled', true); // no reason yet
+  await user.click(within(dialog).getByText('10 times'));
+  await user.click(within(dialog).getByLabelText('Reason'));
+  await user.paste('migration week');
+  expect(dialog.textContent).toMatch(
+    /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
+  );
+  await user.click(give);
+  await waitFor(() => expect(screen.queryByRole('dialog', { name: /Raise/ })).toBeNull());
+  const sent = requests.find(({ method }) => method === 'PUT');
+  expect(sent?.headers.get('If-None-Match')).toBe('*');
+  const { expires_at, ...limit } = (sent?.body ?? {}) as { expires_at: string };
+  expect(limit).toEqual({
+    rate_per_second: 100,
+    rate_unit: 'second',
+    burst_capacity: 500,
+    reason: 'migration week',
+  });
+  const week = 7 * 86_400_000;
+  expect(Date.parse(expires_at) - before).toBeGreaterThanOrEqual(week);
+  expect(Date.parse(expires_at) - before).toBeLessThan(week + 60_000);
+  expect(router.state.location.search).toEqual({});
+});
+
+test('only limits that each user has for themselves, on their plan, can be raised', async () => {
+  server();
+  open('/t/acme/users/42?raise=12');
+  const choice = await screen.findByLabelText('Rule');
+  expect(
+    within(choice)
+      .getAllByRole('option')
+      .map(({ textContent }) => textContent),
+  ).toEqual(['user:{user_id} · free']);
+});
+
+test('a lost race shows both raises, and mine can be saved over theirs', async () => {
+  const theirs = override({ reason: 'theirs', version: 32 });
+  let saved: Override[] = [];
+  const tags: (string | null)[] = [];
+  server(
+    {
+      [`PUT ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
+        tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));
+        if (tags.length > 1) return { json: override() };
+        saved = [theirs];
+        return problem(412, 'precondition-failed');
+      },
+    },
+    () => saved,
+  );
+  const { user } = open('/t/acme/users/42?raise=12');
+  await user.type(await screen.findByLabelText('Reason'), 'mine');
+  await user.click(screen.getByRole('button', { name: 'Raise the limit' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed this limit/ });
+  expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await waitFor(() => expect(tags).toEqual(['*', '"32"']));
+});
+
+test('an own limit can be ended, after its effect was said', async () => {
+  const requests = server({ [`DELETE ${base}/rules/12/overrides/42`]: { status: 204 } }, () => [override()]);
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'End this limit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'End this limit?' });
+  expect(dialog.textContent).toMatch(/then has 10 per second, bursts to 50 instead of 100 per second/);
+  await user.click(within(dialog).getByRole('button', { name: 'End it' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
+  expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
+});
+
+test('the plan changes with the tag that was read, after the limits of both were shown', async () => {
+  const requests = server({ [`PUT ${its}/plan`]: () => ({ json: someUser({ plan: 'pro' }), headers: tag }) });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Change plan' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Change the plan of user 42' });
+  await user.selectOptions(within(dialog).getByLabelText('Plan'), 'pro');
+  expect(within(dialog).getByText(/100 per second, bursts to 500/)).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Change plan' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
+  const sent = requests.find(({ method }) => method === 'PUT');
+  expect(sent?.body).toEqual({ plan: 'pro' });
+  expect(sent?.headers.get('If-Match')).toBe('"0"');
+});
+
+test('a bucket can be filled up and credited', async () => {
+  const change = { bucket_key: '12:42', tokens_before: 20, tokens_after: 50, burst_capacity: 50 };
+  const requests = server({
+    [`POST ${its}/buckets/reset`]: change,
+    [`POST ${its}/buckets/credit`]: { ...change, tokens_after: 10 },
+  });
+  const { user } = open('/t/acme/users/42');
+  const menu = await screen.findByRole('button', { name: 'What to do with the bucket of user:{user_id}' });
+  await user.click(menu);
+  await user.click(await screen.findByText('Fill it up'));
+  const ask = await screen.findByRole('dialog', { name: 'Fill this bucket up?' });
+  await user.click(within(ask).getByRole('button', { name: 'Fill it up' }));
+  expect(await screen.findByText('The bucket holds 50 tokens again')).toBeDefined();
+  await user.click(menu);
+  await user.click(await screen.findByText('Add or take tokens'));
+  const field = await screen.findByLabelText('Tokens');
+  await user.clear(field);
+  await user.type(field, '-10');
+  await user.click(screen.getByRole('button', { name: 'Take tokens' }));
+  expect(await screen.findByText('The bucket holds 10 tokens')).toBeDefined();
+  expect(requests.filter(({ method }) => method === 'POST').map(({ body }) => body)).toEqual([
+    { bucket_key: '12:42' },
+    { bucket_key: '12:42', tokens: -10 },
+  ]);
+});
+
+test('buckets in the memory of other processes are said to be there', async () => {
+  server({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
+  open('/t/acme/users/42');
+  expect(await screen.findByText('These buckets cannot be seen from here')).toBeDefined();
+});
+
+test('a viewer sees all of it, and no button that would fail', async () => {
+  server({ 'GET /api/v1/session': session('viewer') }, () => [override()]);
+  open('/t/acme/users/42?raise=12');
+  expect(await screen.findByText('migration week')).toBeDefined();
+  expect(await screen.findByRole('meter')).toBeDefined();
+  for (const name of [/Raise/, /Change/, /End/, /What to do/]) {
+    expect(screen.queryByRole('button', { name })).toBeNull();
+  }
+  expect(screen.queryByRole('dialog')).toBeNull();
+});
+
+test('a recent denial opens its story', async () => {
+  server({
+    [`GET ${base}/violations/${violation().violation_id}`]: {
+      violation: violation(),
+      rule: null,
+      denied_in_minute: 11,
+      beside: [],
+    },
+  });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByText('GET /api/search'));
+  expect(await screen.findByText(/^User 42 on free was denied 11 times/)).toBeDefined();
+});

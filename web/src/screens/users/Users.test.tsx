@@ -1,0 +1,84 @@
+import { screen, waitFor } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page, plan, problem, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { top } from '../../../test/traffic';
+
+const base = '/api/v1/tenants/acme';
+
+function server(more: Record<string, unknown> = {}) {
+  return fakeServer({
+    'GET /api/v1/session': session(),
+    [`GET ${base}/plans`]: page([plan('free'), plan('pro')]),
+    [`GET ${base}/users`]: page([{ user_id: '4200', plan: 'pro', version: 1 }]),
+    [`GET ${base}/stats/top`]: top('user', [{ value: '77', denied: 1234 }]),
+    ...more,
+  });
+}
+
+test('a user is found by how the id begins, and any id can be opened', async () => {
+  const asked: (string | null)[] = [];
+  server({
+    [`GET ${base}/users`]: ({ query }: { query: URLSearchParams }) => {
+      asked.push(query.get('prefix'));
+      return { json: page([{ user_id: '4200', plan: 'pro', version: 1 }]) };
+    },
+  });
+  const { user, router } = open('/t/acme/users');
+  await user.type(await screen.findByLabelText('User id'), '42{Enter}');
+  await waitFor(() => expect(asked.at(-1)).toBe('42'));
+  expect(router.state.location.search).toEqual({ prefix: '42' });
+  const itself = await screen.findByRole('link', { name: 'Open user 42' });
+  expect(itself.getAttribute('href')).toBe('/t/acme/users/42');
+  expect(await screen.findByText('4200')).toBeDefined();
+});
+
+test('whoever was limited lately is one press away', async () => {
+  server();
+  open('/t/acme/users');
+  const link = await screen.findByRole('link', { name: '77' });
+  expect(link.getAttribute('href')).toBe('/t/acme/users/77');
+});
+
+test('an import is looked through first, its mistakes beside their lines', async () => {
+  const requests = server({
+    [`POST ${base}/users/import`]: () =>
+      problem(400, 'invalid-request', { errors: [{ pointer: '/lines/3/plan', detail: '"gold" is none' }] }),
+  });
+  const { user } = open('/t/acme/users');
+  await user.click(await screen.findByRole('button', { name: 'Import plans' }));
+  await user.click(await screen.findByLabelText('Or paste it here'));
+  await user.paste('user_id,plan\n42,pro\n43,gold\n');
+  await user.click(screen.getByRole('button', { name: 'Look it through' }));
+  const row = (await screen.findByText('"gold" is none')).closest('tr');
+  expect(row?.textContent).toBe('343,gold"gold" is none');
+  const sent = requests.find(({ method }) => method === 'POST');
+  expect(sent?.headers.get('Content-Type')).toBe('text/csv');
+  expect(sent?.body).toBe('user_id,plan\n42,pro\n43,gold\n');
+});
+
+test('an import says how many would change, and then changes them', async () => {
+  const dry: (string | null)[] = [];
+  server({
+    [`POST ${base}/users/import`]: ({ query }: { query: URLSearchParams }) => {
+      dry.push(query.get('dry_run'));
+      return { json: { dry_run: query.get('dry_run') === 'true', lines: 3, changed: 2 } };
+    },
+  });
+  const { user } = open('/t/acme/users');
+  await user.click(await screen.findByRole('button', { name: 'Import plans' }));
+  await user.click(await screen.findByLabelText('Or paste it here'));
+  await user.paste('user_id,plan\n1,pro\n2,pro\n3,pro\n');
+  await user.click(screen.getByRole('button', { name: 'Look it through' }));
+  expect(await screen.findByText(/The file names 3 users. 2 users would change plan/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Change 2 users' }));
+  expect(await screen.findByText('2 users changed plan')).toBeDefined();
+  expect(dry).toEqual(['true', 'false']);
+});
+
+test('a viewer cannot import, and is not offered to', async () => {
+  server({ 'GET /api/v1/session': session('viewer'), [`GET ${base}/users`]: page([]) });
+  open('/t/acme/users');
+  expect(await screen.findByRole('heading', { name: 'Everybody is on the default plan' })).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Import plans' })).toBeNull();
+});

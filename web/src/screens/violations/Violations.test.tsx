@@ -1,0 +1,156 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { series, verdicts, violation } from '../../../test/traffic';
+
+const base = '/api/v1/tenants/acme';
+type Asked = { query: URLSearchParams };
+
+function list(items = [violation()], more = {}) {
+  return { items, next_cursor: null, scanned_until: null, ...more };
+}
+
+function server(more: Record<string, unknown> = {}) {
+  return fakeServer({
+    'GET /api/v1/session': session(),
+    [`GET ${base}/rules`]: page([rule()]),
+    [`GET ${base}/plans`]: page([plan('free')]),
+    [`GET ${base}/stats/series`]: series([verdicts(10, 11)]),
+    [`GET ${base}/violations`]: list(),
+    ...more,
+  });
+}
+
+const oneOf = (more = {}) => ({
+  violation: violation(),
+  rule: rule({ plan: 'free' }),
+  denied_in_minute: 61,
+  beside: [violation({ violation_id: 'other', endpoint: '/api/reports' })],
+  ...more,
+});
+
+test('filters come from the address and go there', async () => {
+  const asked: URLSearchParams[] = [];
+  server({
+    [`GET ${base}/violations`]: ({ query }: Asked) => {
+      asked.push(query);
+      return { json: list() };
+    },
+  });
+  const { user, router } = open('/t/acme/violations?user=42&mode=enforce');
+  await screen.findByRole('table', { name: 'Violations' });
+  expect(asked[0]?.get('user_id')).toBe('42');
+  expect(asked[0]?.get('mode')).toBe('enforce');
+  await user.type(screen.getByLabelText('Endpoint'), '/api/*{Enter}');
+  await waitFor(() => expect(asked.at(-1)?.get('endpoint')).toBe('/api/*'));
+  expect(router.state.location.search).toEqual({ user: '42', mode: 'enforce', endpoint: '/api/*' });
+  await user.click(screen.getByRole('button', { name: 'Clear' }));
+  await waitFor(() => expect(router.state.location.search).toEqual({}));
+  expect(screen.getByLabelText('User')).toHaveProperty('value', '');
+});
+
+test('a row opens to say what happened, and leads to a raise', async () => {
+  server({ [`GET ${base}/violations/${violation().violation_id}`]: oneOf() });
+  const { user, router } = open('/t/acme/violations');
+  const table = await screen.findByRole('table', { name: 'Violations' });
+  await user.click(within(table).getByText('GET /api/search'));
+  const panel = await screen.findByRole('dialog', { name: 'Violation' });
+  expect(within(panel).getByText(/^User 42 on free was denied 11 times/)).toBeDefined();
+  expect(await within(panel).findByText(/denied this user 61 times in all/)).toBeDefined();
+  expect(within(panel).getByRole('link', { name: 'Raise this user’s limit' }).getAttribute('href')).toBe(
+    '/t/acme/users/42?raise=12',
+  );
+  expect(router.state.location.search).toEqual({ open: violation().violation_id });
+  await user.keyboard('{Escape}');
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+});
+
+test('a rule that was edited or removed since is said to be', async () => {
+  const id = violation().violation_id;
+  server({ [`GET ${base}/violations/${id}`]: oneOf({ rule: rule({ version: 9, rate_per_second: 20 }) }) });
+  const { queries } = open(`/t/acme/violations?open=${id}`);
+  expect(await screen.findByText(/It is now 20 per second, bursts to 50/)).toBeDefined();
+  queries.setQueryData(['tenant', 'acme', 'violations', 'one', id], oneOf({ rule: null }));
+  expect(await screen.findByText('The rule was removed since.')).toBeDefined();
+});
+
+test('a viewer sees no button that would raise', async () => {
+  const id = violation().violation_id;
+  server({ 'GET /api/v1/session': session('viewer'), [`GET ${base}/violations/${id}`]: oneOf() });
+  open(`/t/acme/violations?open=${id}`);
+  expect(await screen.findByRole('link', { name: 'Open user 42' })).toBeDefined();
+  expect(screen.queryByRole('link', { name: /Raise/ })).toBeNull();
+});
+
+test('a scan that found nothing yet says how far it got, and goes on', async () => {
+  const asked: URLSearchParams[] = [];
+  server({
+    [`GET ${base}/violations`]: ({ query }: Asked) => {
+      asked.push(query);
+      return {
+        json: query.has('cursor')
+          ? list()
+          : list([], { next_cursor: 'c1', scanned_until: '2026-11-21T05:00:00Z' }),
+      };
+    },
+  });
+  const { user } = open('/t/acme/violations?scope=user');
+  expect(await screen.findByText(/Everything back to 21 Nov 2026/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Go on looking' }));
+  expect(await screen.findByText(/1 violation, 11 checks. That is all in this time./)).toBeDefined();
+  // Both pages are of the same time, however long one waited before turning the page.
+  expect(asked[1]?.get('cursor')).toBe('c1');
+  expect(asked[1]?.get('until')).toBe(asked[0]?.get('until'));
+});
+
+test('live, what arrives comes on top, each once', async () => {
+  const fresh = violation({ violation_id: 'fresh', user_id: '77' });
+  const event = (one: object) => `event: violation\ndata: ${JSON.stringify(one)}\n\n`;
+  server({
+    [`GET ${base}/violations/tail`]: () => ({
+      events: `: alive\n\n${event(violation())}${event(fresh)}event: skipped\ndata: {}\n\n`,
+    }),
+  });
+  const { user, router } = open('/t/acme/violations?range=2026-11-21T05:00:00Z~2026-11-21T06:00:00Z');
+  await screen.findByRole('table', { name: 'Violations' });
+  await user.click(screen.getByRole('button', { name: 'Live' }));
+  expect(await screen.findByText(/2 violations arrived since.*the latest 500 of each second/)).toBeDefined();
+  const rows = within(screen.getByRole('table', { name: 'Violations' })).getAllByRole('row');
+  expect(rows).toHaveLength(3);
+  expect(rows[1]?.textContent).toMatch(/77/);
+  // What arrives now is in no time that has passed.
+  expect(router.state.location.search).toEqual({ live: 'true', range: '15m' });
+});
+
+test('a fifth stream is refused, and says why', async () => {
+  server({ [`GET ${base}/violations/tail`]: () => problem(429, 'too-many-requests') });
+  open('/t/acme/violations?live=true');
+  expect(await screen.findByText('You watch in four places already; close one of them.')).toBeDefined();
+});
+
+test('export takes the filters along', async () => {
+  server();
+  const { user } = open('/t/acme/violations?user=42&rule=12');
+  await user.click(await screen.findByRole('button', { name: 'Export' }));
+  const item = await screen.findByRole('menuitem', { name: /JSON lines/ });
+  const address = new URL(item.getAttribute('href') ?? '', 'http://localhost');
+  expect(address.pathname).toBe(`${base}/violations/export`);
+  expect(Object.fromEntries(address.searchParams)).toMatchObject({
+    format: 'jsonl',
+    user_id: '42',
+    rule_id: '12',
+  });
+});
+
+test('where nobody was limited one learns what a violation is', async () => {
+  server({ [`GET ${base}/violations`]: list([]) });
+  open('/t/acme/violations');
+  expect(await screen.findByRole('heading', { name: 'Nobody was limited in this time' })).toBeDefined();
+});
+
+test('somebody whose role does not include it is told so', async () => {
+  server({ [`GET ${base}/violations`]: () => problem(403, 'forbidden') });
+  open('/t/acme/violations');
+  expect(await screen.findByRole('heading', { name: 'Your role does not include this' })).toBeDefined();
+});
