@@ -11,12 +11,14 @@ const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
 interface Props {
   queries: QueryClient;
   router: ReturnType<typeof newRouter>;
+  /** Where there is no layout: nothing fades, and nothing is hidden because it seems out of sight. */
+  env?: 'test';
 }
 
 /** The whole product: look, data, screens. */
-export function App({ queries, router }: Props) {
+export function App({ queries, router, env }: Props) {
   return (
-    <MantineProvider theme={theme} colorSchemeManager={colorScheme} defaultColorScheme="auto">
+    <MantineProvider theme={theme} env={env} colorSchemeManager={colorScheme} defaultColorScheme="auto">
       <QueryClientProvider client={queries}>
         <AwayBanner />
         <RouterProvider router={router} />

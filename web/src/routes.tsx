@@ -11,10 +11,13 @@ import { AwayError } from '~/api/problem';
 import { sessionQuery } from '~/api/queries';
 import { ErrorState, LoadingLines } from '~/components/states';
 import {
+  findSearch,
   overviewSearch,
   parseSearch,
   rulesSearch,
+  settingsSearch,
   stringifySearch,
+  trySearch,
   userSearch,
   usersSearch,
   violationsSearch,
@@ -77,12 +80,14 @@ const profile = createRoute({
 const platformTenants = createRoute({
   getParentRoute: () => shell,
   path: '/platform/tenants',
+  validateSearch: findSearch,
   component: lazyRouteComponent(() => import('~/screens/platform/Tenants')),
 });
 
 const platformAccounts = createRoute({
   getParentRoute: () => shell,
   path: '/platform/accounts',
+  validateSearch: findSearch,
   component: lazyRouteComponent(() => import('~/screens/platform/Accounts')),
 });
 
@@ -149,12 +154,14 @@ const user = createRoute({
 const tryIt = createRoute({
   getParentRoute: () => tenant,
   path: '/try',
+  validateSearch: trySearch,
   component: lazyRouteComponent(() => import('~/screens/try/TryIt')),
 });
 
 const settings = createRoute({
   getParentRoute: () => tenant,
   path: '/settings/$section',
+  validateSearch: settingsSearch,
   component: lazyRouteComponent(() => import('~/screens/settings/Settings')),
 });
 

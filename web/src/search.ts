@@ -43,6 +43,33 @@ export interface UsersSearch {
   plan?: string;
 }
 
+/** The check that is tried. Texts, as they were typed: the server judges them. */
+export interface TrySearch {
+  user?: string;
+  plan?: string;
+  endpoint?: string;
+  method?: string;
+  ip?: string;
+  cost?: string;
+  /** "org=acme&model=gpt-x" */
+  attributes?: string;
+}
+
+/** The audit log's filters, and its open entry; other sections of the settings have none. */
+export interface SettingsSearch extends TimeSearch {
+  actor?: string;
+  action?: string;
+  kind?: string;
+  object?: string;
+  change?: number;
+  entry?: number;
+}
+
+/** A list of the platform, narrowed by part of a name. */
+export interface FindSearch {
+  q?: string;
+}
+
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
@@ -100,6 +127,34 @@ export function userSearch(raw: Raw): UserSearch {
 
 export function usersSearch(raw: Raw): UsersSearch {
   return given({ prefix: text(raw.prefix), plan: text(raw.plan) });
+}
+
+export function trySearch(raw: Raw): TrySearch {
+  return given({
+    user: text(raw.user),
+    plan: text(raw.plan),
+    endpoint: text(raw.endpoint),
+    method: text(raw.method),
+    ip: text(raw.ip),
+    cost: text(raw.cost),
+    attributes: text(raw.attributes),
+  });
+}
+
+export function settingsSearch(raw: Raw): SettingsSearch {
+  return given({
+    range: text(raw.range),
+    actor: text(raw.actor),
+    action: text(raw.action),
+    kind: text(raw.kind),
+    object: text(raw.object),
+    change: number(raw.change),
+    entry: number(raw.entry),
+  });
+}
+
+export function findSearch(raw: Raw): FindSearch {
+  return given({ q: text(raw.q) });
 }
 
 /** Reads the query as texts: the router's own reading would round a user id of twenty digits. */

@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
-import type { Account, Plan, Rule, Session, Tenant } from '~/api/types';
+import type { Account, AuditEntry, Key, Plan, Rule, Session, Tenant } from '~/api/types';
 
 /** What a component test's server answers to one request; a path ends where the query begins. */
 export interface Reply {
@@ -107,6 +107,35 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
     role: 'owner',
     created_at: at,
     version: 1,
+    ...more,
+  };
+}
+
+export function key(more: Partial<Key> = {}): Key {
+  return {
+    key_id: 'k3Jx9mQ2',
+    name: 'gateway',
+    permissions: ['check'],
+    created_at: at,
+    expires_at: null,
+    revoked_at: null,
+    last_used_at: null,
+    version: 9,
+    ...more,
+  };
+}
+
+/** A change of rule 12, by Ada. */
+export function auditEntry(more: Partial<AuditEntry> = {}): AuditEntry {
+  return {
+    audit_id: 812,
+    change_id: 812,
+    at,
+    actor: { kind: 'account', id: '1', name: 'ada@example.com', act: '', request_id: 'req-1' },
+    action: 'update',
+    object: { kind: 'rule', id: '12' },
+    before: { key_pattern: 'user:{user_id}', rate_per_second: 10, rate_unit: 'second' },
+    after: { key_pattern: 'user:{user_id}', rate_per_second: 20, rate_unit: 'second' },
     ...more,
   };
 }

@@ -12,7 +12,7 @@ export function open(path: string) {
   const queries = newQueryClient();
   const router = newRouter(queries);
   router.update({ history: createMemoryHistory({ initialEntries: [path] }), context: { queries } });
-  render(<App queries={queries} router={router} />);
+  render(<App queries={queries} router={router} env="test" />);
   return { router, queries, user: userEvent.setup() };
 }
 

@@ -6,6 +6,8 @@ import { IconChevronDown } from './icons';
 export interface Column<Row> {
   key: string;
   header: string;
+  /** The header is read out, and not seen: of a column of buttons. */
+  quiet?: boolean;
   /** CSS width; the columns without one share the rest. */
   width?: number | string;
   /** Numbers are right-aligned, with tabular digits. */
@@ -141,7 +143,9 @@ function Head<Row>({ columns, sort, onSort }: Props<Row>) {
             sort === column.key ? 'ascending' : sort === `-${column.key}` ? 'descending' : undefined;
           return (
             <th key={column.key} scope="col" className={className(column)} aria-sort={direction}>
-              {column.sortable && onSort ? (
+              {column.quiet ? (
+                <span className="aside">{column.header}</span>
+              ) : column.sortable && onSort ? (
                 <button
                   type="button"
                   className={styles.sort}

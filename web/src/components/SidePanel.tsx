@@ -33,7 +33,8 @@ export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, 
     >
       <Drawer.Overlay backgroundOpacity={0.12} />
       <Drawer.Content>
-        <Drawer.Header>
+        {/* A banner belongs to the page alone. */}
+        <Drawer.Header role="presentation">
           <Drawer.Title>{title}</Drawer.Title>
           {beside}
           <span className={styles.buttons}>

@@ -7,6 +7,7 @@ import {
   perUnit,
   type RateUnit,
   rateShort,
+  unitOf,
   units,
 } from './rate';
 
@@ -36,6 +37,16 @@ test('limits read as people say them', () => {
     '1,000 per day, bursts to 1,000',
   );
   expect(rateShort({ rate_per_second: 0.5 / 60, rate_unit: 'minute' })).toBe('0.5/min');
+});
+
+test.each([
+  [10, 'second'],
+  [0.1, 'minute'],
+  [10_000 / 86400, 'day'],
+  [1 / 3600, 'hour'],
+  [0.123, 'second'],
+] as const)('%d tokens per second were probably typed per %s', (rate, unit) => {
+  expect(unitOf(rate)).toBe(unit);
 });
 
 describe('typed rates', () => {

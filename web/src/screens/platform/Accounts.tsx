@@ -1,5 +1,188 @@
-import { Page } from '~/components/Page';
+import { ActionIcon, Button, Menu, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import type { Account } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconBan, IconCheck, IconDots, IconSearch, IconTenants } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState, NoPermission } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import type { FindSearch } from '~/search';
+import { useSession } from '~/session';
+import { type AccountChange, changes } from './accountChanges';
+import styles from './Platform.module.css';
 
+const pageSize = 100;
+
+/** Everybody who can sign in. */
 export default function Accounts() {
-  return <Page title="Accounts">{null}</Page>;
+  const { account } = useSession();
+  if (!account.platform_admin) {
+    return (
+      <Page title="Accounts">
+        <NoPermission need="platform">It takes a platform admin, who can make you one.</NoPermission>
+      </Page>
+    );
+  }
+  return <AccountList self={account.account_id} />;
+}
+
+function AccountList({ self }: { self: number }) {
+  const { q } = useSearch({ strict: false }) as FindSearch;
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState<AccountChange | null>(null);
+  const find = useDebouncedCallback(
+    (text: string) => navigate({ to: '.', search: { q: text || undefined }, replace: true }),
+    200,
+  );
+  const accounts = useInfiniteQuery({
+    queryKey: ['accounts', q],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: cursor, signal }) =>
+      body(api.GET('/api/v1/accounts', { params: { query: { q, limit: pageSize, cursor } }, signal })),
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+
+  const columns: Column<Account>[] = [
+    {
+      key: 'who',
+      header: 'Account',
+      render: ({ account_id, name, email }) => (
+        <>
+          <strong>{name || email}</strong>
+          {account_id === self && <span className="soft"> (you)</span>}
+        </>
+      ),
+    },
+    { key: 'email', header: 'E-mail', wide: true, render: ({ email }) => email },
+    {
+      key: 'role',
+      header: 'Role',
+      width: 140,
+      render: ({ platform_admin, disabled }) =>
+        disabled ? (
+          <Outcome tone="denied">disabled</Outcome>
+        ) : platform_admin ? (
+          'Platform admin'
+        ) : (
+          <span className="soft">–</span>
+        ),
+    },
+    {
+      key: 'created',
+      header: 'Created',
+      width: 120,
+      wide: true,
+      render: ({ created_at }) => <RelativeTime at={created_at} />,
+    },
+    {
+      key: 'acts',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (account) => <Acts account={account} onAsk={setAsking} />,
+    },
+  ];
+
+  async function act() {
+    if (!asking) return;
+    const { account, patch } = asking;
+    await body(
+      api.PATCH('/api/v1/accounts/{account_id}', {
+        params: { path: { account_id: account.account_id }, header: ifMatch(etagOf(account)) },
+        body: patch,
+      }),
+    );
+    await queries.invalidateQueries({ queryKey: ['accounts'] });
+    if (account.account_id === self) await queries.invalidateQueries({ queryKey: ['session'] });
+    done(asking.done);
+  }
+
+  return (
+    <Page
+      title="Accounts"
+      lead="Everybody who can sign in. Accounts are made by accepting an invitation to a tenant."
+    >
+      <Card flush>
+        <div className={styles.find}>
+          <TextInput
+            aria-label="Find an account"
+            placeholder="Name or e-mail"
+            leftSection={<IconSearch size={14} aria-hidden />}
+            defaultValue={q}
+            onChange={(event) => find(event.currentTarget.value)}
+          />
+        </div>
+        <Query query={accounts}>
+          {({ pages }) => {
+            const rows = pages.flatMap(({ items }) => items);
+            return rows.length === 0 ? (
+              <EmptyState title="Nobody is called that">
+                Neither a name nor an address has “{q}” in it.
+              </EmptyState>
+            ) : (
+              <DataTable
+                label="Accounts"
+                columns={columns}
+                rows={rows}
+                rowKey={({ account_id }) => account_id}
+              />
+            );
+          }}
+        </Query>
+        {accounts.hasNextPage && (
+          <Button
+            variant="subtle"
+            color="gray"
+            m={8}
+            loading={accounts.isFetchingNextPage}
+            onClick={() => accounts.fetchNextPage()}
+          >
+            More
+          </Button>
+        )}
+      </Card>
+      <ConfirmAction
+        opened={asking !== null}
+        onClose={() => setAsking(null)}
+        title={asking?.title ?? ''}
+        effect={asking?.effect}
+        verb={asking?.verb ?? ''}
+        destructive={asking?.destructive}
+        action={act}
+      />
+    </Page>
+  );
+}
+
+function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountChange) => void }) {
+  const { admin, access } = changes(account);
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <ActionIcon aria-label={`Actions of ${account.email}`}>
+          <IconDots size={16} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconTenants size={15} />} onClick={() => onAsk(admin)}>
+          {admin.verb} …
+        </Menu.Item>
+        <Menu.Item
+          leftSection={account.disabled ? <IconCheck size={15} /> : <IconBan size={15} />}
+          onClick={() => onAsk(access)}
+        >
+          {access.verb} …
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
 }

@@ -1,5 +1,205 @@
-import { Page } from '~/components/Page';
+import { ActionIcon, Button, Menu, TextInput } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
+import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Tenant } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import {
+  IconBan,
+  IconCheck,
+  IconDots,
+  IconPlus,
+  IconSearch,
+  IconTenants,
+  IconTrash,
+} from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState, NoPermission } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import type { FindSearch } from '~/search';
+import { useSession } from '~/session';
+import { NewTenant } from './NewTenant';
+import styles from './Platform.module.css';
+import { RemoveTenant } from './RemoveTenant';
+import { suspension } from './suspension';
 
+const pageSize = 100;
+
+/** All tenants of this installation. */
 export default function Tenants() {
-  return <Page title="Tenants">{null}</Page>;
+  const { account } = useSession();
+  if (!account.platform_admin) {
+    return (
+      <Page title="Tenants">
+        <NoPermission need="platform">It takes a platform admin, who can make you one.</NoPermission>
+      </Page>
+    );
+  }
+  return <TenantList />;
+}
+
+type Open = { act: 'new' } | { act: 'suspend' | 'remove'; tenant: Tenant } | null;
+
+function TenantList() {
+  const { q } = useSearch({ strict: false }) as FindSearch;
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [open, setOpen] = useState<Open>(null);
+  const close = () => setOpen(null);
+  const find = useDebouncedCallback(
+    (text: string) => navigate({ to: '.', search: { q: text || undefined }, replace: true }),
+    200,
+  );
+  const tenants = useInfiniteQuery({
+    queryKey: ['tenants', 'found', q],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: cursor, signal }) =>
+      body(api.GET('/api/v1/tenants', { params: { query: { q, limit: pageSize, cursor } }, signal })),
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+
+  async function changed(slug: string) {
+    await queries.invalidateQueries({ queryKey: ['tenants'] });
+    await queries.invalidateQueries({ queryKey: ['session'] });
+    await queries.invalidateQueries({ queryKey: tenantKey(slug) });
+  }
+
+  const columns: Column<Tenant>[] = [
+    { key: 'name', header: 'Tenant', render: ({ name }) => <strong>{name}</strong> },
+    { key: 'slug', header: 'Slug', render: ({ slug }) => <code className="soft">{slug}</code> },
+    { key: 'plan', header: 'Default plan', wide: true, render: ({ default_plan }) => default_plan ?? '–' },
+    {
+      key: 'state',
+      header: 'State',
+      width: 132,
+      render: ({ suspended }) =>
+        suspended ? <Outcome tone="denied">suspended</Outcome> : <Outcome tone="allowed">served</Outcome>,
+    },
+    {
+      key: 'created',
+      header: 'Created',
+      width: 120,
+      wide: true,
+      render: ({ created_at }) => <RelativeTime at={created_at} />,
+    },
+    {
+      key: 'acts',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (tenant) => <Acts tenant={tenant} onOpen={setOpen} />,
+    },
+  ];
+  const acting = open?.act === 'suspend' ? open.tenant : null;
+  const words = acting && suspension(acting);
+  const create = (
+    <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setOpen({ act: 'new' })}>
+      New tenant
+    </Button>
+  );
+
+  return (
+    <Page title="Tenants" lead="Each has its own plans, rules, users, keys and members." actions={create}>
+      <Card flush>
+        <div className={styles.find}>
+          <TextInput
+            aria-label="Find a tenant"
+            placeholder="Name or slug"
+            leftSection={<IconSearch size={14} aria-hidden />}
+            defaultValue={q}
+            onChange={(event) => find(event.currentTarget.value)}
+          />
+        </div>
+        <Query query={tenants}>
+          {({ pages }) => {
+            const rows = pages.flatMap(({ items }) => items);
+            if (rows.length === 0) return q ? <Nothing q={q} /> : <Teach />;
+            return (
+              <DataTable
+                label="Tenants"
+                columns={columns}
+                rows={rows}
+                rowKey={({ slug }) => slug}
+                onOpen={({ slug }) => navigate({ to: '/t/$tenant/overview', params: { tenant: slug } })}
+              />
+            );
+          }}
+        </Query>
+        {tenants.hasNextPage && (
+          <Button
+            variant="subtle"
+            color="gray"
+            m={8}
+            loading={tenants.isFetchingNextPage}
+            onClick={() => tenants.fetchNextPage()}
+          >
+            More
+          </Button>
+        )}
+      </Card>
+      {open?.act === 'new' && <NewTenant onClose={close} onCreated={changed} />}
+      {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={changed} />}
+      <ConfirmAction
+        opened={acting !== null}
+        onClose={close}
+        title={words?.title ?? ''}
+        effect={words?.effect}
+        verb={words?.verb ?? ''}
+        destructive={acting?.suspended === false}
+        action={async () => {
+          if (!acting || !words) return;
+          await words.act();
+          await changed(acting.slug);
+          done(`${acting.name} is ${acting.suspended ? 'served again' : 'suspended'}`);
+        }}
+      />
+    </Page>
+  );
+}
+
+function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void }) {
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <ActionIcon aria-label={`Actions of ${tenant.name}`}>
+          <IconDots size={16} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item
+          leftSection={tenant.suspended ? <IconCheck size={15} /> : <IconBan size={15} />}
+          onClick={() => onOpen({ act: 'suspend', tenant })}
+        >
+          {tenant.suspended ? 'Resume …' : 'Suspend …'}
+        </Menu.Item>
+        {tenant.suspended ? (
+          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => onOpen({ act: 'remove', tenant })}>
+            Remove …
+          </Menu.Item>
+        ) : (
+          <Menu.Label>Suspend it before it can be removed</Menu.Label>
+        )}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function Nothing({ q }: { q: string }) {
+  return <EmptyState title="No tenant is called that">Neither a name nor a slug has “{q}” in it.</EmptyState>;
+}
+
+function Teach() {
+  return (
+    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="No tenants yet">
+      A tenant is one product or team with its own plans, rules and users. New tenant, above, makes the first
+      one.
+    </EmptyState>
+  );
 }

@@ -1,5 +1,18 @@
 import { Page } from '~/components/Page';
+import { NameCard } from './NameCard';
+import { PasswordCard } from './PasswordCard';
+import styles from './Profile.module.css';
+import { SessionsCard } from './SessionsCard';
 
+/** One's own account: its name, its password, and where it is signed in. */
 export default function Profile() {
-  return <Page title="Profile">{null}</Page>;
+  return (
+    <Page title="Profile">
+      <div className={styles.cards}>
+        <NameCard />
+        <PasswordCard />
+        <SessionsCard />
+      </div>
+    </Page>
+  );
 }

@@ -79,7 +79,8 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
   if (edit) {
     columns.push({
       key: 'actions',
-      header: '',
+      header: 'Actions',
+      quiet: true,
       width: 52,
       render: (one) => (
         <Menu position="bottom-end">

@@ -1,5 +1,51 @@
+import { Link, useParams } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
 import { Page } from '~/components/Page';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { useTenant } from '~/session';
+import { settingsSections } from '~/shell/navigation';
+import styles from './Settings.module.css';
 
+const sections = {
+  keys: lazy(() => import('./keys/Keys')),
+  members: lazy(() => import('./members/Members')),
+  alerts: lazy(() => import('./alerts/Alerts')),
+  tenant: lazy(() => import('./tenant/TenantSettings')),
+  'import-export': lazy(() => import('./config/ImportExport')),
+  audit: lazy(() => import('./audit/Audit')),
+};
+
+/** What is said of the tenant itself, a section at a time. */
 export default function Settings() {
-  return <Page title="Settings">{null}</Page>;
+  const tenant = useTenant();
+  const { section = '' } = useParams({ strict: false });
+  const Section = sections[section as keyof typeof sections];
+  return (
+    <Page title="Settings">
+      <div className={styles.columns}>
+        <nav aria-label="Settings" className={styles.nav}>
+          {settingsSections.map(({ section, label }) => (
+            <Link
+              key={section}
+              to="/t/$tenant/settings/$section"
+              params={{ tenant, section }}
+              activeOptions={{ includeSearch: false }}
+              className={styles.link}
+            >
+              {label}
+            </Link>
+          ))}
+        </nav>
+        <div className={styles.section}>
+          <Suspense fallback={<LoadingLines />}>
+            {Section ? (
+              <Section />
+            ) : (
+              <ErrorState error={new Error('No section of the settings is called that.')} />
+            )}
+          </Suspense>
+        </div>
+      </div>
+    </Page>
+  );
 }

@@ -1,5 +1,74 @@
-import { Page } from '~/components/Page';
+import { Button } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useLocation } from '@tanstack/react-router';
+import { useEffect } from 'react';
+import { api, body } from '~/api/client';
+import { isStatus, sentence } from '~/api/problem';
+import { sessionQuery } from '~/api/queries';
+import type { InvitationOffer } from '~/api/types';
+import { LoadingLines } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { roleNames } from '~/screens/settings/members/roles';
+import { AcceptAsNew } from './AcceptAsNew';
+import { AcceptSignedIn } from './AcceptSignedIn';
+import { Frame } from './Frame';
 
+/** What an invitation link opens: who invites to what, and a way in, with an account or without one. */
 export default function Invitation() {
-  return <Page title="Invitation">{null}</Page>;
+  const token = useLocation({ select: ({ hash }) => hash });
+  useEffect(() => {
+    document.title = 'Invitation · Sluice';
+  }, []);
+  const offer = useQuery({
+    queryKey: ['invitation', token],
+    queryFn: ({ signal }) => body(api.POST('/api/v1/invitations/look', { body: { token }, signal })),
+    enabled: token !== '',
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const session = useQuery(sessionQuery);
+
+  if (token === '' || isStatus(offer.error, 404)) {
+    return (
+      <Frame
+        title="This invitation is not open any more"
+        lead="It was accepted, taken back, or is older than seven days. Ask whoever sent it for a new one."
+      >
+        <p>
+          <Link to="/sign-in">Sign in</Link> if you are a member already.
+        </p>
+      </Frame>
+    );
+  }
+  if (offer.isError)
+    return (
+      <Frame title="The invitation cannot be read now" lead={sentence(offer.error)}>
+        <Button variant="default" onClick={() => offer.refetch()}>
+          Try again
+        </Button>
+      </Frame>
+    );
+  if (!offer.data || session.data === undefined)
+    return (
+      <Frame title="Invitation">
+        <LoadingLines lines={3} />
+      </Frame>
+    );
+  return (
+    <Frame title={`Join ${offer.data.tenant.name}`} lead={<Lead offer={offer.data} />}>
+      {session.data ? (
+        <AcceptSignedIn token={token} offer={offer.data} account={session.data.account} />
+      ) : (
+        <AcceptAsNew token={token} offer={offer.data} />
+      )}
+    </Frame>
+  );
+}
+
+function Lead({ offer: { invited_by, email, role, expires_at } }: { offer: InvitationOffer }) {
+  return (
+    <>
+      {invited_by} invites <strong>{email}</strong> as {roleNames[role]}. The invitation ends{' '}
+      <RelativeTime at={expires_at} />.
+    </>
+  );
 }

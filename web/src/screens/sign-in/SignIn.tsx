@@ -23,7 +23,8 @@ export default function SignIn() {
     onSuccess: (session) => {
       queries.clear(); // nothing that somebody else read here
       queries.setQueryData(sessionKey, session);
-      router.history.push(next ?? '/');
+      // An invitation's token waits in the fragment, which no server sees.
+      router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
     },
     onError: () => setPassword(''),
   });

@@ -1,5 +1,122 @@
-import { Page } from '~/components/Page';
+import { Button } from '@mantine/core';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { ProblemError } from '~/api/problem';
+import { plansQuery, tenantKey } from '~/api/queries';
+import { IconRefresh, IconTry } from '~/components/icons';
+import { Card, Page } from '~/components/Page';
+import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
+import { checkOf } from '~/domain/check';
+import type { TrySearch } from '~/search';
+import { useTenant } from '~/session';
+import { CheckForm } from './CheckForm';
+import { MatchedRules, NearMisses } from './Explained';
+import { Snippets } from './Snippets';
+import styles from './TryIt.module.css';
+import { Verdict } from './Verdict';
 
+/** Buckets fill while one looks at them. */
+const every = 2_000;
+
+/** Asks what a check would be answered, and why; nothing is taken by asking. */
 export default function TryIt() {
-  return <Page title="Try it">{null}</Page>;
+  const tenant = useTenant();
+  const search = useSearch({ strict: false }) as TrySearch;
+  const navigate = useNavigate();
+  const plans = useQuery(plansQuery(tenant));
+  const asked = Object.keys(search).length > 0;
+  const answer = useQuery({
+    queryKey: tenantKey(tenant, 'explain', search),
+    queryFn: ({ signal }) =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/explain', {
+          params: { path: { tenant } },
+          body: checkOf(search),
+          signal,
+        }),
+      ),
+    enabled: asked,
+    staleTime: 0,
+    // What is wrong with a check stays wrong.
+    refetchInterval: (query) => (query.state.error instanceof ProblemError ? false : every),
+    placeholderData: keepPreviousData,
+  });
+  const ask = (next: TrySearch) => navigate({ to: '.', search: next });
+  const fieldErrors =
+    answer.error instanceof ProblemError && answer.error.document.errors ? answer.error : undefined;
+
+  return (
+    <Page
+      title="Try it"
+      lead="What a check would be answered, and why. Nothing is taken by asking here."
+      actions={
+        asked && (
+          <Button
+            variant="default"
+            leftSection={<IconRefresh size={15} aria-hidden />}
+            onClick={() => answer.refetch()}
+          >
+            Ask again
+          </Button>
+        )
+      }
+    >
+      <div className={styles.columns}>
+        <div className={styles.question}>
+          <Card title="The check">
+            <CheckForm
+              key={JSON.stringify(search)}
+              search={search}
+              plans={(plans.data ?? []).map(({ name }) => name)}
+              error={fieldErrors}
+              onAsk={ask}
+            />
+          </Card>
+        </div>
+        <div className={styles.answer}>
+          {!asked ? (
+            <Card>
+              <Teach onAsk={ask} />
+            </Card>
+          ) : answer.isError && (fieldErrors || !answer.data) ? (
+            <Card>
+              <ErrorState error={answer.error} onRetry={fieldErrors ? undefined : () => answer.refetch()} />
+            </Card>
+          ) : answer.data ? (
+            <>
+              <Verdict explanation={answer.data} />
+              <MatchedRules tenant={tenant} explanation={answer.data} />
+              <NearMisses tenant={tenant} explanation={answer.data} />
+            </>
+          ) : (
+            <Card>
+              <LoadingLines />
+            </Card>
+          )}
+          {asked && <Snippets tenant={tenant} check={checkOf(search)} />}
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+const example: TrySearch = { user: '42', endpoint: '/api/reports', method: 'GET', ip: '203.0.113.9' };
+
+function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
+  return (
+    <EmptyState
+      icon={<IconTry size={20} aria-hidden />}
+      title="Ask as your service would"
+      action={
+        <Button variant="default" onClick={() => onAsk(example)}>
+          Fill in an example
+        </Button>
+      }
+    >
+      A check says who asks, from where, and for what. The answer names every rule that matches, how many
+      tokens each has left, and why the others did not match. The same check is written for your service below
+      it, to copy.
+    </EmptyState>
+  );
 }

@@ -1,0 +1,86 @@
+import { Button, Group, Modal } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { ProblemError, sentence } from '~/api/problem';
+import styles from './FormDialog.module.css';
+
+/** What is wrong with the field at a JSON pointer: `error={wrong('/name')}`. */
+export type Wrong = (pointer: string) => string | undefined;
+
+/** Tells each field what is wrong with it; what no field asked for is in `rest()`, asked last. */
+export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string | null } {
+  const asked = new Set<string>();
+  const wrong = (pointer: string) => {
+    asked.add(pointer);
+    return error instanceof ProblemError ? error.field(pointer) : undefined;
+  };
+  const rest = () => {
+    if (!error) return null;
+    const errors = (error instanceof ProblemError && error.document.errors) || [];
+    if (errors.length === 0) return sentence(error);
+    const others = errors.filter(({ pointer }) => !asked.has(pointer));
+    return others.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}`).join('; ') || null;
+  };
+  return { wrong, rest };
+}
+
+/** What is wrong with a form as a whole. */
+export function FormError({ children }: { children: string | null }) {
+  return children ? (
+    <p role="alert" className={styles.error}>
+      {children}
+    </p>
+  ) : null;
+}
+
+interface Props {
+  title: string;
+  /** One sentence: what this does. */
+  lead?: React.ReactNode;
+  /** The verb on the button: "Create key". */
+  verb: string;
+  size?: number;
+  disabled?: boolean;
+  destructive?: boolean;
+  onClose: () => void;
+  /** After it was saved; left out, it closes. */
+  onSaved?: () => void;
+  /** Saves; the dialog stays open, and says why, if that fails. */
+  save: () => Promise<unknown>;
+  children: (wrong: Wrong) => React.ReactNode;
+}
+
+/** A form in a dialog. It closes when it is saved, and keeps what was typed when it is not. */
+export function FormDialog(props: Props) {
+  const { title, lead, verb, size = 480, disabled, destructive, onClose, onSaved = onClose, save } = props;
+  const saving = useMutation({ mutationFn: save, onSuccess: onSaved });
+  const { wrong, rest } = fieldErrors(saving.error);
+  const fields = props.children(wrong);
+  return (
+    <Modal opened onClose={onClose} size={size} title={title}>
+      <form
+        className={styles.form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          saving.mutate();
+        }}
+      >
+        {lead && <p className="soft">{lead}</p>}
+        {fields}
+        <FormError>{rest()}</FormError>
+        <Group justify="flex-end" gap={8} mt={4}>
+          <Button variant="default" onClick={onClose}>
+            Cancel
+          </Button>
+          <Button
+            type="submit"
+            color={destructive ? 'red.8' : undefined}
+            loading={saving.isPending}
+            disabled={disabled}
+          >
+            {verb}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,56 @@
+import { Button, Group, Modal } from '@mantine/core';
+import { useState } from 'react';
+import { Copy } from './Copy';
+import { IconAlert } from './icons';
+import styles from './SecretDialog.module.css';
+
+interface Props {
+  title: string;
+  /** What the secret is called: "API key". */
+  what: string;
+  secret: string;
+  /** How it is used. */
+  children?: React.ReactNode;
+  onClose: () => void;
+}
+
+/**
+ * A secret, shown once: only its digest is stored. Neither Escape nor a click beside it closes the
+ * dialog, because what is gone then is gone.
+ */
+export function SecretDialog({ title, what, secret, children, onClose }: Props) {
+  const [copied, setCopied] = useState(false);
+  async function copy() {
+    await navigator.clipboard.writeText(secret);
+    setCopied(true);
+  }
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      size={600}
+      title={title}
+      closeOnEscape={false}
+      closeOnClickOutside={false}
+      withCloseButton={false}
+    >
+      <p className={styles.warning}>
+        <IconAlert size={15} aria-hidden />
+        Copy it now. It is not stored and cannot be shown again.
+      </p>
+      <div className={styles.secret}>
+        <code>{secret}</code>
+        <Copy value={secret} label={`Copy ${what}`} />
+      </div>
+      {children && <div className={styles.use}>{children}</div>}
+      <Group justify="flex-end" gap={8} mt="lg">
+        <Button variant="default" onClick={onClose}>
+          Done
+        </Button>
+        <Button onClick={copy} data-autofocus>
+          {copied ? 'Copied' : `Copy ${what}`}
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

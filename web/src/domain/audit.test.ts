@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+import type { AuditEntry } from '~/api/types';
+import { auditEntry } from '../../test/fake';
+import { actorOf, changesOf, objectOf, revertable, verbOf } from './audit';
+import { permissions } from './roles';
+
+const raised = auditEntry({
+  before: {
+    key_pattern: 'user:{user_id}',
+    plan: 'free',
+    rate_per_second: 10,
+    rate_unit: 'second',
+    version: 1,
+  },
+  after: {
+    key_pattern: 'user:{user_id}',
+    plan: 'free',
+    rate_per_second: 0.5,
+    rate_unit: 'minute',
+    version: 2,
+  },
+});
+
+test('a change shows the values that differ, as people say them, and no bookkeeping', () => {
+  expect(changesOf(raised)).toEqual([{ field: 'Rate', before: '10 per second', after: '30 per minute' }]);
+});
+
+test('a creation shows all values, and none before', () => {
+  const made = auditEntry({ action: 'create', before: null, after: { name: 'pro', is_active: true } });
+  expect(changesOf(made)).toEqual([
+    { field: 'Name', before: null, after: 'pro' },
+    { field: 'Active', before: null, after: 'yes' },
+  ]);
+});
+
+test.each([
+  [{ kind: 'rule', id: '12' }, { key_pattern: 'global', name: 'daily', plan: null }, 'rule global · daily'],
+  [{ kind: 'override', id: '12:a:b' }, {}, 'the limit of user a:b on rule 12'],
+  [{ kind: 'user', id: '42' }, {}, 'the plan of user 42'],
+  [{ kind: 'api_key', id: 'k1' }, { name: 'gateway' }, 'API key gateway'],
+  [{ kind: 'tenant', id: 'acme' }, {}, 'the tenant'],
+] as const)('the object %o is called by its name', (object, after, name) => {
+  expect(objectOf(auditEntry({ object, after }))).toBe(name);
+});
+
+test('members and rules are called by their names while there are some', () => {
+  const names = {
+    member: (id: string) => (id === '1' ? 'ada@example.com' : undefined),
+    rule: () => 'global',
+  };
+  const member = (id: string) => auditEntry({ object: { kind: 'member', id } });
+  expect(objectOf(member('1'), names)).toBe('member ada@example.com');
+  expect(objectOf(member('2'), names)).toBe('member 2');
+  const override = auditEntry({ object: { kind: 'override', id: '12:42' } });
+  expect(objectOf(override, names)).toBe('the limit of user 42 on global');
+});
+
+test('what was done to a key or a tenant has its own word', () => {
+  const key = { kind: 'api_key', id: 'k1' } as const;
+  const moment = '2026-11-21T06:00:00Z';
+  expect(
+    verbOf(auditEntry({ object: key, before: { revoked_at: null }, after: { revoked_at: moment } })),
+  ).toBe('revoked');
+  const tenant = { kind: 'tenant', id: 'acme' } as const;
+  expect(
+    verbOf(auditEntry({ object: tenant, before: { suspended_at: null }, after: { suspended_at: moment } })),
+  ).toBe('suspended');
+  expect(verbOf(raised)).toBe('changed');
+});
+
+test('an actor without a name is called by what there is', () => {
+  const actor = { kind: 'api_key', id: 'k1', name: '', act: '', request_id: '' } as const;
+  expect(actorOf(auditEntry({ actor }))).toBe('API key k1');
+});
+
+test.each<[string, Partial<AuditEntry>, 'viewer' | 'editor' | 'owner', boolean]>([
+  ['a rule, by a viewer', {}, 'viewer', false],
+  ['a rule, by an editor', {}, 'editor', true],
+  ['the tenant, by an editor', { object: { kind: 'tenant', id: 'acme' } }, 'editor', false],
+  ['the tenant, by an owner', { object: { kind: 'tenant', id: 'acme' } }, 'owner', true],
+  ['its creation', { object: { kind: 'tenant', id: 'acme' }, before: null }, 'owner', false],
+  ['a revocation', { object: { kind: 'api_key', id: 'k' }, after: { revoked_at: 'then' } }, 'owner', false],
+  ['a member', { object: { kind: 'member', id: '1' } }, 'owner', false],
+])('undoing %s', (_, entry, role, may) => {
+  expect(revertable(auditEntry(entry), permissions(role))).toBe(may);
+});

@@ -1,0 +1,188 @@
+import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
+import { exactTime } from './format';
+import { type RateUnit, rateSentence } from './rate';
+import type { Permissions } from './roles';
+
+/** The audit log in words: who did what to what, and which values changed. */
+type Row = Record<string, unknown>;
+
+export const kinds: { value: AuditObjectKind; label: string }[] = [
+  { value: 'rule', label: 'Rules' },
+  { value: 'override', label: 'Overrides' },
+  { value: 'plan', label: 'Plans' },
+  { value: 'user', label: 'Users' },
+  { value: 'bucket', label: 'Buckets' },
+  { value: 'api_key', label: 'API keys' },
+  { value: 'member', label: 'Members' },
+  { value: 'invitation', label: 'Invitations' },
+  { value: 'alert', label: 'Alerts' },
+  { value: 'tenant', label: 'Tenant' },
+];
+
+export const actions: { value: AuditAction; label: string }[] = [
+  { value: 'create', label: 'Created' },
+  { value: 'update', label: 'Changed' },
+  { value: 'remove', label: 'Removed' },
+  { value: 'reset', label: 'Reset' },
+  { value: 'credit', label: 'Credited' },
+];
+
+const verbs: Record<AuditAction, string> = {
+  create: 'created',
+  update: 'changed',
+  remove: 'removed',
+  reset: 'reset',
+  credit: 'credited',
+};
+
+/** "changed" */
+export function verbOf({ action, object, before, after }: AuditEntry): string {
+  if (object.kind === 'api_key' && !before?.revoked_at && after?.revoked_at) return 'revoked';
+  if (object.kind === 'tenant' && !before?.suspended_at && after?.suspended_at) return 'suspended';
+  if (object.kind === 'tenant' && before?.suspended_at && !after?.suspended_at) return 'resumed';
+  return verbs[action];
+}
+
+/** What entries name by number alone, by its name; undefined for what is no more. */
+export interface Names {
+  member: (id: string) => string | undefined;
+  rule: (id: string) => string | undefined;
+}
+
+const nameless: Names = { member: () => undefined, rule: () => undefined };
+
+/** "rule user:{user_id} · daily · free", "the plan of user 42" */
+export function objectOf({ object: { kind, id }, before, after }: AuditEntry, names = nameless): string {
+  const row: Row = after ?? before ?? {};
+  const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
+  switch (kind) {
+    case 'rule':
+      return `rule ${[text('key_pattern') || id, text('name'), text('plan')].filter(Boolean).join(' · ')}`;
+    case 'override':
+      return overrideOf(id, names);
+    case 'user':
+      return `the plan of user ${id}`;
+    case 'api_key':
+      return `API key ${text('name') || id}`;
+    case 'member':
+      return `member ${names.member(id) ?? id}`;
+    case 'invitation':
+      return `the invitation of ${text('email') || id}`;
+    case 'alert':
+      return `alert ${text('name') || id}`;
+    case 'tenant':
+      return 'the tenant';
+    case 'bucket':
+      return `a bucket of ${bucketOf(row, id)}`;
+    default:
+      return `${kind} ${id}`;
+  }
+}
+
+function overrideOf(id: string, names: Names): string {
+  const colon = id.indexOf(':');
+  const rule = id.slice(0, colon);
+  return `the limit of user ${id.slice(colon + 1)} on ${names.rule(rule) ?? `rule ${rule}`}`;
+}
+
+function bucketOf(row: Row, id: string): string {
+  return typeof row.user_id === 'string' ? `user ${row.user_id}` : id;
+}
+
+/** "ada@example.com", "API key ci", "sluice dev" */
+export function actorOf({ actor: { kind, name, id } }: AuditEntry): string {
+  return kind === 'api_key' ? `API key ${name || id}` : name || id || kind;
+}
+
+/** A value that differs, as people read it; null where there was none. */
+export interface Change {
+  field: string;
+  before: string | null;
+  after: string | null;
+}
+
+/** What every write changes, and what says nothing to people. */
+const bookkeeping = new Set([
+  'version',
+  'revision',
+  'created_at',
+  'updated_at',
+  'in_force_since',
+  'rate_unit',
+  'tenant_id',
+]);
+
+const labels: Record<string, string> = {
+  key_pattern: 'Pattern',
+  rate_per_second: 'Rate',
+  burst_capacity: 'Burst',
+  is_active: 'Active',
+  failure_mode: 'While Redis is away',
+  suspended_at: 'Suspended',
+  expires_at: 'Ends',
+  revoked_at: 'Revoked',
+  user_id: 'User',
+  rule_id: 'Rule',
+  key_id: 'Key',
+  account_id: 'Account',
+  ipv4_prefix: 'IPv4 prefix',
+  ipv6_prefix: 'IPv6 prefix',
+  retry_jitter_percent: 'Retry jitter, %',
+  url: 'Address',
+};
+
+/** The values that a change made different; of a creation or removal, all that there were. */
+export function changesOf({ before, after }: AuditEntry): Change[] {
+  const fields = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+  return fields
+    .filter((field) => !bookkeeping.has(field))
+    .map((field) => ({ field: label(field), before: shown(before, field), after: shown(after, field) }))
+    .filter((change) => change.before !== change.after);
+}
+
+function label(field: string): string {
+  const words = field.replaceAll('_', ' ');
+  return labels[field] ?? `${words[0]?.toUpperCase()}${words.slice(1)}`;
+}
+
+function shown(row: Row | null, field: string): string | null {
+  if (!row) return null;
+  const value = row[field];
+  if (value === null || value === undefined || value === '') return '–';
+  if (field === 'rate_per_second' && typeof value === 'number') {
+    return value > 0 ? rateSentence({ rate_per_second: value, rate_unit: unit(row) }) : '–';
+  }
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (field.endsWith('_at') && typeof value === 'string') return exactTime(Date.parse(value));
+  if (Array.isArray(value)) return value.join(', ');
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+function unit(row: Row): RateUnit {
+  return (row.rate_unit as RateUnit) ?? 'second';
+}
+
+/** Whether the reader may undo a change, and the server can (internal/pgstore/revert.go). */
+export function revertable({ object: { kind }, before, after }: AuditEntry, may: Permissions): boolean {
+  switch (kind) {
+    case 'plan':
+    case 'rule':
+    case 'override':
+    case 'user':
+      return may.edit;
+    case 'tenant':
+      return may.own && before !== null && after !== null;
+    case 'api_key':
+      return may.own && after !== null && !after.revoked_at;
+    default:
+      return false;
+  }
+}
+
+/** What undoing a change does. */
+export function revertEffect(entry: AuditEntry, names?: Names): string {
+  const object = objectOf(entry, names);
+  if (!entry.before) return `It removes ${object} again.`;
+  if (!entry.after) return `It makes ${object} again, as it was.`;
+  return `It gives ${object} the values of before. If somebody changed it since, nothing is done.`;
+}

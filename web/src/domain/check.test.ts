@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { explanation, matched } from '../../test/explain';
+import { checkOf, costProblem, matchedTiers, statusOf, verdict } from './check';
+
+test('what was left empty is no part of the check', () => {
+  expect(checkOf({})).toEqual({});
+  expect(checkOf({ user: '42', cost: '0', attributes: 'org=acme&model=gpt-x' })).toEqual({
+    user_id: '42',
+    cost: 0,
+    attributes: { org: 'acme', model: 'gpt-x' },
+  });
+});
+
+test('a user id of digits stays a text, however long', () => {
+  expect(checkOf({ user: '12345678901234567890' }).user_id).toBe('12345678901234567890');
+});
+
+test.each(['', '0', '1', '2.5', '0.000001', '1000000000'])('the cost "%s" is one', (text) => {
+  expect(costProblem(text)).toBeUndefined();
+});
+test.each(['-1', 'many', '0.0000001', '1000000001', '1e3'])('the cost "%s" is none', (text) => {
+  expect(costProblem(text)).toMatch(/must be a number/);
+});
+
+test('each matched rule has its own tier, and one decides', () => {
+  const denied = explanation({ allowed: false, violated_rule_id: 12, reason: 'limit_exceeded' }, [
+    matched(3, { key_pattern: 'global' }),
+    matched(12),
+  ]);
+  expect(matchedTiers(denied).map(({ rule, decides }) => [rule.rule_id, decides])).toEqual([
+    [3, false],
+    [12, true],
+  ]);
+});
+
+test.each([
+  [{ allowed: true, remaining: 3, limit: 50 }, 200, /3 of 50 tokens left/],
+  [{ allowed: true, remaining: null, limit: null }, 200, /No rule limits it/],
+  [{ allowed: false, reason: 'limit_exceeded', retry_after_ms: 350 }, 429, /would pass in 350\u202fms/],
+  [{ allowed: false, reason: 'blocked', retry_after_ms: null }, 429, /blocks it/],
+  [{ allowed: false, reason: 'cost_exceeds_limit', retry_after_ms: null }, 429, /whole bucket/],
+  [{ allowed: false, reason: 'store_unavailable', retry_after_ms: 1000 }, 503, /Redis does not answer/],
+] as const)('the decision %o is said in a sentence', (decision, status, sentence) => {
+  const answer = explanation({ violated_rule: 'user:{user_id}', ...decision });
+  expect(statusOf(answer).code).toBe(status);
+  expect(verdict(answer)).toMatch(sentence);
+});
+
+test('a bypass is said to be one', () => {
+  expect(verdict(explanation({ limit: null, remaining: null }, [matched(2, { action: 'bypass' })]))).toMatch(
+    /without any other rule/,
+  );
+});

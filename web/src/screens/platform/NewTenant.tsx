@@ -1,0 +1,72 @@
+import { TextInput } from '@mantine/core';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api } from '~/api/client';
+import { FormDialog } from '~/components/FormDialog';
+import { done } from '~/components/toast';
+
+interface Props {
+  onClose: () => void;
+  onCreated: (slug: string) => Promise<void>;
+}
+
+/** "Acme Payments, Ltd." → "acme-payments-ltd" */
+export function slugOf(name: string): string {
+  return name
+    .normalize('NFD')
+    .toLowerCase()
+    .replace(/\p{M}/gu, '')
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-|-$/g, '')
+    .slice(0, 63);
+}
+
+/** Makes a tenant and goes to it. The slug follows the name until somebody types one. */
+export function NewTenant({ onClose, onCreated }: Props) {
+  const navigate = useNavigate();
+  const [name, setName] = useState('');
+  const [typed, setTyped] = useState<string | null>(null);
+  const [plan, setPlan] = useState('free');
+  const slug = typed ?? slugOf(name);
+
+  async function create() {
+    await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
+    await onCreated(slug);
+    done(`Tenant ${name} made`);
+    await navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
+  }
+
+  return (
+    <FormDialog title="New tenant" verb="Make tenant" onClose={onClose} save={create}>
+      {(wrong) => (
+        <>
+          <TextInput
+            label="Name"
+            required
+            withAsterisk={false}
+            data-autofocus
+            value={name}
+            error={wrong('/name')}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
+          <TextInput
+            label="Slug"
+            description="In addresses and commands. It never changes."
+            required
+            withAsterisk={false}
+            value={slug}
+            error={wrong('/slug')}
+            onChange={(event) => setTyped(event.currentTarget.value)}
+          />
+          <TextInput
+            label="Default plan"
+            description="Made with it; the plan of users who have none of their own. May be empty."
+            value={plan}
+            error={wrong('/default_plan')}
+            onChange={(event) => setPlan(event.currentTarget.value)}
+          />
+        </>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,47 @@
+import { TextInput } from '@mantine/core';
+import { useState } from 'react';
+import { api, etagOf, ifMatch } from '~/api/client';
+import type { Tenant } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import { done } from '~/components/toast';
+
+interface Props {
+  tenant: Tenant;
+  onClose: () => void;
+  onRemoved: (slug: string) => Promise<void>;
+}
+
+/** Removes a tenant for good. One types its slug first: no revert brings it back. */
+export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
+  const [typed, setTyped] = useState('');
+
+  async function remove() {
+    await api.DELETE('/api/v1/tenants/{tenant}', {
+      params: { path: { tenant: tenant.slug }, header: ifMatch(etagOf(tenant)) },
+    });
+    await onRemoved(tenant.slug);
+    done(`Tenant ${tenant.name} removed`);
+  }
+
+  return (
+    <FormDialog
+      title={`Remove ${tenant.name} for good?`}
+      lead="Its plans, rules, users, keys and violations are gone, and its slug is not free again. This cannot be undone."
+      verb="Remove tenant"
+      destructive
+      disabled={typed !== tenant.slug}
+      onClose={onClose}
+      save={remove}
+    >
+      {() => (
+        <TextInput
+          label={`Type ${tenant.slug} to go on`}
+          data-autofocus
+          autoComplete="off"
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,95 @@
+import { screen, waitFor } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { account, fakeServer, page, problem, session, tenant } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { slugOf } from './NewTenant';
+
+const admin = { ...session(), account: account({ platform_admin: true }) };
+
+test('a tenant is made, its slug following its name', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/tenants': page([tenant()]),
+    'POST /api/v1/tenants': tenant({ slug: 'big-shop' }),
+  });
+  const { user } = open('/platform/tenants');
+  await user.click(await screen.findByRole('button', { name: 'New tenant' }));
+  await user.type(await screen.findByLabelText('Name'), 'Big Shop!');
+  expect(screen.getByLabelText('Slug')).toHaveProperty('value', 'big-shop');
+  await user.click(screen.getByRole('button', { name: 'Make tenant' }));
+  await waitFor(() =>
+    expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
+      slug: 'big-shop',
+      name: 'Big Shop!',
+      default_plan: 'free',
+    }),
+  );
+});
+
+test.each([
+  ['Acme Payments, Ltd.', 'acme-payments-ltd'],
+  ['Bücher & Café', 'bucher-cafe'],
+  ['!', ''],
+])('the slug of %s is %s', (name, slug) => {
+  expect(slugOf(name)).toBe(slug);
+});
+
+test('a tenant that is served can only be suspended, and that says its effect', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/tenants': page([tenant()]),
+    'POST /api/v1/tenants/acme/suspend': tenant({ suspended: true }),
+  });
+  const { user } = open('/platform/tenants');
+  await user.click(await screen.findByRole('button', { name: 'Actions of Acme' }));
+  expect(screen.queryByRole('menuitem', { name: 'Remove …' })).toBeNull();
+  await user.click(await screen.findByRole('menuitem', { name: 'Suspend …' }));
+  expect(await screen.findByText(/refused with 403 within 2 s/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Suspend' }));
+  await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/suspend'))).toBe(true));
+});
+
+test('a suspended tenant is removed only when its slug was typed', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/tenants': page([tenant({ suspended: true, version: 6 })]),
+    'DELETE /api/v1/tenants/acme': () => ({ status: 204 }),
+  });
+  const { user } = open('/platform/tenants');
+  await user.click(await screen.findByRole('button', { name: 'Actions of Acme' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove …' }));
+  const remove = await screen.findByRole('button', { name: 'Remove tenant' });
+  expect(remove).toHaveProperty('disabled', true);
+  await user.type(screen.getByLabelText('Type acme to go on'), 'acme');
+  await user.click(remove);
+  await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
+  expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"6"');
+});
+
+test('an account is disabled after its effect was said; of the last admin the server says no', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/accounts': page([account({ account_id: 2, email: 'bob@example.com', name: 'Bob' })]),
+    'PATCH /api/v1/accounts/2': () => problem(409, 'conflict', { detail: 'Somebody must be left.' }),
+  });
+  const { user } = open('/platform/accounts');
+  await user.click(await screen.findByRole('button', { name: 'Actions of bob@example.com' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Disable …' }));
+  expect(await screen.findByText(/All their sessions end at once/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Disable' }));
+  expect(await screen.findByText('Somebody must be left.')).toBeDefined();
+  expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ disabled: true });
+});
+
+test.each(['tenants', 'accounts'])('who is no platform admin sees no %s', async (screenName) => {
+  const requests = fakeServer({ 'GET /api/v1/session': session() });
+  open(`/platform/${screenName}`);
+  expect(await screen.findByText('Your role does not include this')).toBeDefined();
+  expect(requests.some(({ path }) => path === `/api/v1/${screenName}`)).toBe(false);
+});
+
+test('finding nothing says so', async () => {
+  fakeServer({ 'GET /api/v1/session': admin, 'GET /api/v1/tenants': page([]) });
+  open('/platform/tenants?q=zzz');
+  expect(await screen.findByText('No tenant is called that')).toBeDefined();
+});

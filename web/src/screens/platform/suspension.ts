@@ -1,0 +1,21 @@
+import { api, etagOf, ifMatch } from '~/api/client';
+import type { Tenant } from '~/api/types';
+
+/** Suspending a tenant, or resuming it: what it is called, what it does, and how. */
+export function suspension(tenant: Tenant) {
+  const params = { path: { tenant: tenant.slug }, header: ifMatch(etagOf(tenant)) };
+  return tenant.suspended
+    ? {
+        verb: 'Resume',
+        title: `Resume ${tenant.name}?`,
+        effect: 'Its checks are answered again within 2 s, by the same rules and buckets.',
+        act: () => api.POST('/api/v1/tenants/{tenant}/resume', { params }),
+      }
+    : {
+        verb: 'Suspend',
+        title: `Suspend ${tenant.name}?`,
+        effect:
+          'All its checks are refused with 403 within 2 s, so its services must decide by themselves. Nothing is lost, and resuming undoes it.',
+        act: () => api.POST('/api/v1/tenants/{tenant}/suspend', { params }),
+      };
+}

@@ -1,0 +1,56 @@
+import { Button, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { sessionKey } from '~/api/queries';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import { Card } from '~/components/Page';
+import { done } from '~/components/toast';
+import { useSession } from '~/session';
+import styles from './Profile.module.css';
+
+/** The name that others see. */
+export function NameCard() {
+  const { account } = useSession();
+  const queries = useQueryClient();
+  const [name, setName] = useState(account.name);
+  const save = useMutation({
+    mutationFn: () =>
+      body(api.PATCH('/api/v1/account', { params: { header: ifMatch(etagOf(account)) }, body: { name } })),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: sessionKey });
+      done('Name saved');
+    },
+    // Changed elsewhere meanwhile: read it again, and the next press saves what stands here.
+    onError: (error) => isStatus(error, 412) && queries.invalidateQueries({ queryKey: sessionKey }),
+  });
+  const { wrong, rest } = fieldErrors(save.error);
+  return (
+    <Card title="Account" lead={account.email}>
+      <form
+        className={styles.form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          save.mutate();
+        }}
+      >
+        <TextInput
+          label="Name"
+          description="What others see in the audit log and among the members"
+          autoComplete="name"
+          maxLength={100}
+          value={name}
+          error={wrong('/name')}
+          onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <FormError>{rest()}</FormError>
+        <div>
+          <Button type="submit" variant="default" disabled={name === account.name} loading={save.isPending}>
+            Save name
+          </Button>
+        </div>
+      </form>
+    </Card>
+  );
+}

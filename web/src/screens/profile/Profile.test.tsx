@@ -1,0 +1,75 @@
+import { screen, waitFor } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { account, fakeServer, problem, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+
+const at = '2026-11-21T06:00:00Z';
+const sessions = {
+  items: [
+    { session_id: 1, current: true, created_at: at, last_seen_at: at, user_agent: 'curl/8.5.0', ip: null },
+    { session_id: 2, current: false, created_at: at, last_seen_at: at, user_agent: '', ip: '203.0.113.9' },
+  ],
+};
+
+test('the name is saved over the version that was read', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': sessions,
+    'PATCH /api/v1/account': account({ name: 'Ada L.' }),
+  });
+  const { user } = open('/profile');
+  const name = await screen.findByLabelText('Name');
+  await user.type(name, ' L.');
+  await user.click(screen.getByRole('button', { name: 'Save name' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'PATCH')).toBe(true));
+  const sent = requests.find(({ method }) => method === 'PATCH');
+  expect(sent?.body).toEqual({ name: 'Ada L.' });
+  expect(sent?.headers.get('If-Match')).toBe('"1"');
+});
+
+test('a wrong password stands at its field, and what was typed stays', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': sessions,
+    'PUT /api/v1/account/password': () =>
+      problem(400, 'invalid-request', {
+        errors: [{ pointer: '/current_password', detail: 'is not your password' }],
+      }),
+  });
+  const { user } = open('/profile');
+  await user.type(await screen.findByLabelText('Current password'), 'wrong');
+  await user.type(screen.getByLabelText('New password'), 'eight old grey cats');
+  await user.click(screen.getByRole('button', { name: 'Change password' }));
+  expect(await screen.findByText('is not your password')).toBeDefined();
+  expect(screen.getByLabelText('New password')).toHaveProperty('value', 'eight old grey cats');
+});
+
+test('another session can be ended, this one not', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': sessions,
+    'DELETE /api/v1/sessions/2': () => ({ status: 204 }),
+  });
+  const { user } = open('/profile');
+  await screen.findByText('curl');
+  await user.click(screen.getByRole('button', { name: 'End' }));
+  await waitFor(() => expect(requests.some(({ path }) => path === '/api/v1/sessions/2')).toBe(true));
+});
+
+test('signing out everywhere asks first, and leads to signing in', async () => {
+  let out = false;
+  fakeServer({
+    'GET /api/v1/session': () => (out ? problem(401, 'unauthorized') : { json: session() }),
+    'GET /api/v1/sessions': sessions,
+    'DELETE /api/v1/sessions': () => {
+      out = true;
+      return { status: 204 };
+    },
+  });
+  const { user, router } = open('/profile');
+  await screen.findByText('curl');
+  await user.click(screen.getByRole('button', { name: 'Sign out everywhere …' }));
+  expect(await screen.findByText(/ends all 2 sessions at once/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Sign out everywhere' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
+});

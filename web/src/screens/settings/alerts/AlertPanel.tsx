@@ -1,0 +1,133 @@
+import { Button } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Alert } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Facts } from '~/components/Facts';
+import { Outcome } from '~/components/Outcome';
+import { SidePanel } from '~/components/SidePanel';
+import { done, failed } from '~/components/toast';
+import { useRole } from '~/session';
+import styles from './Alerts.module.css';
+import { Deliveries } from './Deliveries';
+import { conditionOf } from './words';
+
+interface Props {
+  tenant: string;
+  /** undefined: closed. */
+  alert?: Alert;
+  patternOf: (rule: number) => string;
+  onEdit: (alert: Alert) => void;
+  onSecret: (secret: string) => void;
+  onClose: () => void;
+}
+
+/** One alert: when it fires, whom it calls, and what became of that. */
+export function AlertPanel({ alert, onClose, ...rest }: Props) {
+  return (
+    <SidePanel
+      opened={alert !== undefined}
+      onClose={onClose}
+      title={alert?.name ?? ''}
+      beside={
+        alert && (
+          <Outcome tone={alert.is_active ? 'allowed' : 'neutral'}>{alert.is_active ? 'on' : 'off'}</Outcome>
+        )
+      }
+    >
+      {alert && <Story alert={alert} onClose={onClose} {...rest} />}
+    </SidePanel>
+  );
+}
+
+function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & { alert: Alert }) {
+  const { own } = useRole();
+  return (
+    <>
+      <p>
+        Fires at {conditionOf(alert, patternOf(alert.rule_id))}, and again when a whole window has passed.
+      </p>
+      <Facts
+        facts={{
+          Rule: (
+            <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
+              <code>{patternOf(alert.rule_id)}</code>
+            </Link>
+          ),
+          Webhook: <code>{alert.url}</code>,
+        }}
+      />
+      {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}
+      <Deliveries tenant={tenant} alert={alert.alert_id} />
+    </>
+  );
+}
+
+type ActsProps = Pick<Props, 'tenant' | 'onEdit' | 'onSecret' | 'onClose'> & { alert: Alert };
+
+function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState<'rotate' | 'remove' | null>(null);
+  const path = { tenant, alert_id: alert.alert_id };
+  const params = { path, header: ifMatch(etagOf(alert)) };
+  const refresh = () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+
+  const test = useMutation({
+    mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/test', { params: { path } })),
+    onSuccess: async () => {
+      done('A test is on its way; see the deliveries');
+      await refresh();
+    },
+    onError: (error) => failed('The test is not sent', error),
+  });
+
+  async function rotate() {
+    const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
+    await refresh();
+    onSecret(secret);
+  }
+
+  async function remove() {
+    await api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params });
+    onClose();
+    await refresh();
+    done(`Alert ${alert.name} removed`);
+  }
+
+  return (
+    <div className={styles.acts}>
+      <Button variant="default" onClick={() => onEdit(alert)}>
+        Edit
+      </Button>
+      <Button variant="default" loading={test.isPending} onClick={() => test.mutate()}>
+        Send a test
+      </Button>
+      <Button variant="default" onClick={() => setAsking('rotate')}>
+        New secret …
+      </Button>
+      <Button variant="default" onClick={() => setAsking('remove')}>
+        Remove …
+      </Button>
+      <ConfirmAction
+        opened={asking === 'rotate'}
+        onClose={() => setAsking(null)}
+        title="Make a new signing secret?"
+        effect="Webhooks are signed with the new one at once. Whoever checks signatures must have it."
+        verb="Make new secret"
+        action={rotate}
+      />
+      <ConfirmAction
+        opened={asking === 'remove'}
+        onClose={() => setAsking(null)}
+        title={`Remove ${alert.name}?`}
+        effect="It fires no more, and the list of its deliveries is gone."
+        verb="Remove alert"
+        destructive
+        action={remove}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,116 @@
+import { Button } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
+import { rulesQuery } from '~/api/queries';
+import type { Alert } from '~/api/types';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconBell, IconPlus } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { SecretDialog } from '~/components/SecretDialog';
+import { EmptyState } from '~/components/states';
+import type { SettingsSearch } from '~/search';
+import { useRole, useTenant } from '~/session';
+import { AlertForm } from './AlertForm';
+import { AlertPanel } from './AlertPanel';
+import { alertsQuery } from './queries';
+import { conditionOf } from './words';
+
+/** Webhooks that are called when a rule denies much. */
+export default function Alerts() {
+  const tenant = useTenant();
+  const { own } = useRole();
+  const { entry } = useSearch({ strict: false }) as SettingsSearch;
+  const navigate = useNavigate();
+  const alerts = useQuery(alertsQuery(tenant));
+  const rules = useQuery(rulesQuery(tenant));
+  const [form, setForm] = useState<{ alert: Alert | null } | null>(null);
+  const [secret, setSecret] = useState<string | null>(null);
+  const open = (id?: number) => navigate({ to: '.', search: { entry: id } });
+  const patternOf = (id: number) =>
+    rules.data?.find(({ rule_id }) => rule_id === id)?.key_pattern ?? `rule ${id}`;
+
+  const columns: Column<Alert>[] = [
+    { key: 'name', header: 'Alert', render: ({ name }) => <strong>{name}</strong> },
+    {
+      key: 'when',
+      header: 'Fires',
+      wide: true,
+      width: '44%',
+      render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
+    },
+    {
+      key: 'state',
+      header: 'State',
+      width: 100,
+      render: ({ is_active }) =>
+        is_active ? <Outcome tone="allowed">on</Outcome> : <Outcome tone="neutral">off</Outcome>,
+    },
+  ];
+  const create = own && (
+    <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setForm({ alert: null })}>
+      New alert
+    </Button>
+  );
+
+  return (
+    <>
+      <Query query={alerts}>
+        {(items) =>
+          items.length === 0 ? (
+            <Card>
+              <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
+                An alert calls your webhook when a rule denies more than you expect: an attack, or a customer
+                who has outgrown a plan.
+              </EmptyState>
+            </Card>
+          ) : (
+            <Card
+              flush
+              title="Alerts"
+              lead="Webhooks that are called when a rule denies much."
+              actions={create}
+            >
+              <DataTable
+                label="Alerts"
+                columns={columns}
+                rows={items}
+                rowKey={({ alert_id }) => alert_id}
+                open={entry}
+                onOpen={({ alert_id }) => open(alert_id)}
+              />
+            </Card>
+          )
+        }
+      </Query>
+      <AlertPanel
+        tenant={tenant}
+        alert={alerts.data?.find(({ alert_id }) => alert_id === entry)}
+        patternOf={patternOf}
+        onEdit={(alert) => setForm({ alert })}
+        onSecret={setSecret}
+        onClose={() => open(undefined)}
+      />
+      {form && (
+        <AlertForm
+          tenant={tenant}
+          alert={form.alert}
+          rules={rules.data ?? []}
+          onSecret={setSecret}
+          onClose={() => setForm(null)}
+        />
+      )}
+      {secret && (
+        <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
+          <p className="soft">
+            Each webhook has the headers <code>X-Sluice-Timestamp</code> and <code>X-Sluice-Signature</code>:{' '}
+            <code>v1=</code> and the hexadecimal HMAC-SHA256, by this secret, of the timestamp, a dot and the
+            body.
+          </p>
+        </SecretDialog>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,42 @@
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { all } from '~/api/pages';
+import { tenantKey } from '~/api/queries';
+import type { AlertDelivery } from '~/api/types';
+
+export const alertsQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'alerts'),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/alerts', {
+            params: { path: { tenant }, query: { limit: 500, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+const soon = 2_000;
+const later = 15_000;
+
+/** The webhooks of an alert, the latest first; asked again soon while one is under way. */
+export const deliveriesQuery = (tenant: string, alert_id: number) =>
+  infiniteQueryOptions({
+    queryKey: tenantKey(tenant, 'alerts', alert_id, 'deliveries'),
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: cursor, signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', {
+          params: { path: { tenant, alert_id }, query: { cursor } },
+          signal,
+        }),
+      ),
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    refetchInterval: ({ state: { data } }) => (waits(data?.pages[0]?.items ?? []) ? soon : later),
+  });
+
+function waits(deliveries: AlertDelivery[]): boolean {
+  return deliveries.some(({ state }) => state === 'pending');
+}

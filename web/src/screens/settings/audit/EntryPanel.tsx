@@ -1,0 +1,153 @@
+import { Button } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { AuditEntry } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Facts } from '~/components/Facts';
+import { IconUndo } from '~/components/icons';
+import { Query } from '~/components/Query';
+import { SidePanel } from '~/components/SidePanel';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import { actorOf, changesOf, objectOf, revertable, revertEffect, verbOf } from '~/domain/audit';
+import { exactTime } from '~/domain/format';
+import { useRole } from '~/session';
+import styles from './Audit.module.css';
+import { useNames } from './names';
+
+interface Props {
+  tenant: string;
+  /** undefined: closed. */
+  id?: number;
+  onClose: () => void;
+}
+
+/** One change: what differed, who asked for it, and undoing it. */
+export function EntryPanel({ tenant, id, onClose }: Props) {
+  const entry = useQuery({
+    queryKey: tenantKey(tenant, 'audit', id),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/audit/{audit_id}', {
+          params: { path: { tenant, audit_id: id ?? 0 } },
+          signal,
+        }),
+      ),
+    enabled: id !== undefined,
+    staleTime: Number.POSITIVE_INFINITY, // what happened stays
+  });
+  return (
+    <SidePanel opened={id !== undefined} onClose={onClose} title="Change">
+      {id !== undefined && <Query query={entry}>{(found) => <Entry tenant={tenant} entry={found} />}</Query>}
+    </SidePanel>
+  );
+}
+
+function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
+  const role = useRole();
+  const names = useNames(tenant);
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState(false);
+  const { at, actor, object, change_id, audit_id } = entry;
+
+  async function revert() {
+    await body(
+      api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
+        params: { path: { tenant, audit_id } },
+      }),
+    );
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    done('Undone; in force everywhere within 2 s');
+  }
+
+  return (
+    <>
+      <p className={styles.sentence}>
+        <strong>{actorOf(entry)}</strong> {verbOf(entry)} {objectOf(entry, names)}.
+      </p>
+      <Diff entry={entry} />
+      <Facts
+        facts={{
+          When: (
+            <>
+              {exactTime(Date.parse(at))} (<RelativeTime at={at} />)
+            </>
+          ),
+          'Asked for': actor.act || null,
+          Request: actor.request_id ? <code>{actor.request_id}</code> : null,
+          Entry: <span className="numeric">{audit_id}</span>,
+        }}
+      />
+      <div className={styles.acts}>
+        {revertable(entry, role) && (
+          <Button
+            variant="default"
+            leftSection={<IconUndo size={15} aria-hidden />}
+            onClick={() => setAsking(true)}
+          >
+            Undo …
+          </Button>
+        )}
+        <Button
+          variant="default"
+          renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
+        >
+          Its history
+        </Button>
+        {actor.act && (
+          <Button
+            variant="default"
+            renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}
+          >
+            All of this change
+          </Button>
+        )}
+      </div>
+      <ConfirmAction
+        opened={asking}
+        onClose={() => setAsking(false)}
+        title="Undo this change?"
+        effect={`${revertEffect(entry, names)} It is a change of its own, with an entry here.`}
+        verb="Undo"
+        action={revert}
+      />
+    </>
+  );
+}
+
+function Diff({ entry }: { entry: AuditEntry }) {
+  const changes = changesOf(entry);
+  const both = entry.before !== null && entry.after !== null;
+  if (changes.length === 0) return <p className="soft">No value of it differs.</p>;
+  return (
+    <table className={styles.diff} aria-label="What changed">
+      <thead>
+        <tr>
+          <td />
+          {entry.before !== null && <th scope="col">Before</th>}
+          {entry.after !== null && <th scope="col">{both ? 'After' : 'Created'}</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {changes.map(({ field, before, after }) => (
+          <tr key={field}>
+            <th scope="row">{field}</th>
+            {before !== null && (
+              <td>
+                <del>{before}</del>
+              </td>
+            )}
+            {after !== null && (
+              <td>
+                <ins>{after}</ins>
+              </td>
+            )}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,72 @@
+import { Button, Select } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { IconX } from '~/components/icons';
+import { actions, kinds } from '~/domain/audit';
+import { ranges } from '~/domain/range';
+import type { SettingsSearch } from '~/search';
+import { keysQuery } from '../keys/queries';
+import { membersQuery } from '../members/queries';
+import styles from './Audit.module.css';
+
+/** What of the log is shown; it lives in the address. */
+export function Filters({ tenant, search }: { tenant: string; search: SettingsSearch }) {
+  const navigate = useNavigate();
+  const members = useQuery(membersQuery(tenant));
+  const keys = useQuery(keysQuery(tenant));
+  const set = (more: Partial<SettingsSearch>) =>
+    navigate({ to: '.', search: (old: object) => ({ ...old, ...more, entry: undefined }) });
+  const actors = [
+    ...(members.data ?? []).map(({ account_id, email }) => ({ value: String(account_id), label: email })),
+    ...(keys.data ?? []).map(({ key_id, name }) => ({ value: key_id, label: `API key ${name || key_id}` })),
+  ];
+  const filtered = Object.entries(search).some(([name, value]) => name !== 'entry' && value !== undefined);
+  const common = { clearable: true, size: 'sm', className: styles.filter } as const;
+  return (
+    <div className={styles.filters}>
+      <Select
+        {...common}
+        aria-label="What was changed"
+        placeholder="Anything"
+        data={kinds}
+        value={search.kind ?? null}
+        onChange={(kind) => set({ kind: kind ?? undefined, object: undefined })}
+      />
+      <Select
+        {...common}
+        aria-label="How it was changed"
+        placeholder="Any change"
+        data={actions}
+        value={search.action ?? null}
+        onChange={(action) => set({ action: action ?? undefined })}
+      />
+      <Select
+        {...common}
+        aria-label="Who changed it"
+        placeholder="Anybody"
+        searchable
+        data={actors}
+        value={search.actor ?? null}
+        onChange={(actor) => set({ actor: actor ?? undefined })}
+      />
+      <Select
+        {...common}
+        aria-label="When it was changed"
+        placeholder="At any time"
+        data={ranges.map(({ value, label }) => ({ value, label }))}
+        value={search.range ?? null}
+        onChange={(range) => set({ range: range ?? undefined })}
+      />
+      {filtered && (
+        <Button
+          variant="subtle"
+          color="gray"
+          leftSection={<IconX size={14} aria-hidden />}
+          onClick={() => navigate({ to: '.', search: {} })}
+        >
+          {search.change ? 'One change; show all' : search.object ? 'One object; show all' : 'Clear'}
+        </Button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,54 @@
+import type { ConfigChange, ConfigDiff } from '~/api/types';
+import { plural } from '~/domain/format';
+import styles from './Config.module.css';
+
+export function changesIn({ plans, rules, overrides }: ConfigDiff): number {
+  return plans.length + rules.length + overrides.length;
+}
+
+/** What an import would change, or did. */
+export function ConfigDiffView({ diff }: { diff: ConfigDiff }) {
+  const count = changesIn(diff);
+  if (count === 0) {
+    return <p className="soft">Nothing would change: everything is as the file says.</p>;
+  }
+  return (
+    <section className={styles.diff} aria-label="What would change">
+      <h3>{plural(count, 'change')}</h3>
+      <Group name="Plans" changes={diff.plans} />
+      <Group name="Rules" changes={diff.rules} />
+      <Group name="Overrides" changes={diff.overrides} />
+    </section>
+  );
+}
+
+const marks = { create: '+', update: '~', remove: '−' } as const;
+const words = { create: 'new', update: 'changed', remove: 'removed' } as const;
+
+function Group({ name, changes }: { name: string; changes: ConfigChange[] }) {
+  if (changes.length === 0) return null;
+  return (
+    <div>
+      <h4 className={styles.group}>{name}</h4>
+      <ul className={styles.changes}>
+        {changes.map(({ change, label, fields }) => (
+          <li key={label} data-change={change}>
+            <span className={styles.mark} aria-hidden>
+              {marks[change]}
+            </span>
+            <div>
+              <code>{label}</code> <span className="soft">{words[change]}</span>
+              {fields.map(({ field, before, after }) => (
+                <div key={field} className={styles.field}>
+                  <span className="soft">{field}</span> {before !== undefined && <del>{before}</del>}
+                  {before !== undefined && after !== undefined && ' → '}
+                  {after !== undefined && <ins>{after}</ins>}
+                </div>
+              ))}
+            </div>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,141 @@
+import { Button, Checkbox, FileButton, Group, Textarea } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { ProblemError, sentence } from '~/api/problem';
+import { tenantKey } from '~/api/queries';
+import { IconUpload } from '~/components/icons';
+import { Leaving } from '~/components/Leaving';
+import { Card } from '~/components/Page';
+import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
+import styles from './Config.module.css';
+import { ConfigDiffView, changesIn } from './ConfigDiffView';
+
+const placeholder = `plans:
+  - name: free
+rules:
+  - key_pattern: "user:{user_id}"
+    plan: free
+    rate: 10/second
+    burst_capacity: 50`;
+
+/** Reads a file, says what it would change, and only then does it. */
+export function Import({ tenant }: { tenant: string }) {
+  const queries = useQueryClient();
+  const [text, setText] = useState('');
+  const [prune, setPrune] = useState(false);
+
+  const send = (dry_run: boolean) =>
+    body(
+      api.POST('/api/v1/tenants/{tenant}/import', {
+        params: { path: { tenant }, query: { dry_run, prune } },
+        body: text,
+        bodySerializer: (file) => file,
+        headers: { 'Content-Type': 'application/yaml' },
+      }),
+    );
+  const preview = useMutation({ mutationFn: () => send(true) });
+  const apply = useMutation({
+    mutationFn: () => send(false),
+    onSuccess: async (diff) => {
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      done(`${plural(changesIn(diff), 'change')} made; in force everywhere within 2 s`);
+      edit('');
+    },
+  });
+
+  /** What was previewed is what is applied: any edit asks for another look. */
+  function edit(next: string) {
+    setText(next);
+    preview.reset();
+    apply.reset();
+  }
+
+  const diff = preview.data;
+  const changes = diff ? changesIn(diff) : 0;
+  const error = apply.error ?? preview.error;
+  return (
+    <Card title="Import" lead="Nothing changes before you have seen what would.">
+      <div className={styles.import}>
+        <Group gap={8}>
+          <FileButton
+            accept=".yaml,.yml,application/yaml,text/yaml"
+            onChange={async (file) => file && edit(await file.text())}
+          >
+            {(props) => (
+              <Button {...props} variant="default" leftSection={<IconUpload size={15} aria-hidden />}>
+                Choose a file
+              </Button>
+            )}
+          </FileButton>
+          <span className="soft">or paste it</span>
+        </Group>
+        <Textarea
+          aria-label="YAML"
+          placeholder={placeholder}
+          autosize
+          minRows={8}
+          maxRows={24}
+          spellCheck={false}
+          value={text}
+          classNames={{ input: styles.yaml }}
+          onChange={(event) => edit(event.currentTarget.value)}
+        />
+        <Checkbox
+          label="Remove plans, rules and overrides that the file does not name"
+          checked={prune}
+          onChange={(event) => {
+            setPrune(event.currentTarget.checked);
+            preview.reset();
+            apply.reset();
+          }}
+        />
+        {error && <WrongLines error={error} />}
+        {diff && <ConfigDiffView diff={diff} />}
+        <Group gap={8}>
+          {diff && changes > 0 ? (
+            <>
+              <Button loading={apply.isPending} onClick={() => apply.mutate()}>
+                Make {plural(changes, 'change')}
+              </Button>
+              <Button variant="default" onClick={() => preview.reset()}>
+                Back
+              </Button>
+            </>
+          ) : (
+            <Button
+              disabled={text.trim() === ''}
+              loading={preview.isPending}
+              onClick={() => preview.mutate()}
+            >
+              Show what would change
+            </Button>
+          )}
+        </Group>
+      </div>
+      <Leaving when={text.trim() !== ''} what="What you pasted" />
+    </Card>
+  );
+}
+
+/** What is wrong with the file, line by line. */
+function WrongLines({ error }: { error: unknown }) {
+  const errors = (error instanceof ProblemError && error.document.errors) || [];
+  return (
+    <div role="alert" className={styles.wrong}>
+      {errors.length === 0 && <p>{sentence(error)}</p>}
+      <ul>
+        {errors.map(({ pointer, detail }) => {
+          const line = /^\/lines\/(\d+)$/.exec(pointer)?.[1];
+          return (
+            <li key={`${pointer} ${detail}`}>
+              {line && <strong>Line {line}: </strong>}
+              {detail}
+            </li>
+          );
+        })}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,34 @@
+import { Button } from '@mantine/core';
+import { IconDownload } from '~/components/icons';
+import { Card } from '~/components/Page';
+import { useRole, useTenant } from '~/session';
+import styles from '../Settings.module.css';
+import { Import } from './Import';
+
+/** Plans, rules and overrides as a file: out, and in after a look at what would change. */
+export default function ImportExport() {
+  const tenant = useTenant();
+  const { edit } = useRole();
+  return (
+    <>
+      <Card title="Export">
+        <div className={styles.apart}>
+          <p className="soft">
+            Plans, rules and overrides as YAML, to keep in a repository or to import into another tenant. It
+            is the file that <code>admin apply</code> reads.
+          </p>
+          <Button
+            component="a"
+            variant="default"
+            leftSection={<IconDownload size={15} aria-hidden />}
+            href={`/api/v1/tenants/${encodeURIComponent(tenant)}/export`}
+            download
+          >
+            Download YAML
+          </Button>
+        </div>
+      </Card>
+      {edit && <Import tenant={tenant} />}
+    </>
+  );
+}

@@ -1,0 +1,41 @@
+import { Link } from '@tanstack/react-router';
+import type { Key } from '~/api/types';
+import { CodeBlock } from '~/components/CodeBlock';
+import { SecretDialog } from '~/components/SecretDialog';
+import { curlWith } from '~/domain/snippets';
+import { useCheckUrl } from '~/screens/try/Snippets';
+
+export interface Created {
+  key: Key;
+  secret: string;
+}
+
+/** A new key, once, and the line that shows that it works. */
+export function CreatedKey({
+  tenant,
+  created,
+  onClose,
+}: {
+  tenant: string;
+  created: Created;
+  onClose: () => void;
+}) {
+  const [url] = useCheckUrl();
+  return (
+    <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
+      {created.key.permissions.includes('check') && (
+        <>
+          <h3>Ask a first time</h3>
+          <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />
+          <p className="soft">
+            It works within 2 s.{' '}
+            <Link to="/t/$tenant/try" params={{ tenant }}>
+              Try it
+            </Link>{' '}
+            writes checks for Go, Python and JavaScript.
+          </p>
+        </>
+      )}
+    </SecretDialog>
+  );
+}

@@ -1,0 +1,91 @@
+import { Checkbox, NativeSelect, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Permission } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import type { Created } from './CreatedKey';
+
+const permissions: { value: Permission; label: string; description: string }[] = [
+  { value: 'check', label: 'Check', description: 'Ask whether requests may pass. What a service needs.' },
+  { value: 'explain', label: 'Explain', description: 'Ask why, without taking a token.' },
+  {
+    value: 'manage',
+    label: 'Manage',
+    description: 'Change plans, rules and users through this API. For automation.',
+  },
+];
+
+const days = 86_400_000;
+const lives = [
+  { value: '', label: 'Never' },
+  { value: '30', label: 'In 30 days' },
+  { value: '90', label: 'In 90 days' },
+  { value: '365', label: 'In a year' },
+];
+
+interface Props {
+  tenant: string;
+  onClose: () => void;
+  onCreated: (created: Created) => void;
+}
+
+export function NewKey({ tenant, onClose, onCreated }: Props) {
+  const queries = useQueryClient();
+  const [name, setName] = useState('');
+  const [may, setMay] = useState<string[]>(['check']);
+  const [life, setLife] = useState('');
+
+  async function create() {
+    const created = await body(
+      api.POST('/api/v1/tenants/{tenant}/api-keys', {
+        params: { path: { tenant } },
+        body: {
+          name,
+          permissions: may as Permission[],
+          expires_at: life ? new Date(Date.now() + Number(life) * days).toISOString() : null,
+        },
+      }),
+    );
+    onCreated(created);
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
+  }
+
+  return (
+    <FormDialog
+      title="Create an API key"
+      verb="Create key"
+      disabled={may.length === 0}
+      onClose={onClose}
+      save={create}
+    >
+      {(wrong) => (
+        <>
+          <TextInput
+            label="Name"
+            description="Who will use it: gateway, billing worker"
+            required
+            withAsterisk={false}
+            data-autofocus
+            value={name}
+            error={wrong('/name')}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
+          <Checkbox.Group label="It may" value={may} onChange={setMay} error={wrong('/permissions')}>
+            {permissions.map((one) => (
+              <Checkbox key={one.value} mt="sm" size="sm" {...one} />
+            ))}
+          </Checkbox.Group>
+          <NativeSelect
+            label="It ends"
+            data={lives}
+            value={life}
+            error={wrong('/expires_at')}
+            onChange={(event) => setLife(event.currentTarget.value)}
+          />
+        </>
+      )}
+    </FormDialog>
+  );
+}

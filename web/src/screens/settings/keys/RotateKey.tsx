@@ -1,0 +1,60 @@
+import { NativeSelect } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Key } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import type { Created } from './CreatedKey';
+
+const graces = [
+  { value: '0', label: 'At once' },
+  { value: '3600', label: 'In 1 hour' },
+  { value: '86400', label: 'In 1 day' },
+  { value: '604800', label: 'In 7 days' },
+  { value: '2592000', label: 'In 30 days' },
+];
+
+interface Props {
+  tenant: string;
+  item: Key;
+  onClose: () => void;
+  onCreated: (created: Created) => void;
+}
+
+/** Replaces a key by a new one that may do the same; the old one goes on for a while. */
+export function RotateKey({ tenant, item, onClose, onCreated }: Props) {
+  const queries = useQueryClient();
+  const [grace, setGrace] = useState('86400');
+
+  async function rotate() {
+    const created = await body(
+      api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/rotate', {
+        params: { path: { tenant, key_id: item.key_id }, header: ifMatch(etagOf(item)) },
+        body: { grace_seconds: Number(grace) },
+      }),
+    );
+    onCreated(created);
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
+  }
+
+  return (
+    <FormDialog
+      title={`Rotate ${item.name}`}
+      lead="A new key with the same name and permissions takes over. The old one goes on until you have replaced it everywhere."
+      verb="Rotate key"
+      onClose={onClose}
+      save={rotate}
+    >
+      {(wrong) => (
+        <NativeSelect
+          label="The old key ends"
+          data={graces}
+          value={grace}
+          error={wrong('/grace_seconds')}
+          onChange={(event) => setGrace(event.currentTarget.value)}
+        />
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,86 @@
+import { ActionIcon } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Invitation } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconX } from '~/components/icons';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import { useRole, useTenant } from '~/session';
+import { invitationsQuery } from './queries';
+
+/** The invitations that nobody has accepted yet; nothing if there are none. */
+export function Invitations() {
+  const tenant = useTenant();
+  const { own } = useRole();
+  const invitations = useQuery(invitationsQuery(tenant));
+  const queries = useQueryClient();
+  const [revoking, setRevoking] = useState<Invitation | null>(null);
+
+  const columns: Column<Invitation>[] = [
+    { key: 'email', header: 'Invited', render: ({ email }) => <strong>{email}</strong> },
+    { key: 'role', header: 'Role', width: 100, render: ({ role }) => role },
+    { key: 'by', header: 'By', wide: true, render: ({ invited_by }) => invited_by },
+    {
+      key: 'until',
+      header: 'Ends',
+      width: 120,
+      render: ({ expires_at }) => <RelativeTime at={expires_at} />,
+    },
+  ];
+  if (own) {
+    columns.push({
+      key: 'revoke',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (invitation) => (
+        <ActionIcon
+          aria-label={`Take back the invitation of ${invitation.email}`}
+          onClick={() => setRevoking(invitation)}
+        >
+          <IconX size={15} />
+        </ActionIcon>
+      ),
+    });
+  }
+
+  async function revoke() {
+    if (!revoking) return;
+    await api.DELETE('/api/v1/tenants/{tenant}/invitations/{invitation_id}', {
+      params: { path: { tenant, invitation_id: revoking.invitation_id } },
+    });
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'invitations') });
+    done(`The invitation of ${revoking.email} is taken back`);
+  }
+
+  if (invitations.data?.length === 0) return null;
+  return (
+    <Card flush title="Open invitations">
+      <Query query={invitations}>
+        {(items) => (
+          <DataTable
+            label="Open invitations"
+            columns={columns}
+            rows={items}
+            rowKey={({ invitation_id }) => invitation_id}
+          />
+        )}
+      </Query>
+      <ConfirmAction
+        opened={revoking !== null}
+        onClose={() => setRevoking(null)}
+        title="Take this invitation back?"
+        effect={`The link that was sent to ${revoking?.email} opens nothing any more.`}
+        verb="Take back"
+        destructive
+        action={revoke}
+      />
+    </Card>
+  );
+}

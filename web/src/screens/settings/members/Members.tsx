@@ -1,0 +1,175 @@
+import { ActionIcon, Button, NativeSelect } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import { sessionKey, tenantKey } from '~/api/queries';
+import type { Member } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconPlus, IconX } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { RelativeTime } from '~/components/Time';
+import { done, failed } from '~/components/toast';
+import type { Role } from '~/domain/roles';
+import { useRole, useSession, useTenant } from '~/session';
+import styles from '../Settings.module.css';
+import { Invitations } from './Invitations';
+import { Invite } from './Invite';
+import { membersQuery } from './queries';
+import { roleNames, roles } from './roles';
+
+/** Who signs in here and what each of them may do; who is invited. */
+export default function Members() {
+  const tenant = useTenant();
+  const { own } = useRole();
+  const { account } = useSession();
+  const members = useQuery(membersQuery(tenant));
+  const [removing, setRemoving] = useState<Member | null>(null);
+  const [inviting, setInviting] = useState(false);
+  const queries = useQueryClient();
+
+  const columns: Column<Member>[] = [
+    {
+      key: 'who',
+      header: 'Member',
+      render: (member) => (
+        <>
+          <strong>{member.name || member.email}</strong>
+          {member.account_id === account.account_id && <span className="soft"> (you)</span>}
+        </>
+      ),
+    },
+    { key: 'email', header: 'E-mail', wide: true, render: ({ email }) => email },
+    { key: 'role', header: 'Role', width: 132, render: (member) => <RoleOf member={member} /> },
+    {
+      key: 'since',
+      header: 'Since',
+      width: 140,
+      wide: true,
+      render: ({ created_at, disabled }) =>
+        disabled ? <Outcome tone="denied">disabled</Outcome> : <RelativeTime at={created_at} />,
+    },
+  ];
+  if (own) {
+    columns.push({
+      key: 'remove',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: (member) => (
+        <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => setRemoving(member)}>
+          <IconX size={15} />
+        </ActionIcon>
+      ),
+    });
+  }
+
+  async function remove() {
+    if (!removing) return;
+    await api.DELETE('/api/v1/tenants/{tenant}/members/{account_id}', {
+      params: { path: { tenant, account_id: removing.account_id }, header: ifMatch(etagOf(removing)) },
+    });
+    const self = removing.account_id === account.account_id;
+    await queries.invalidateQueries({ queryKey: self ? sessionKey : tenantKey(tenant, 'members') });
+    done(`${removing.email} is no member any more`);
+  }
+
+  return (
+    <>
+      <Card
+        flush
+        title="Members"
+        lead="Viewers look, editors change plans, rules and users, owners change everything here."
+        actions={
+          own && (
+            <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setInviting(true)}>
+              Invite
+            </Button>
+          )
+        }
+      >
+        <Query query={members}>
+          {(items) => (
+            <DataTable
+              label="Members"
+              columns={columns}
+              rows={items}
+              rowKey={({ account_id }) => account_id}
+            />
+          )}
+        </Query>
+      </Card>
+      <Invitations />
+      {inviting && <Invite tenant={tenant} onClose={() => setInviting(false)} />}
+      <ConfirmAction
+        opened={removing !== null}
+        onClose={() => setRemoving(null)}
+        title={`Remove ${removing?.name || removing?.email}?`}
+        effect={
+          removing?.account_id === account.account_id
+            ? 'It is you: this tenant is closed to you at once, and only another owner can invite you again.'
+            : 'The tenant is closed to them at once. Their account stays, and what they changed stays.'
+        }
+        verb="Remove member"
+        destructive
+        action={remove}
+      />
+    </>
+  );
+}
+
+/** A role; for owners, the way to change it. */
+function RoleOf({ member }: { member: Member }) {
+  const tenant = useTenant();
+  const { own } = useRole();
+  const { account } = useSession();
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState<Role | null>(null);
+  const self = member.account_id === account.account_id;
+
+  const change = async (role: Role) => {
+    await body(
+      api.PATCH('/api/v1/tenants/{tenant}/members/{account_id}', {
+        params: { path: { tenant, account_id: member.account_id }, header: ifMatch(etagOf(member)) },
+        body: { role },
+      }),
+    );
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'members') });
+    if (self) await queries.invalidateQueries({ queryKey: sessionKey });
+    done(`${member.email} is ${roleNames[role]} now`);
+  };
+  const changing = useMutation({
+    mutationFn: change,
+    onError: (error) => failed(`The role of ${member.email} is not changed`, error),
+    onSettled: () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'members') }),
+  });
+
+  if (!own) return <>{member.role}</>;
+  return (
+    <>
+      <NativeSelect
+        aria-label={`Role of ${member.email}`}
+        className={styles.role}
+        data={roles}
+        value={changing.isPending ? changing.variables : member.role}
+        disabled={changing.isPending}
+        onChange={(event) => {
+          const role = event.currentTarget.value as Role;
+          if (self) setAsking(role);
+          else changing.mutate(role);
+        }}
+      />
+      <ConfirmAction
+        opened={asking !== null}
+        onClose={() => setAsking(null)}
+        title="Give up your own role?"
+        effect="You are no owner then, and only another owner can give the role back."
+        verb={`Become ${asking ? roleNames[asking] : ''}`}
+        destructive
+        action={async () => asking && change(asking)}
+      />
+    </>
+  );
+}

@@ -1,0 +1,250 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { auditEntry, fakeServer, key, page, plan, problem, rule, session, tenant } from '../../../test/fake';
+import { open } from '../../../test/render';
+
+const acme = '/api/v1/tenants/acme';
+const member = {
+  account_id: 1,
+  email: 'ada@example.com',
+  name: 'Ada',
+  role: 'owner',
+  disabled: false,
+  created_at: '2026-11-21T06:00:00Z',
+  version: 4,
+};
+const invitation = {
+  invitation_id: 5,
+  email: 'grace@example.com',
+  role: 'editor',
+  invited_by: 'ada@example.com',
+  created_at: '2026-11-21T06:00:00Z',
+  expires_at: '2026-11-28T06:00:00Z',
+};
+
+/** Everything that a section reads, and what the test says otherwise. */
+function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owner' = 'owner') {
+  return fakeServer({
+    'GET /api/v1/session': session(role),
+    [`GET ${acme}`]: () => ({ json: tenant({ role }), headers: { ETag: '"1"' } }),
+    [`GET ${acme}/plans`]: page([plan('free'), plan('pro')]),
+    [`GET ${acme}/rules`]: page([rule()]),
+    [`GET ${acme}/api-keys`]: page([key()]),
+    [`GET ${acme}/members`]: page([member]),
+    [`GET ${acme}/invitations`]: page([invitation]),
+    [`GET ${acme}/alerts`]: page([]),
+    [`GET ${acme}/audit`]: page([auditEntry()]),
+    [`GET ${acme}/audit/812`]: auditEntry(),
+    ...more,
+  });
+}
+
+test('a new key is shown once, with a line to paste, and neither Escape nor a click beside it loses it', async () => {
+  const requests = server({
+    [`POST ${acme}/api-keys`]: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+  });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Create key' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.type(within(dialog).getByLabelText('Name'), 'ci');
+  await user.click(within(dialog).getByLabelText('Explain'));
+  await user.click(within(dialog).getByRole('button', { name: 'Create key' }));
+  expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
+  expect(screen.getByRole('region', { name: 'curl' }).textContent).toContain('Bearer slk_k3Jx9mQ2_secret');
+  const sent = requests.find(({ method }) => method === 'POST');
+  expect(sent?.body).toEqual({ name: 'ci', permissions: ['check', 'explain'], expires_at: null });
+  await user.keyboard('{Escape}');
+  expect(screen.getByText('slk_k3Jx9mQ2_secret')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Done' }));
+  await waitFor(() => expect(screen.queryByText('slk_k3Jx9mQ2_secret')).toBeNull());
+});
+
+test('a key that cannot be made says so at its field, and keeps what was typed', async () => {
+  server({
+    [`POST ${acme}/api-keys`]: () =>
+      problem(400, 'invalid-request', { errors: [{ pointer: '/name', detail: 'is too long' }] }),
+  });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Create key' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.type(within(dialog).getByLabelText('Name'), 'ci');
+  await user.click(within(dialog).getByRole('button', { name: 'Create key' }));
+  expect(await within(dialog).findByText('is too long')).toBeDefined();
+  expect(within(dialog).getByLabelText('Name')).toHaveProperty('value', 'ci');
+});
+
+test('rotating gives the old key its grace', async () => {
+  const requests = server({
+    [`POST ${acme}/api-keys/k3Jx9mQ2/rotate`]: { key: key({ key_id: 'new' }), secret: 'slk_new_secret' },
+  });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Actions of gateway' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Rotate …' }));
+  await user.selectOptions(await screen.findByLabelText('The old key ends'), '604800');
+  await user.click(screen.getByRole('button', { name: 'Rotate key' }));
+  expect(await screen.findByText('slk_new_secret')).toBeDefined();
+  const sent = requests.find(({ path }) => path.endsWith('/rotate'));
+  expect(sent?.body).toEqual({ grace_seconds: 604_800 });
+  expect(sent?.headers.get('If-Match')).toBe('"9"');
+});
+
+test('an invitation gives a link, its token in the fragment', async () => {
+  server({ [`POST ${acme}/invitations`]: { invitation, token: '3q2-7wAB9x' } });
+  const { user } = open('/t/acme/settings/members');
+  await user.click(await screen.findByRole('button', { name: 'Invite' }));
+  await user.type(await screen.findByLabelText('E-mail'), 'grace@example.com');
+  await user.click(screen.getByRole('button', { name: 'Make the link' }));
+  const link = await screen.findByRole('region', { name: 'invitation link' });
+  expect(link.textContent).toBe(`${window.location.origin}/invitation#3q2-7wAB9x`);
+});
+
+test('the last owner cannot be removed, and the dialog says why', async () => {
+  server({
+    [`DELETE ${acme}/members/1`]: () =>
+      problem(409, 'conflict', { detail: 'A tenant needs an owner; make somebody else one first.' }),
+  });
+  const { user } = open('/t/acme/settings/members');
+  await user.click(await screen.findByRole('button', { name: 'Remove ada@example.com' }));
+  await user.click(await screen.findByRole('button', { name: 'Remove member' }));
+  expect(await screen.findByText(/needs an owner/)).toBeDefined();
+});
+
+test('a lost race over the settings shows both versions, and mine is saved over theirs', async () => {
+  let etag = '"1"';
+  const saved: { ifMatch: string | null; body: unknown }[] = [];
+  server({
+    [`GET ${acme}`]: () => ({
+      json: tenant({ name: etag === '"1"' ? 'Acme' : 'Acme Corp' }),
+      headers: { ETag: etag },
+    }),
+    [`PATCH ${acme}`]: ({ body, headers }: { body: { name: string }; headers: Headers }) => {
+      saved.push({ ifMatch: headers.get('If-Match'), body });
+      if (saved.length === 1) {
+        etag = '"2"';
+        return problem(412, 'precondition-failed');
+      }
+      return { json: tenant({ name: body.name }), headers: { ETag: '"3"' } };
+    },
+  });
+  const { user } = open('/t/acme/settings/tenant');
+  const name = await screen.findByLabelText('Name');
+  await user.clear(name);
+  await user.type(name, 'Acme Ltd');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed these settings/ });
+  expect(within(dialog).getByText('Acme Corp')).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await waitFor(() => expect(saved.map(({ ifMatch }) => ifMatch)).toEqual(['"1"', '"2"']));
+  expect(saved[1]?.body).toMatchObject({ name: 'Acme Ltd', default_plan: 'free' });
+});
+
+test('an import changes nothing before its changes were seen', async () => {
+  const asked: { dry: string | null; body: unknown }[] = [];
+  const change = {
+    change: 'update',
+    label: 'user:{user_id} [free]',
+    fields: [{ field: 'rate', before: '10 per second', after: '20 per second' }],
+  };
+  server({
+    [`POST ${acme}/import`]: ({ query, body }: { query: URLSearchParams; body: unknown }) => {
+      asked.push({ dry: query.get('dry_run'), body });
+      return {
+        json: {
+          dry_run: query.get('dry_run') === 'true',
+          plans: [],
+          rules: [change],
+          overrides: [],
+          text: '',
+        },
+      };
+    },
+  });
+  const { user } = open('/t/acme/settings/import-export');
+  await user.click(await screen.findByLabelText('YAML'));
+  await user.paste('rules: []');
+  await user.click(screen.getByRole('button', { name: 'Show what would change' }));
+  const diff = await screen.findByRole('region', { name: 'What would change' });
+  expect(diff.textContent).toMatch(/10 per second → 20 per second/);
+  expect(asked).toEqual([{ dry: 'true', body: 'rules: []' }]);
+  await user.click(screen.getByRole('button', { name: 'Make 1 change' }));
+  await waitFor(() => expect(asked.at(-1)?.dry).toBe('false'));
+});
+
+test('a file that cannot be read says on which line', async () => {
+  server({
+    [`POST ${acme}/import`]: () =>
+      problem(400, 'invalid-request', { errors: [{ pointer: '/lines/3', detail: 'rate is missing' }] }),
+  });
+  const { user } = open('/t/acme/settings/import-export');
+  await user.click(await screen.findByLabelText('YAML'));
+  await user.paste('rules: x');
+  await user.click(screen.getByRole('button', { name: 'Show what would change' }));
+  expect((await screen.findByText('Line 3:')).parentElement?.textContent).toBe('Line 3: rate is missing');
+});
+
+test('an entry of the audit log shows what differed, and undoing it asks first', async () => {
+  const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: 813 }) });
+  const { user, router } = open('/t/acme/settings/audit');
+  await user.click(await screen.findByText(/rule user:\{user_id\}/));
+  await waitFor(() => expect(router.state.location.searchStr).toBe('?entry=812'));
+  const diff = await screen.findByRole('table', { name: 'What changed' });
+  expect(within(diff).getAllByRole('row')[1]?.textContent).toBe('Rate10 per second20 per second');
+  await user.click(screen.getByRole('button', { name: 'Undo …' }));
+  expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(false);
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(true));
+});
+
+test('the filters of the audit log are in the address, and asked of the server', async () => {
+  const asked: string[] = [];
+  server({
+    [`GET ${acme}/audit`]: ({ query }: { query: URLSearchParams }) => {
+      asked.push(query.toString());
+      return { json: page([]) };
+    },
+  });
+  open('/t/acme/settings/audit?kind=rule&object=12&actor=1&action=update');
+  expect(await screen.findByText('No change fits these filters')).toBeDefined();
+  expect(asked[0]).toBe('actor_id=1&action=update&object_kind=rule&object_id=12&limit=100');
+});
+
+test('the first alert is made, and its secret shown once', async () => {
+  const requests = server({ [`POST ${acme}/alerts`]: { alert: {}, secret: 'slw_secret' } });
+  const { user } = open('/t/acme/settings/alerts');
+  await user.click(await screen.findByRole('button', { name: 'New alert' }));
+  await user.type(await screen.findByLabelText('Name'), 'Search');
+  await user.click(screen.getByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
+  await user.type(screen.getByLabelText('Webhook'), 'https://hooks.example.com/');
+  await user.click(screen.getByRole('button', { name: 'Make alert' }));
+  expect(await screen.findByText('slw_secret')).toBeDefined();
+  expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
+    name: 'Search',
+    rule_id: 12,
+    per: 'rule',
+    threshold: 1000,
+    window_minutes: 5,
+    url: 'https://hooks.example.com/',
+    is_active: true,
+  });
+});
+
+test.each([
+  ['keys', 'API keys'],
+  ['members', 'Members'],
+  ['tenant', 'Tenant'],
+  ['import-export', 'Export'],
+  ['audit', 'Audit log'],
+])('a viewer sees %s, and no button that would fail', async (section, heading) => {
+  server({}, 'viewer');
+  open(`/t/acme/settings/${section}`);
+  expect(await screen.findByRole('heading', { name: heading })).toBeDefined();
+  const content = within(screen.getByRole('main'));
+  expect(content.queryAllByRole('button').map((button) => button.textContent)).toEqual([]);
+});
+
+test('a section that the role does not show says so', async () => {
+  server({ [`GET ${acme}/api-keys`]: () => problem(403, 'forbidden', { detail: 'It takes an owner.' }) });
+  open('/t/acme/settings/keys');
+  expect(await screen.findByText('It takes an owner.')).toBeDefined();
+});

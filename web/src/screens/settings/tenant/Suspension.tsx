@@ -1,0 +1,51 @@
+import { Button } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import type { Tagged } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { Tenant } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { suspension } from '~/screens/platform/suspension';
+import styles from '../Settings.module.css';
+
+/** Whether the tenant is served; a platform admin's to say. */
+export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant> }) {
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState(false);
+  const words = suspension(tenant);
+  return (
+    <Card title={tenant.suspended ? 'Suspended' : 'Service'}>
+      <div className={styles.apart}>
+        <div>
+          <Outcome tone={tenant.suspended ? 'denied' : 'allowed'}>
+            {tenant.suspended ? 'suspended' : 'served'}
+          </Outcome>
+          <p className={styles.dim} style={{ marginTop: 4 }}>
+            {tenant.suspended
+              ? 'Every check is refused with 403, and members can look and not change.'
+              : 'Checks are answered. Suspending refuses all of them within 2 s, and keeps everything.'}
+          </p>
+        </div>
+        <Button variant="default" onClick={() => setAsking(true)}>
+          {words.verb} …
+        </Button>
+      </div>
+      <ConfirmAction
+        opened={asking}
+        onClose={() => setAsking(false)}
+        title={words.title}
+        effect={words.effect}
+        verb={words.verb}
+        destructive={!tenant.suspended}
+        action={async () => {
+          await words.act();
+          await queries.invalidateQueries({ queryKey: ['tenants'] });
+          await queries.invalidateQueries({ queryKey: ['session'] });
+          await queries.invalidateQueries({ queryKey: tenantKey(tenant.slug) });
+        }}
+      />
+    </Card>
+  );
+}

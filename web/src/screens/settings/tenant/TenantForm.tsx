@@ -1,0 +1,149 @@
+import { Button, Group, NativeSelect, NumberInput, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { sessionKey, tenantKey, tenantQuery } from '~/api/queries';
+import type { FailureMode, Tenant } from '~/api/types';
+import { ConflictDialog } from '~/components/ConflictDialog';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import { Leaving } from '~/components/Leaving';
+import { done } from '~/components/toast';
+import styles from '../Settings.module.css';
+import { type Draft, described, draftOf, failureModes, patchOf } from './settings';
+
+/** Edits the tenant. A lost race shows both versions. */
+export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: string[] }) {
+  const { slug } = saved.value;
+  const queries = useQueryClient();
+  const [base, setBase] = useState(saved);
+  const [draft, setDraft] = useState(() => draftOf(saved.value));
+  const [theirs, setTheirs] = useState<Tagged<Tenant> | null>(null);
+  const path = { tenant: slug };
+  const dirty = JSON.stringify(draft) !== JSON.stringify(draftOf(base.value));
+
+  const save = useMutation({
+    mutationFn: (etag: string) =>
+      tagged(
+        api.PATCH('/api/v1/tenants/{tenant}', {
+          params: { path, header: ifMatch(etag) },
+          body: patchOf(draft),
+        }),
+      ),
+    onSuccess: async (now) => {
+      adopt(now);
+      await queries.invalidateQueries({ queryKey: tenantKey(slug) });
+      await queries.invalidateQueries({ queryKey: sessionKey });
+      done('Settings saved; in force everywhere within 2 s');
+    },
+    onError: async (error) => {
+      if (isStatus(error, 412))
+        setTheirs(await tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } })));
+    },
+  });
+
+  function adopt(now: Tagged<Tenant>) {
+    setBase(now);
+    setDraft(draftOf(now.value));
+    queries.setQueryData(tenantQuery(slug).queryKey, now);
+  }
+
+  const set = <Field extends keyof Draft>(field: Field, value: Draft[Field]) =>
+    setDraft((before) => ({ ...before, [field]: value }));
+  const { wrong, rest } = fieldErrors(isStatus(save.error, 412) ? null : save.error);
+  const number = (field: 'jitter' | 'ipv4' | 'ipv6', pointer: string) => ({
+    value: draft[field],
+    error: wrong(`/settings/${pointer}`),
+    allowDecimal: false,
+    allowNegative: false,
+    onChange: (value: number | string) => set(field, value),
+  });
+  const mode = failureModes.find(({ value }) => value === draft.failure_mode);
+
+  return (
+    <form
+      className={styles.field}
+      onSubmit={(event) => {
+        event.preventDefault();
+        save.mutate(base.etag);
+      }}
+    >
+      <TextInput
+        label="Name"
+        description={`Its slug, ${slug}, never changes`}
+        value={draft.name}
+        error={wrong('/name')}
+        onChange={(event) => set('name', event.currentTarget.value)}
+      />
+      <NativeSelect
+        label="Default plan"
+        description="The plan of users who have none of their own"
+        data={[{ value: '', label: 'None' }, ...plans]}
+        value={draft.default_plan}
+        error={wrong('/default_plan')}
+        onChange={(event) => set('default_plan', event.currentTarget.value)}
+      />
+      <NativeSelect
+        label="While Redis is away"
+        description={mode?.means}
+        data={failureModes.map(({ value, label }) => ({ value, label }))}
+        value={draft.failure_mode}
+        error={wrong('/settings/failure_mode')}
+        onChange={(event) => set('failure_mode', event.currentTarget.value as FailureMode)}
+      />
+      <NumberInput
+        label="Retry jitter"
+        description="How far Retry-After is spread over callers, so that they do not all come back at once; 0 to 50 %"
+        suffix=" %"
+        max={50}
+        {...number('jitter', 'retry_jitter_percent')}
+      />
+      <Group grow gap={8} align="start">
+        <NumberInput
+          label="IPv4 prefix"
+          description="Leading bits that share a bucket"
+          prefix="/"
+          max={32}
+          {...number('ipv4', 'ipv4_prefix')}
+        />
+        <NumberInput
+          label="IPv6 prefix"
+          description="One customer usually has a /64"
+          prefix="/"
+          max={128}
+          {...number('ipv6', 'ipv6_prefix')}
+        />
+      </Group>
+      <FormError>{rest()}</FormError>
+      <Group gap={8}>
+        <Button type="submit" disabled={!dirty} loading={save.isPending}>
+          Save
+        </Button>
+        {dirty && (
+          <Button variant="default" onClick={() => setDraft(draftOf(base.value))}>
+            Discard
+          </Button>
+        )}
+      </Group>
+      <Leaving when={dirty} what="What you typed" />
+      <ConflictDialog
+        opened={theirs !== null}
+        what="these settings"
+        versions={Object.entries(described(draft)).map(([label, mine]) => ({
+          label,
+          mine,
+          theirs: theirs ? (described(draftOf(theirs.value))[label] ?? '') : '',
+        }))}
+        onKeepMine={() => {
+          if (theirs) save.mutate(theirs.etag);
+          setTheirs(null);
+        }}
+        onTakeTheirs={() => {
+          if (theirs) adopt(theirs);
+          setTheirs(null);
+        }}
+        onClose={() => setTheirs(null)}
+      />
+    </form>
+  );
+}

@@ -1,0 +1,38 @@
+import { useQuery } from '@tanstack/react-query';
+import { plansQuery, tenantQuery } from '~/api/queries';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { useRole, useSession, useTenant } from '~/session';
+import { Suspension } from './Suspension';
+import { TenantFacts } from './TenantFacts';
+import { TenantForm } from './TenantForm';
+
+/** The tenant's name and what holds for all its rules; for platform admins, whether it is served at all. */
+export default function TenantSettings() {
+  const slug = useTenant();
+  const { own } = useRole();
+  const { account } = useSession();
+  const tenant = useQuery(tenantQuery(slug));
+  const plans = useQuery(plansQuery(slug));
+  return (
+    <Query query={tenant}>
+      {(saved) => (
+        <>
+          <Card
+            title="Tenant"
+            lead="What holds for all rules of this tenant, unless one of them says otherwise."
+          >
+            {own ? (
+              <Query query={plans}>
+                {(items) => <TenantForm saved={saved} plans={items.map(({ name }) => name)} />}
+              </Query>
+            ) : (
+              <TenantFacts tenant={saved.value} />
+            )}
+          </Card>
+          {account.platform_admin && <Suspension saved={saved} />}
+        </>
+      )}
+    </Query>
+  );
+}

@@ -1,0 +1,63 @@
+import { Button, PasswordInput, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import type { InvitationOffer } from '~/api/types';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import styles from './Frame.module.css';
+import { useWelcome } from './welcome';
+
+/** Nobody is signed in: the invitation makes an account, unless there is one to sign in to. */
+export function AcceptAsNew({ token, offer }: { token: string; offer: InvitationOffer }) {
+  const [name, setName] = useState('');
+  const [password, setPassword] = useState('');
+  const welcome = useWelcome(offer.tenant.slug);
+  const accept = useMutation({
+    mutationFn: () => body(api.POST('/api/v1/invitations/accept', { body: { token, name, password } })),
+    onSuccess: welcome,
+  });
+  const { wrong, rest } = fieldErrors(accept.error);
+  return (
+    <form
+      className={styles.form}
+      onSubmit={(event) => {
+        event.preventDefault();
+        accept.mutate();
+      }}
+    >
+      <input type="hidden" autoComplete="username" value={offer.email} readOnly />
+      <TextInput
+        label="Your name"
+        autoComplete="name"
+        autoFocus
+        required
+        withAsterisk={false}
+        value={name}
+        error={wrong('/name')}
+        onChange={(event) => setName(event.currentTarget.value)}
+      />
+      <PasswordInput
+        label="Choose a password"
+        description="At least 10 characters"
+        autoComplete="new-password"
+        required
+        withAsterisk={false}
+        value={password}
+        error={wrong('/password')}
+        onChange={(event) => setPassword(event.currentTarget.value)}
+      />
+      <FormError>{rest()}</FormError>
+      <Button type="submit" fullWidth loading={accept.isPending}>
+        Make an account and join
+      </Button>
+      <p className="soft">
+        You have an account already?{' '}
+        <Link to="/sign-in" search={{ next: '/invitation' }} hash={token}>
+          Sign in to it first
+        </Link>
+        .
+      </p>
+    </form>
+  );
+}

@@ -1,0 +1,15 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { sessionKey } from '~/api/queries';
+import type { Session } from '~/api/types';
+
+/** Begins in the tenant that one has just joined, with nothing that somebody else read here. */
+export function useWelcome(slug: string): (session: Session) => Promise<void> {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  return async (session) => {
+    queries.clear();
+    queries.setQueryData(sessionKey, session);
+    await navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
+  };
+}
