@@ -40,3 +40,28 @@ JOIN api_key AS k ON k.key_id = used.key_id
 ORDER BY k.tenant_id, k.key_id
 ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 WHERE u.last_used_at < excluded.last_used_at;
+
+-- name: LockTenantsOf :exec
+-- Those that an account owns or has invited to, before the account itself, as all writers do.
+SELECT FROM tenant AS t
+WHERE t.removed_at IS NULL AND t.tenant_id IN (
+    SELECT m.tenant_id FROM member AS m
+    WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner'
+    UNION ALL
+    SELECT i.tenant_id FROM invitation AS i
+    WHERE i.invited_by_account = sqlc.arg(account_id)::bigint AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+)
+ORDER BY t.tenant_id
+FOR NO KEY UPDATE;
+
+-- name: RevokeInvitationsOfAccount :exec
+-- The open ones that an account has made, in tenants that it may invite to no longer.
+UPDATE invitation AS i
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+FROM account AS a
+WHERE a.account_id = sqlc.arg(account_id) AND i.invited_by_account = a.account_id
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+    AND (a.disabled_at IS NOT NULL OR NOT a.is_platform_admin AND NOT EXISTS (
+        SELECT FROM member AS m
+        WHERE m.tenant_id = i.tenant_id AND m.account_id = a.account_id AND m.role = 'owner'
+    ));

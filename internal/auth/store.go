@@ -53,8 +53,8 @@ type Store interface {
 	// Accounts lists by e-mail address those whose address or name contains the text, after one address.
 	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all its sessions.
-	UpdateAccount(ctx context.Context, account Account) (Account, error)
+	// ends all its sessions; and open invitations of who may invite no longer are revoked.
+	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
 	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
 	// rules.ErrChanged if the account has another hash than from.
 	ChangePassword(ctx context.Context, id AccountID, from, to string, keep int64) error
@@ -80,10 +80,12 @@ type Store interface {
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
 	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
+	// ChangeRole, and RemoveMember, revoke the open invitations of who is an owner no longer.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
 
-	// Invite revokes an open invitation of the same address. It is rules.ErrExists if a member has that address.
+	// Invite revokes an open invitation of the same address. It is rules.ErrNotFound for an account that is neither
+	// an owner nor a platform admin any more, and rules.ErrExists if a member has that address.
 	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
 	// Invitations lists the open ones, the latest first, those before an id; 0 is no bound.
 	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)

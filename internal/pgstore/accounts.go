@@ -62,15 +62,33 @@ func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]
 	return each(rows, accountFromRow), nil
 }
 
-// UpdateAccount changes all of an account but its address and password.
-func (s *Store) UpdateAccount(ctx context.Context, account auth.Account) (updated auth.Account, err error) {
-	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+// UpdateAccount changes all of an account but its address and password. What access that takes away, the
+// account's sessions and invitations lose with it.
+func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account, err error) {
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		stored, err := q.Account(ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		if err := expect(rules.Expected(account.Version), stored.Version); err != nil {
+			return err
+		}
+		disables := stored.DisabledAt == nil && !account.DisabledAt.IsZero()
+		loses := disables || stored.IsPlatformAdmin && !account.PlatformAdmin
+		if loses {
+			if err := q.LockTenantsOf(ctx, account.ID); err != nil {
+				return err
+			}
+		}
 		row, err := q.UpdateAccount(ctx, dbsqlc.UpdateAccountParams{
 			Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, Disabled: !account.DisabledAt.IsZero(),
 			AccountID: account.ID, Version: account.Version,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return missingOrChanged(ctx, q, account.ID)
+		}
+		if err == nil && loses {
+			err = q.RevokeInvitationsOfAccount(ctx, account.ID)
 		}
 		if err == nil && row.DisabledAt != nil {
 			_, err = q.EndOtherSessions(ctx, account.ID, 0)
@@ -127,6 +145,16 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))
+}
+
+// inTransactionAs is inTransaction for what is written to an audit log.
+func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(context.Context, *dbsqlc.Queries) error) error {
+	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := q.SetActor(ctx, actorSetting(by)); err != nil {
+			return err
+		}
+		return do(ctx, q)
+	})
 }
 
 func accountFromRow(row dbsqlc.Account) auth.Account {

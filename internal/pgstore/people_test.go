@@ -76,9 +76,12 @@ func (p *people) hire(t *testing.T, slug string) (s staff) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.by = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "boss@" + slug, Act: "hire", RequestID: "r1"}
 	add := func(name string, role auth.Role) auth.Member {
 		account := p.account(t, name+"@"+slug+".example")
+		if name == "owner" {
+			s.by = account.Actor()
+			s.by.Act, s.by.RequestID = "hire", "r1"
+		}
 		return must(p.AddMember(ctx, s.by, s.tenant, account.ID, role))(t)
 	}
 	s.owner, s.second, s.viewer = add("owner", auth.Owner), add("second", auth.Owner), add("viewer", auth.Viewer)
@@ -205,12 +208,55 @@ func TestTwoOwnersWhoRemoveEachOtherLeaveOne(t *testing.T) {
 	}
 	disabled := p.ours.second.Account
 	disabled.DisabledAt = time.Now()
-	must(p.UpdateAccount(ctx, disabled))(t)
+	must(p.UpdateAccount(ctx, p.ours.by, disabled))(t)
 	wantError(t, demote(p.ours.owner), auth.ErrLastOwner) // the other cannot sign in
 	if err := remove(p.ours.second); err != nil {
 		t.Errorf("one of two owners cannot be removed: %v", err)
 	}
 	wantError(t, remove(p.ours.owner), auth.ErrLastOwner)
+}
+
+func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(context.Context, *people, auth.Member) error{
+		"removed": func(ctx context.Context, p *people, m auth.Member) error {
+			return p.RemoveMember(ctx, p.ours.by, p.ours.tenant, m.Account.ID, rules.AnyVersion)
+		},
+		"demoted": func(ctx context.Context, p *people, m auth.Member) error {
+			m.Role = auth.Editor
+			_, err := p.ChangeRole(ctx, p.ours.by, m)
+			return err
+		},
+		"disabled": func(ctx context.Context, p *people, m auth.Member) error {
+			m.Account.DisabledAt = time.Now()
+			_, err := p.UpdateAccount(ctx, p.ours.by, m.Account)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeople(t)
+			ctx, second := t.Context(), p.ours.second
+			invite := func(token string) error {
+				_, err := p.Invite(ctx, second.Account.Actor(), auth.Invitation{
+					TenantID: p.ours.tenant, Email: token + "@example.com", Role: auth.Owner, ExpiresAt: tomorrow(),
+				}, tokenOf(token))
+				return err
+			}
+			if err := invite("back door"); err != nil {
+				t.Fatal(err)
+			}
+			if err := lose(ctx, p, second); err != nil {
+				t.Fatal(err)
+			}
+			_, err := p.AcceptAsNew(ctx, rules.Actor{}, tokenOf("back door"), auth.Account{}, someHash)
+			wantError(t, err, rules.ErrNotFound)
+			wantError(t, invite("late"), rules.ErrNotFound)
+			if open := must(p.Invitations(ctx, p.ours.tenant, 0, 10))(t); len(open) != 1 || open[0] != p.ours.invitation {
+				t.Errorf("the open invitations are %+v, want the first owner's", open)
+			}
+		})
+	}
 }
 
 func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
@@ -233,14 +279,14 @@ func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
 
 	account := p.ours.owner.Account
 	account.Name = "New"
-	updated := must(p.UpdateAccount(ctx, account))(t)
+	updated := must(p.UpdateAccount(ctx, p.ours.by, account))(t)
 	if updated.Name != "New" || updated.Version != account.Version+1 {
 		t.Errorf("the account is %+v", updated)
 	}
-	_, err = p.UpdateAccount(ctx, account)
+	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrChanged)
 	account.ID = 0
-	_, err = p.UpdateAccount(ctx, account)
+	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrNotFound)
 	wantError(t, p.ChangePassword(ctx, updated.ID, "another hash", "new", 0), rules.ErrChanged)
 	wantError(t, p.ChangePassword(ctx, 0, someHash, "new", 0), rules.ErrNotFound)
@@ -289,7 +335,7 @@ func TestASessionIsNotCreatedForAnAccountThatChanged(t *testing.T) {
 	wantError(t, <-signIn, rules.ErrNotFound)
 	wantError(t, create("late"), rules.ErrNotFound)
 	account.DisabledAt = time.Now()
-	must(p.UpdateAccount(ctx, account))(t)
+	must(p.UpdateAccount(ctx, p.ours.by, account))(t)
 	if left := must(p.Sessions(ctx, account.ID, auth.Live{}))(t); len(left) > 0 {
 		t.Errorf("%d sessions outlive the account", len(left))
 	}

@@ -61,18 +61,19 @@ type AuditEvent struct {
 }
 
 type Invitation struct {
-	TenantID     rules.TenantID
-	InvitationID int64
-	Email        string
-	Role         auth.Role
-	TokenDigest  []byte
-	InvitedBy    string
-	ExpiresAt    time.Time
-	AcceptedAt   *time.Time
-	AcceptedBy   *int64
-	RevokedAt    *time.Time
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	TenantID         rules.TenantID
+	InvitationID     int64
+	Email            string
+	Role             auth.Role
+	TokenDigest      []byte
+	InvitedBy        string
+	InvitedByAccount *int64
+	ExpiresAt        time.Time
+	AcceptedAt       *time.Time
+	AcceptedBy       *int64
+	RevokedAt        *time.Time
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
 }
 
 type LoginFailure struct {

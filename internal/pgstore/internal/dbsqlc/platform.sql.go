@@ -63,7 +63,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -87,6 +87,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Invitation.Role,
 		&i.Invitation.TokenDigest,
 		&i.Invitation.InvitedBy,
+		&i.Invitation.InvitedByAccount,
 		&i.Invitation.ExpiresAt,
 		&i.Invitation.AcceptedAt,
 		&i.Invitation.AcceptedBy,
@@ -109,6 +110,25 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.RemovedAt,
 	)
 	return i, err
+}
+
+const lockTenantsOf = `-- name: LockTenantsOf :exec
+SELECT FROM tenant AS t
+WHERE t.removed_at IS NULL AND t.tenant_id IN (
+    SELECT m.tenant_id FROM member AS m
+    WHERE m.account_id = $1 AND m.role = 'owner'
+    UNION ALL
+    SELECT i.tenant_id FROM invitation AS i
+    WHERE i.invited_by_account = $1::bigint AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+)
+ORDER BY t.tenant_id
+FOR NO KEY UPDATE
+`
+
+// Those that an account owns or has invited to, before the account itself, as all writers do.
+func (q *Queries) LockTenantsOf(ctx context.Context, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, lockTenantsOf, accountID)
+	return err
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
@@ -176,5 +196,23 @@ WHERE u.last_used_at < excluded.last_used_at
 // Keys that do not exist (any more) are passed over, and a use never becomes earlier.
 func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
 	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
+	return err
+}
+
+const revokeInvitationsOfAccount = `-- name: RevokeInvitationsOfAccount :exec
+UPDATE invitation AS i
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+FROM account AS a
+WHERE a.account_id = $1 AND i.invited_by_account = a.account_id
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+    AND (a.disabled_at IS NOT NULL OR NOT a.is_platform_admin AND NOT EXISTS (
+        SELECT FROM member AS m
+        WHERE m.tenant_id = i.tenant_id AND m.account_id = a.account_id AND m.role = 'owner'
+    ))
+`
+
+// The open ones that an account has made, in tenants that it may invite to no longer.
+func (q *Queries) RevokeInvitationsOfAccount(ctx context.Context, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, revokeInvitationsOfAccount, accountID)
 	return err
 }
