@@ -65,3 +65,15 @@ WHERE a.account_id = sqlc.arg(account_id) AND i.invited_by_account = a.account_i
         SELECT FROM member AS m
         WHERE m.tenant_id = i.tenant_id AND m.account_id = a.account_id AND m.role = 'owner'
     ));
+
+-- name: TenantsOnlyOwnedBy :many
+-- The slugs of those where nobody else is an owner who can sign in.
+SELECT t.slug
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM member AS o
+    JOIN account AS a ON a.account_id = o.account_id
+    WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
+)
+ORDER BY t.slug;

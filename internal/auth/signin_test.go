@@ -110,6 +110,9 @@ func TestSessionsEnd(t *testing.T) {
 			}
 		}, ends: true},
 		"when the account is disabled, for good": {do: func(t *testing.T, w *world, s auth.Session) {
+			other, _ := w.join(t, "bob@example.com", auth.Owner)
+			other.Account.PlatformAdmin = true
+			must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), other.Account))(t)
 			s.Account.DisabledAt = time.Now()
 			disabled := must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), s.Account))(t)
 			disabled.DisabledAt = time.Time{}

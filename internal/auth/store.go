@@ -3,6 +3,8 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -12,9 +14,22 @@ import (
 var (
 	// ErrLastOwner is for a change that would leave a tenant without an owner who can sign in.
 	ErrLastOwner = errors.New("the last owner of the tenant")
+	// ErrLastAdmin is for a change that would leave no platform admin who can sign in.
+	ErrLastAdmin = errors.New("the last platform admin")
 	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
 	ErrOtherAddress = errors.New("the invitation is for another address")
 )
+
+// OnlyOwnerError is the ErrLastOwner of an account that is not to be disabled.
+type OnlyOwnerError struct{ Tenants []string } // their slugs
+
+// Error names the tenants.
+func (e OnlyOwnerError) Error() string {
+	return fmt.Sprintf("the last owner of %s", strings.Join(e.Tenants, ", "))
+}
+
+// Unwrap is ErrLastOwner.
+func (OnlyOwnerError) Unwrap() error { return ErrLastOwner }
 
 // MaxSessions is how many sessions an account has at most; further sign-ins end the oldest.
 const MaxSessions = 100
@@ -54,6 +69,7 @@ type Store interface {
 	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
 	// ends all its sessions; and open invitations of who may invite no longer are revoked.
+	// It is ErrLastAdmin, or an OnlyOwnerError, for who is needed.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
 	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
 	// rules.ErrChanged if the account has another hash than from.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,7 +77,7 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 		disables := stored.DisabledAt == nil && !account.DisabledAt.IsZero()
 		loses := disables || stored.IsPlatformAdmin && !account.PlatformAdmin
 		if loses {
-			if err := q.LockTenantsOf(ctx, account.ID); err != nil {
+			if err := mayLoseAccess(ctx, q, stored, disables); err != nil {
 				return err
 			}
 		}
@@ -100,6 +101,31 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 		return auth.Account{}, fmt.Errorf("update account %d: %w", account.ID, err)
 	}
 	return updated, nil
+}
+
+// mayLoseAccess says whether an account may be disabled, or at least be no platform admin any more. It locks
+// what that depends on.
+func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
+	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
+		return err
+	}
+	if disables {
+		tenants, err := q.TenantsOnlyOwnedBy(ctx, account.AccountID)
+		if err != nil {
+			return err
+		}
+		if len(tenants) > 0 {
+			return auth.OnlyOwnerError{Tenants: tenants}
+		}
+	}
+	if !account.IsPlatformAdmin || account.DisabledAt != nil {
+		return nil
+	}
+	admins, err := q.LockPlatformAdmins(ctx)
+	if err == nil && !slices.ContainsFunc(admins, func(id auth.AccountID) bool { return id != account.AccountID }) {
+		err = auth.ErrLastAdmin
+	}
+	return err
 }
 
 // ChangePassword replaces a password's hash, and ends all sessions but one.

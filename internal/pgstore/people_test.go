@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -256,6 +257,55 @@ func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
 				t.Errorf("the open invitations are %+v, want the first owner's", open)
 			}
 		})
+	}
+}
+
+func TestTwoAdminsWhoDemoteEachOtherLeaveOne(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	ctx := t.Context()
+	var admins [2]auth.Account
+	for i := range admins {
+		admins[i] = must(p.CreateAccount(ctx, auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
+	}
+	for round := range 20 {
+		var errs [2]error
+		var both sync.WaitGroup
+		for i, admin := range admins {
+			both.Go(func() {
+				if admin.PlatformAdmin = false; round%2 == 1 {
+					admin.PlatformAdmin, admin.DisabledAt = true, time.Now()
+				}
+				_, errs[i] = p.UpdateAccount(ctx, admins[1-i].Actor(), admin)
+			})
+		}
+		both.Wait()
+		if lost := errors.Is(errs[0], auth.ErrLastAdmin) != errors.Is(errs[1], auth.ErrLastAdmin); !lost {
+			t.Fatalf("round %d: %v and %v, want one that is the last", round, errs[0], errs[1])
+		}
+		for i := range admins { // both are again
+			admins[i] = must(p.Account(ctx, admins[i].ID))(t)
+			admins[i].PlatformAdmin, admins[i].DisabledAt = true, time.Time{}
+			admins[i] = must(p.UpdateAccount(ctx, p.ours.by, admins[i]))(t)
+		}
+	}
+}
+
+func TestATenantsOnlyOwnerIsNotDisabled(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	disable := func(m auth.Member) error {
+		m.Account.DisabledAt = time.Now()
+		_, err := p.UpdateAccount(t.Context(), p.ours.by, m.Account)
+		return err
+	}
+	if err := disable(p.ours.second); err != nil {
+		t.Errorf("one of two owners cannot be disabled: %v", err)
+	}
+	err := disable(p.ours.owner)
+	wantError(t, err, auth.ErrLastOwner)
+	if only := (auth.OnlyOwnerError{}); !errors.As(err, &only) || !slices.Equal(only.Tenants, []string{"ours"}) {
+		t.Errorf("the only owner is told %v", err)
 	}
 }
 

@@ -216,3 +216,36 @@ func (q *Queries) RevokeInvitationsOfAccount(ctx context.Context, accountID auth
 	_, err := q.db.Exec(ctx, revokeInvitationsOfAccount, accountID)
 	return err
 }
+
+const tenantsOnlyOwnedBy = `-- name: TenantsOnlyOwnedBy :many
+SELECT t.slug
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = $1 AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM member AS o
+    JOIN account AS a ON a.account_id = o.account_id
+    WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
+)
+ORDER BY t.slug
+`
+
+// The slugs of those where nobody else is an owner who can sign in.
+func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.AccountID) ([]string, error) {
+	rows, err := q.db.Query(ctx, tenantsOnlyOwnedBy, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var slug string
+		if err := rows.Scan(&slug); err != nil {
+			return nil, err
+		}
+		items = append(items, slug)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
