@@ -45,6 +45,8 @@ func asProblem(err error) error {
 		return fieldsProblem("", fields)
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
+	case errors.Is(err, auth.ErrBusy):
+		return httpapi.Unavailable.Problem("Too many people sign in at once; try again.")
 	case errors.As(err, &missing):
 		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace whatever is there.")
 	case errors.As(err, &twice):
