@@ -21,7 +21,7 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if err != nil {
 		return Account{}, err
 	}
-	created, err := g.store.CreateAccount(ctx, admin, hash)
+	created, err := g.store.CreateAccount(ctx, by, admin, hash)
 	if !errors.Is(err, rules.ErrExists) {
 		return created, err
 	}
@@ -29,7 +29,7 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if err != nil {
 		return Account{}, err
 	}
-	if err := g.store.ChangePassword(ctx, account.ID, from, hash, 0); err != nil {
+	if err := g.store.ChangePassword(ctx, by, account.ID, from, hash, 0); err != nil {
 		return Account{}, err
 	}
 	account.PlatformAdmin, account.DisabledAt = true, time.Time{}

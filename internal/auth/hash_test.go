@@ -68,7 +68,7 @@ func TestHashesCarryTheirCost(t *testing.T) {
 		t.Error("two hashes of one password are the same")
 	}
 	w := newWorld(t, auth.Options{})
-	must(w.store.CreateAccount(t.Context(), auth.Account{Email: "demo@example.com"}, hash))(t)
+	must(w.store.CreateAccount(t.Context(), w.ada.Actor(), auth.Account{Email: "demo@example.com"}, hash))(t)
 	must(w.SignIn(t.Context(), "demo@example.com", "sluice-demo", auth.Browser{}))(t)
 }
 

@@ -139,7 +139,7 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err != nil {
 		return "", err
 	}
-	if err := g.store.ChangePassword(ctx, account.ID, from, to, session.ID); err != nil {
+	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, from, to, session.ID); err != nil {
 		return "", err
 	}
 	return newDevice(account.ID, to), g.forget(ctx, counter)

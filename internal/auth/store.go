@@ -58,10 +58,10 @@ type NewSession struct {
 }
 
 // Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
-// are written to the tenant's audit log in the same transaction; by says in whose name.
+// are written to the tenant's audit log in the same transaction, those to accounts to the platform's; by says in whose name.
 type Store interface {
 	// CreateAccount is rules.ErrExists if the address is taken.
-	CreateAccount(ctx context.Context, account Account, passwordHash string) (Account, error)
+	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
 	// PasswordOf returns the account with an e-mail address and its password's hash.
 	PasswordOf(ctx context.Context, email string) (account Account, passwordHash string, err error)
@@ -73,7 +73,7 @@ type Store interface {
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
 	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
 	// rules.ErrChanged if the account has another hash than from.
-	ChangePassword(ctx context.Context, id AccountID, from, to string, keep int64) error
+	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string, keep int64) error
 	// Rehash replaces the hash by another one of the same password. It does nothing if the account has
 	// another hash than from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error

@@ -14,12 +14,14 @@ import (
 )
 
 // CreateAccount stores an account and its password's hash.
-func (s *Store) CreateAccount(ctx context.Context, account auth.Account, passwordHash string) (auth.Account, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	row, err := createAccount(ctx, s.queries, account, passwordHash)
+func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.Account, passwordHash string) (auth.Account, error) {
+	var row dbsqlc.Account
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		row, err = createAccount(ctx, q, account, passwordHash)
+		return err
+	})
 	if err != nil {
-		return auth.Account{}, fmt.Errorf("create account: %w", writeError(err))
+		return auth.Account{}, fmt.Errorf("create account: %w", err)
 	}
 	return accountFromRow(row), nil
 }
@@ -129,8 +131,8 @@ func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Accoun
 }
 
 // ChangePassword replaces a password's hash, and ends all sessions but one.
-func (s *Store) ChangePassword(ctx context.Context, id auth.AccountID, from, to string, keep int64) error {
-	err := s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.AccountID, from, to string, keep int64) error {
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		changed, err := q.SetPasswordHash(ctx, to, id, from)
 		switch {
 		case err != nil:
@@ -149,8 +151,10 @@ func (s *Store) ChangePassword(ctx context.Context, id auth.AccountID, from, to 
 
 // Rehash replaces a password's hash by another one of the same password.
 func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.SetPasswordHash(ctx, to, id, from)
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "renew the hash of the same password"}
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.SetPasswordHash(ctx, to, id, from)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("renew the password hash of account %d: %w", id, err)

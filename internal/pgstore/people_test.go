@@ -94,7 +94,7 @@ func (p *people) hire(t *testing.T, slug string) (s staff) {
 
 func (p *people) account(t *testing.T, email string) auth.Account {
 	t.Helper()
-	return must(p.CreateAccount(t.Context(), auth.Account{Email: email, Name: "N " + email}, someHash))(t)
+	return must(p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: email, Name: "N " + email}, someHash))(t)
 }
 
 func tokenOf(text string) (digest auth.Digest) {
@@ -260,13 +260,35 @@ func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
 	}
 }
 
+func TestChangesToAccountsAreAuditedOnThePlatform(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	ctx, viewer := t.Context(), p.ours.viewer.Account
+	viewer.PlatformAdmin = true
+	must(p.UpdateAccount(ctx, p.ours.by, viewer))(t)
+	if err := p.ChangePassword(ctx, p.ours.by, viewer.ID, someHash, "another hash", 0); err != nil {
+		t.Fatal(err)
+	}
+	var log string
+	err := connect(t, p.url).QueryRow(ctx, `SELECT string_agg(concat_ws(' ', action, actor_id = $2, after->'is_platform_admin',
+		after->'password_hash_changed', before ? 'password_hash' OR after ? 'password_hash'), '; ' ORDER BY audit_id)
+		FROM platform_audit_event WHERE object_kind = 'account' AND object_id = $1`, fmt.Sprint(viewer.ID), p.ours.by.ID).Scan(&log)
+	if want := "create f false; update t true f; update t true true f"; err != nil || log != want {
+		t.Errorf("the log is %q (%v), want %q", log, err, want)
+	}
+	exec(t, p.url, "UPDATE account SET updated_at = now()")
+	if _, err := connect(t, p.url).Exec(ctx, "DELETE FROM platform_audit_event"); err == nil {
+		t.Error("the log can be deleted")
+	}
+}
+
 func TestTwoAdminsWhoDemoteEachOtherLeaveOne(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	ctx := t.Context()
 	var admins [2]auth.Account
 	for i := range admins {
-		admins[i] = must(p.CreateAccount(ctx, auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
+		admins[i] = must(p.CreateAccount(ctx, rules.Actor{}, auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
 	}
 	for round := range 20 {
 		var errs [2]error
@@ -338,14 +360,14 @@ func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
 	account.ID = 0
 	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrNotFound)
-	wantError(t, p.ChangePassword(ctx, updated.ID, "another hash", "new", 0), rules.ErrChanged)
-	wantError(t, p.ChangePassword(ctx, 0, someHash, "new", 0), rules.ErrNotFound)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, updated.ID, "another hash", "new", 0), rules.ErrChanged)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, 0, someHash, "new", 0), rules.ErrNotFound)
 }
 
 func TestAnAddressIsOneAccounts(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	_, err := p.CreateAccount(t.Context(), auth.Account{Email: "OWNER@ours.Example"}, someHash)
+	_, err := p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "OWNER@ours.Example"}, someHash)
 	wantError(t, err, rules.ErrExists)
 	// Not the same letter, although Unicode folds it to k.
 	p.account(t, "k@example.com")

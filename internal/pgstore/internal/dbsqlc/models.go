@@ -108,6 +108,21 @@ type PlanUse struct {
 	Users    int64
 }
 
+type PlatformAuditEvent struct {
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	Before     []byte
+	After      []byte
+}
+
 type RateLimitOverride struct {
 	TenantID      rules.TenantID
 	RuleID        rules.RuleID
