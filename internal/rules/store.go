@@ -22,6 +22,8 @@ var (
 	ErrChanged = errors.New("changed meanwhile")
 	// ErrFinal is for a change that cannot be undone.
 	ErrFinal = errors.New("final")
+	// ErrOutcomeUnknown is for a change that may have been made: its answer was lost.
+	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
 )
 
 // Source is where the Watcher reads from.
