@@ -439,6 +439,8 @@ CREATE TABLE login_failure (
 );
 
 CREATE INDEX login_failure_last_at_idx ON login_failure (last_at);
+-- Those that make nobody wait yet, which a flood of made-up addresses leaves.
+CREATE INDEX login_failure_few_idx ON login_failure (last_at) WHERE failures < 5;
 
 CREATE TABLE member (
     tenant_id  bigint      NOT NULL,
@@ -464,6 +466,7 @@ CREATE TABLE invitation (
     role          text        NOT NULL,
     token_digest  bytea       NOT NULL,
     invited_by    text        NOT NULL, -- the inviter's address, or who else it was
+    invited_by_account bigint, -- null: it was no account
     expires_at    timestamptz NOT NULL,
     accepted_at   timestamptz,
     accepted_by   bigint, -- an account
@@ -473,6 +476,7 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_pkey PRIMARY KEY (tenant_id, invitation_id),
     CONSTRAINT invitation_token_digest_key UNIQUE (token_digest),
     CONSTRAINT invitation_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT invitation_invited_by_account_fkey FOREIGN KEY (invited_by_account) REFERENCES account (account_id),
     CONSTRAINT invitation_accepted_by_fkey FOREIGN KEY (accepted_by) REFERENCES account (account_id),
     CONSTRAINT invitation_email_check CHECK (octet_length(email) BETWEEN 3 AND 254),
     CONSTRAINT invitation_role_check CHECK (role IN ('viewer', 'editor', 'owner')),
@@ -481,9 +485,11 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
 );
 
--- The open ones, to list them; and by address, since a new invitation revokes the one before it.
+-- The open ones, to list them; by address, since a new invitation revokes the one before it; and by account,
+-- since one who may invite no longer must not come back by an invitation of his own.
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+CREATE INDEX invitation_account_idx ON invitation (invited_by_account, tenant_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 
 CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
     FOR EACH ROW EXECUTE FUNCTION audit_change('member', 'account_id');
@@ -724,3 +730,69 @@ CREATE TABLE api_process (
     span_ms         bigint      NOT NULL, -- how long that time was
     CONSTRAINT api_process_pkey PRIMARY KEY (process_id)
 );
+
+-- What happened to accounts, and that tenants came, were suspended and went: what no tenant's log has, or
+-- nobody can read there any more. Written as audit_event is.
+CREATE TABLE platform_audit_event (
+    audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor_kind  text        NOT NULL,
+    actor_id    text        NOT NULL COLLATE "C",
+    actor_name  text        NOT NULL,
+    act         text        NOT NULL,
+    request_id  text        NOT NULL,
+    action      text        NOT NULL,
+    object_kind text        NOT NULL COLLATE "C",
+    object_id   text        NOT NULL COLLATE "C",
+    before      jsonb,
+    after       jsonb,
+    CONSTRAINT platform_audit_event_pkey PRIMARY KEY (audit_id),
+    CONSTRAINT platform_audit_event_action_check CHECK (action IN ('create', 'update', 'remove'))
+);
+
+CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON platform_audit_event
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
+
+-- audit_platform_change writes what happened to a row of no tenant. Its arguments are the kind of object and
+-- the column of its id. Of a password hash it says that it changed.
+CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    hidden CONSTANT text[] := '{revision,version,updated_at,password_hash}';
+    actor  jsonb := coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
+        jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'));
+    before jsonb;
+    after  jsonb;
+    object jsonb;
+    action text := CASE TG_OP WHEN 'INSERT' THEN 'create' WHEN 'UPDATE' THEN 'update' ELSE 'remove' END;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        before := to_jsonb(OLD) - hidden;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        after := to_jsonb(NEW) - hidden;
+    END IF;
+    object := coalesce(after, before);
+    IF TG_OP = 'UPDATE' AND to_jsonb(OLD)->'password_hash' IS DISTINCT FROM to_jsonb(NEW)->'password_hash' THEN
+        after := after || '{"password_hash_changed": true}';
+    END IF;
+    IF before = after THEN
+        RETURN NULL;
+    END IF;
+    IF before->>'removed_at' IS NULL AND after->>'removed_at' IS NOT NULL THEN
+        action := 'remove';
+        after := NULL;
+    END IF;
+    INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
+    VALUES (coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''), coalesce(actor->>'name', ''), coalesce(actor->>'act', ''),
+        coalesce(actor->>'request_id', ''), action, TG_ARGV[0], object->>TG_ARGV[1], before, after);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER account_platform_audit AFTER INSERT OR UPDATE OR DELETE ON account
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('account', 'account_id');
+CREATE TRIGGER tenant_platform_audit_created AFTER INSERT OR DELETE ON tenant
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('tenant', 'slug');
+CREATE TRIGGER tenant_platform_audit AFTER UPDATE ON tenant FOR EACH ROW
+    WHEN (OLD.suspended_at IS DISTINCT FROM NEW.suspended_at OR OLD.removed_at IS DISTINCT FROM NEW.removed_at)
+    EXECUTE FUNCTION audit_platform_change('tenant', 'slug');

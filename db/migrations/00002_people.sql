@@ -47,6 +47,8 @@ CREATE TABLE login_failure (
 );
 
 CREATE INDEX login_failure_last_at_idx ON login_failure (last_at);
+-- Those that make nobody wait yet, which a flood of made-up addresses leaves.
+CREATE INDEX login_failure_few_idx ON login_failure (last_at) WHERE failures < 5;
 
 CREATE TABLE member (
     tenant_id  bigint      NOT NULL,
@@ -72,6 +74,7 @@ CREATE TABLE invitation (
     role          text        NOT NULL,
     token_digest  bytea       NOT NULL,
     invited_by    text        NOT NULL, -- the inviter's address, or who else it was
+    invited_by_account bigint, -- null: it was no account
     expires_at    timestamptz NOT NULL,
     accepted_at   timestamptz,
     accepted_by   bigint, -- an account
@@ -81,6 +84,7 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_pkey PRIMARY KEY (tenant_id, invitation_id),
     CONSTRAINT invitation_token_digest_key UNIQUE (token_digest),
     CONSTRAINT invitation_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT invitation_invited_by_account_fkey FOREIGN KEY (invited_by_account) REFERENCES account (account_id),
     CONSTRAINT invitation_accepted_by_fkey FOREIGN KEY (accepted_by) REFERENCES account (account_id),
     CONSTRAINT invitation_email_check CHECK (octet_length(email) BETWEEN 3 AND 254),
     CONSTRAINT invitation_role_check CHECK (role IN ('viewer', 'editor', 'owner')),
@@ -89,6 +93,8 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
 );
 
--- The open ones, to list them; and by address, since a new invitation revokes the one before it.
+-- The open ones, to list them; by address, since a new invitation revokes the one before it; and by account,
+-- since one who may invite no longer must not come back by an invitation of his own.
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+CREATE INDEX invitation_account_idx ON invitation (invited_by_account, tenant_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;

@@ -224,3 +224,71 @@ FROM (
     SELECT tenant_id, plan, 0, count(*) FROM tenant_user WHERE removed_at IS NULL GROUP BY tenant_id, plan
 ) AS counted
 GROUP BY tenant_id, plan;
+
+-- What happened to accounts, and that tenants came, were suspended and went: what no tenant's log has, or
+-- nobody can read there any more. Written as audit_event is.
+CREATE TABLE platform_audit_event (
+    audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor_kind  text        NOT NULL,
+    actor_id    text        NOT NULL COLLATE "C",
+    actor_name  text        NOT NULL,
+    act         text        NOT NULL,
+    request_id  text        NOT NULL,
+    action      text        NOT NULL,
+    object_kind text        NOT NULL COLLATE "C",
+    object_id   text        NOT NULL COLLATE "C",
+    before      jsonb,
+    after       jsonb,
+    CONSTRAINT platform_audit_event_pkey PRIMARY KEY (audit_id),
+    CONSTRAINT platform_audit_event_action_check CHECK (action IN ('create', 'update', 'remove'))
+);
+
+CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON platform_audit_event
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
+
+-- audit_platform_change writes what happened to a row of no tenant. Its arguments are the kind of object and
+-- the column of its id. Of a password hash it says that it changed.
+-- +goose StatementBegin
+CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    hidden CONSTANT text[] := '{revision,version,updated_at,password_hash}';
+    actor  jsonb := coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
+        jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'));
+    before jsonb;
+    after  jsonb;
+    object jsonb;
+    action text := CASE TG_OP WHEN 'INSERT' THEN 'create' WHEN 'UPDATE' THEN 'update' ELSE 'remove' END;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        before := to_jsonb(OLD) - hidden;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        after := to_jsonb(NEW) - hidden;
+    END IF;
+    object := coalesce(after, before);
+    IF TG_OP = 'UPDATE' AND to_jsonb(OLD)->'password_hash' IS DISTINCT FROM to_jsonb(NEW)->'password_hash' THEN
+        after := after || '{"password_hash_changed": true}';
+    END IF;
+    IF before = after THEN
+        RETURN NULL;
+    END IF;
+    IF before->>'removed_at' IS NULL AND after->>'removed_at' IS NOT NULL THEN
+        action := 'remove';
+        after := NULL;
+    END IF;
+    INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
+    VALUES (coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''), coalesce(actor->>'name', ''), coalesce(actor->>'act', ''),
+        coalesce(actor->>'request_id', ''), action, TG_ARGV[0], object->>TG_ARGV[1], before, after);
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TRIGGER account_platform_audit AFTER INSERT OR UPDATE OR DELETE ON account
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('account', 'account_id');
+CREATE TRIGGER tenant_platform_audit_created AFTER INSERT OR DELETE ON tenant
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('tenant', 'slug');
+CREATE TRIGGER tenant_platform_audit AFTER UPDATE ON tenant FOR EACH ROW
+    WHEN (OLD.suspended_at IS DISTINCT FROM NEW.suspended_at OR OLD.removed_at IS DISTINCT FROM NEW.removed_at)
+    EXECUTE FUNCTION audit_platform_change('tenant', 'slug');

@@ -28,6 +28,13 @@ SET name = sqlc.arg(name),
 WHERE account_id = sqlc.arg(account_id) AND version = sqlc.arg(version)
 RETURNING *;
 
+-- name: LockPlatformAdmins :many
+-- Those who can sign in. Of two who take each other's access away the second waits here, and sees who is left.
+SELECT account_id FROM account
+WHERE is_platform_admin AND disabled_at IS NULL
+ORDER BY account_id
+FOR NO KEY UPDATE;
+
 -- name: SetPasswordHash :execrows
 -- Touches no row if the account has another hash than the one to replace.
 UPDATE account

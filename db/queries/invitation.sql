@@ -1,6 +1,6 @@
 -- name: CreateInvitation :one
-INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 RETURNING *;
 
 -- name: InvitationsBefore :many
@@ -24,10 +24,19 @@ SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND lower(email) = lower(sqlc.arg(email)::text COLLATE "C")
     AND accepted_at IS NULL AND revoked_at IS NULL;
 
+-- name: RevokeInvitationsBy :exec
+-- The open ones that an account has made.
+UPDATE invitation
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND invited_by_account = sqlc.arg(account_id)::bigint
+    AND accepted_at IS NULL AND revoked_at IS NULL;
+
 -- name: OpenInvitation :one
+-- Locked: an account that is disabled revokes its invitations wherever they are.
 SELECT * FROM invitation
 WHERE tenant_id = $1 AND invitation_id = $2
-    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp();
+    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
+FOR UPDATE;
 
 -- name: UseInvitation :exec
 UPDATE invitation

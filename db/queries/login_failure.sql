@@ -27,11 +27,18 @@ WHERE counter = sqlc.arg(counter);
 DELETE FROM login_failure WHERE counter = $1;
 
 -- name: ForgetOldAttempts :exec
--- A few with each attempt: more go than come, so that made-up addresses stay for a day and no longer.
+-- A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
+-- insists on for a day, and no longer.
 DELETE FROM login_failure
 WHERE counter IN (
     SELECT f.counter FROM login_failure AS f
     WHERE f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision)
+    ORDER BY f.last_at
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
+) OR counter IN (
+    SELECT f.counter FROM login_failure AS f
+    WHERE f.failures < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED

@@ -31,6 +31,17 @@ SELECT EXISTS (
         AND m.role = 'owner' AND a.disabled_at IS NULL
 );
 
+-- name: MayInvite :one
+-- Whether an account still is an owner or platform admin. The lock makes whoever takes that away wait, and
+-- find the invitation.
+SELECT (a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+    SELECT FROM member AS m
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = a.account_id AND m.role = 'owner'
+)))::boolean AS may
+FROM account AS a
+WHERE a.account_id = sqlc.arg(account_id)
+FOR SHARE OF a;
+
 -- name: CreateMember :exec
 INSERT INTO member (tenant_id, account_id, role) VALUES ($1, $2, $3);
 

@@ -278,3 +278,40 @@ LIMIT 1000;
 
 -- name: Now :one
 SELECT now()::timestamptz AS now;
+
+-- name: LockTenantsOf :exec
+-- Those that an account owns or has invited to, before the account itself, as all writers do.
+SELECT FROM tenant AS t
+WHERE t.removed_at IS NULL AND t.tenant_id IN (
+    SELECT m.tenant_id FROM member AS m
+    WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner'
+    UNION ALL
+    SELECT i.tenant_id FROM invitation AS i
+    WHERE i.invited_by_account = sqlc.arg(account_id)::bigint AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+)
+ORDER BY t.tenant_id
+FOR NO KEY UPDATE;
+
+-- name: RevokeInvitationsOfAccount :exec
+-- The open ones that an account has made, in tenants that it may invite to no longer.
+UPDATE invitation AS i
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+FROM account AS a
+WHERE a.account_id = sqlc.arg(account_id) AND i.invited_by_account = a.account_id
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+    AND (a.disabled_at IS NOT NULL OR NOT a.is_platform_admin AND NOT EXISTS (
+        SELECT FROM member AS m
+        WHERE m.tenant_id = i.tenant_id AND m.account_id = a.account_id AND m.role = 'owner'
+    ));
+
+-- name: TenantsOnlyOwnedBy :many
+-- The slugs of those where nobody else is an owner who can sign in.
+SELECT t.slug
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM member AS o
+    JOIN account AS a ON a.account_id = o.account_id
+    WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
+)
+ORDER BY t.slug;

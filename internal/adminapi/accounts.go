@@ -92,7 +92,7 @@ func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch 
 	if wrong := account.Validate(); len(wrong) > 0 {
 		return answer, wrong
 	}
-	if account, err = s.People.UpdateAccount(ctx, account); err != nil {
+	if account, err = s.People.UpdateAccount(ctx, visitOf(ctx).actor, account); err != nil {
 		return answer, lost(ctx, err, read)
 	}
 	return answerAccount(&account), nil

@@ -182,7 +182,7 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 	err = s.store(ctx).RecordChange(ctx, id, object, action, func(ctx context.Context) (any, any, error) {
 		before, after, err := s.Buckets.Credit(ctx, key, match.Limit, amount)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w (%w)", bucketsAway, err)
+			return nil, nil, fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, bucketsAway, err)
 		}
 		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
 		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)

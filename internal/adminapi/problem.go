@@ -33,6 +33,7 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 func asProblem(err error) error {
 	var fields rules.FieldErrors
 	var tooSoon auth.TooSoonError
+	var onlyOwner auth.OnlyOwnerError
 	var missing *openapi.RequiredHeaderError
 	var badValue *openapi.InvalidParamFormatError
 	var twice *openapi.TooManyValuesForParamError
@@ -43,6 +44,8 @@ func asProblem(err error) error {
 		return fieldsProblem("", fields)
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
+	case errors.Is(err, auth.ErrBusy):
+		return httpapi.Unavailable.Problem("Too many people sign in at once; try again.")
 	case errors.As(err, &missing):
 		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace whatever is there.")
 	case errors.As(err, &twice):
@@ -60,6 +63,10 @@ func asProblem(err error) error {
 		return httpapi.Changed.Problem(readAgain)
 	case errors.Is(err, rules.ErrFinal):
 		return httpapi.Conflict.Problem("This cannot be undone.")
+	case errors.As(err, &onlyOwner):
+		return httpapi.Conflict.Problem("Nobody else owns " + strings.Join(onlyOwner.Tenants, ", ") + "; make somebody else an owner first.")
+	case errors.Is(err, auth.ErrLastAdmin):
+		return httpapi.Conflict.Problem("There must be a platform admin who can sign in; make somebody else one first.")
 	case errors.Is(err, auth.ErrLastOwner):
 		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
 	case errors.Is(err, context.Canceled):

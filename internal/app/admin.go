@@ -30,10 +30,11 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return err
 	}
 	defer closeStore(store)
-	writer := store.As(atCommandLine(cfg.Command))
+	by := atCommandLine(cfg.Command)
+	writer := store.As(by)
 	switch args := cfg.Arguments; cfg.Command {
 	case config.AdminCreateAdmin:
-		return createAdmin(ctx, store, args.Email, in, out)
+		return createAdmin(ctx, store, by, args.Email, in, out)
 	case config.AdminCreateTenant:
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:

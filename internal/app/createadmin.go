@@ -11,15 +11,16 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // createAdmin makes a platform admin of an address and prints it.
-func createAdmin(ctx context.Context, store auth.Store, email string, in io.Reader, out io.Writer) error {
+func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	admin, err := auth.NewGate(store, auth.Options{}).CreateAdmin(ctx, email, password)
+	admin, err := auth.NewGate(store, auth.Options{}).CreateAdmin(ctx, by, email, password)
 	if err != nil {
 		return fmt.Errorf("create admin: %w", err)
 	}

@@ -27,7 +27,7 @@ func TestCreateAdminPrintsJustTheAddress(t *testing.T) {
 	defer store.Close()
 	create := func(email, input string) (string, error) {
 		var out bytes.Buffer
-		err := createAdmin(t.Context(), store, email, strings.NewReader(input), &out)
+		err := createAdmin(t.Context(), store, rules.Actor{}, email, strings.NewReader(input), &out)
 		return out.String(), err
 	}
 	for _, input := range []string{"a fine engine\n", "a fine engine", "another engine\r\n"} {

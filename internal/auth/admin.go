@@ -11,7 +11,7 @@ import (
 // CreateAdmin makes a platform admin: a new account, or the one with the address, which gets this password,
 // is enabled again and signed out everywhere. It is the way back in for those who lost theirs. It is
 // rules.FieldErrors on email and password.
-func (g *Gate) CreateAdmin(ctx context.Context, email, password string) (Account, error) {
+func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	admin := Account{Email: email, PlatformAdmin: true}
 	wrong := append(admin.Validate(), wrongPassword("password", password, email)...)
 	if len(wrong) > 0 {
@@ -21,7 +21,7 @@ func (g *Gate) CreateAdmin(ctx context.Context, email, password string) (Account
 	if err != nil {
 		return Account{}, err
 	}
-	created, err := g.store.CreateAccount(ctx, admin, hash)
+	created, err := g.store.CreateAccount(ctx, by, admin, hash)
 	if !errors.Is(err, rules.ErrExists) {
 		return created, err
 	}
@@ -29,11 +29,11 @@ func (g *Gate) CreateAdmin(ctx context.Context, email, password string) (Account
 	if err != nil {
 		return Account{}, err
 	}
-	if err := g.store.ChangePassword(ctx, account.ID, from, hash, 0); err != nil {
+	if err := g.store.ChangePassword(ctx, by, account.ID, from, hash, 0); err != nil {
 		return Account{}, err
 	}
 	account.PlatformAdmin, account.DisabledAt = true, time.Time{}
-	if account, err = g.store.UpdateAccount(ctx, account); err != nil {
+	if account, err = g.store.UpdateAccount(ctx, by, account); err != nil {
 		return Account{}, err
 	}
 	return account, g.forget(ctx, addressCounter(email))

@@ -75,12 +75,18 @@ func (w *waits) forget(counter Counter) {
 	delete(w.until, counter)
 }
 
-// judge counts an attempt and compares its password. It is TooSoonError or ErrWrongPassword unless that fits.
-func (g *Gate) judge(ctx context.Context, counter Counter, password, hash string) (weak bool, err error) {
+// judge counts an attempt and compares its password. It is TooSoonError, ErrBusy or ErrWrongPassword unless that
+// fits. It counts when it is its turn: who is turned away, or gives up before, has not guessed.
+func (g *Gate) judge(ctx context.Context, counter Counter, isKnown bool, password, hash string) (weak bool, err error) {
 	now := g.options.Now()
 	if wait := g.waits.left(counter, now); wait > 0 {
 		return false, TooSoonError{wait}
 	}
+	done, err := g.hasher.turn(ctx, isKnown)
+	if err != nil {
+		return false, err
+	}
+	defer done()
 	wait, err := g.store.Attempt(ctx, counter)
 	if err != nil {
 		return false, err
@@ -89,7 +95,7 @@ func (g *Gate) judge(ctx context.Context, counter Counter, password, hash string
 		g.waits.remember(counter, now.Add(wait), now)
 		return false, TooSoonError{wait}
 	}
-	fits, weak, err := g.hasher.verify(ctx, password, hash)
+	fits, weak, err := g.hasher.verify(password, hash)
 	if err == nil && !fits {
 		err = ErrWrongPassword
 	}

@@ -14,9 +14,10 @@
 //
 // # Guessing
 //
-// Each attempt is counted in the database before its password is looked at, so parallel guesses do not
-// pass together. The first FreeAttempts are free; after each further one the next must wait, 1 s at
-// first, doubling up to LongestWait. A day without attempts forgets them, and so does a success.
+// Each attempt is counted in the database when it is its turn and before its password is looked at, so
+// parallel guesses do not pass together. The first FreeAttempts are free; after each further one the next must wait, 1 s at
+// first, doubling up to LongestWait. A day without attempts forgets them, an hour if they were fewer than FreeAttempts, and so does a
+// success.
 // Addresses without an account are counted and hashed in the same way; nothing tells which exist.
 //
 // Whoever knows an address can keep its wait at LongestWait. That does not keep its owner out: a browser
@@ -32,7 +33,8 @@
 // # Cost
 //
 // A sign-in costs one argon2id run (19 MiB, tens of milliseconds of a core) whatever its outcome, unless it must
-// wait. At most Options.Hashes run at once, the others wait for their turn or the end of their context.
+// wait. At most Options.Hashes run at once, and one more for who has a known device, a session or an invitation.
+// 16 of either wait for their turn or the end of their context; further ones are told ErrBusy at once.
 package auth
 
 import (

@@ -1,8 +1,6 @@
 package auth
 
 import (
-	"context"
-
 	"golang.org/x/crypto/argon2"
 )
 
@@ -28,8 +26,3 @@ var (
 	DecodeHash     = decodeHash
 	AddressCounter = addressCounter
 )
-
-// AcceptedHash hashes a password in its turn.
-func (g *Gate) AcceptedHash(ctx context.Context, password string) (string, error) {
-	return g.hasher.hash(ctx, password)
-}

@@ -13,6 +13,8 @@ var (
 	// ErrWrongPassword is for an address without an account, a wrong password and a disabled account; the
 	// three cannot be told apart.
 	ErrWrongPassword = errors.New("wrong e-mail address or password")
+	// ErrBusy is for an attempt that was not looked at, because too many are at once. It does not count.
+	ErrBusy = errors.New("too many passwords to judge at once")
 	// ErrSignedOut is for a token without a live session.
 	ErrSignedOut = errors.New("not signed in")
 )
@@ -37,7 +39,8 @@ type Gate struct {
 type Options struct {
 	// IdleLimit ends a session that was not used for so long (24 h), AbsoluteLimit any session (7 days).
 	IdleLimit, AbsoluteLimit time.Duration
-	// Hashes is how many passwords are hashed at once, 19 MiB each (the CPUs, at most 4).
+	// Hashes is how many passwords are hashed at once, 19 MiB each (the CPUs, at most 4), beside one that is
+	// kept for who is known: see the package's Cost.
 	Hashes int
 	// Now is the clock (time.Now).
 	Now func() time.Time

@@ -33,17 +33,28 @@ const (
 	hashLength = 32
 )
 
+// mostWaiting is how many wait for their turn to hash a password; further ones are turned away at once, for
+// they would only wait for the end of their request.
+const mostWaiting = 16
+
 // hasher hashes passwords, a bounded number at once: without the bound 64 parallel sign-ins took 229 MiB.
+//
+// One slot, and a queue, are kept for who is known by a session, a device or an invitation: whoever floods the
+// sign-in from nowhere must not keep them out.
 type hasher struct {
-	cost  cost
-	slots chan struct{}
-	dummy string // fits no password, and takes as long as another to find that out
+	cost             cost
+	slots, kept      chan struct{}
+	strangers, known chan struct{} // who waits
+	dummy            string        // fits no password, and takes as long as another to find that out
 	// run is argon2.IDKey; tests watch it.
 	run func(password, salt []byte, time, memory uint32, threads uint8, length uint32) []byte
 }
 
 func newHasher(slots int) *hasher {
-	h := &hasher{cost: presentCost, slots: make(chan struct{}, slots), run: argon2.IDKey}
+	h := &hasher{
+		cost: presentCost, run: argon2.IDKey, slots: make(chan struct{}, slots), kept: make(chan struct{}, 1),
+		strangers: make(chan struct{}, mostWaiting), known: make(chan struct{}, mostWaiting),
+	}
 	h.dummy = encodeHash(h.cost, randomBytes(saltLength), randomBytes(hashLength))
 	return h
 }
@@ -56,35 +67,61 @@ func HashPassword(password string) string {
 	return encodeHash(c, salt, argon2.IDKey([]byte(password), salt, c.time, c.memory, c.threads, hashLength))
 }
 
-// hash returns what is stored of a password, once it is its turn.
-func (h *hasher) hash(ctx context.Context, password string) (string, error) {
-	salt := randomBytes(saltLength)
-	hash, err := h.key(ctx, password, salt, h.cost, hashLength)
-	return encodeHash(h.cost, salt, hash), err
+// turn waits for a slot, or is ErrBusy at once if too many wait already.
+func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error) {
+	queue, kept := h.strangers, chan struct{}(nil) // which is never ready
+	if isKnown {
+		queue, kept = h.known, h.kept
+	}
+	endSlot, endKept := func() { <-h.slots }, func() { <-h.kept }
+	select {
+	case h.slots <- struct{}{}:
+		return endSlot, nil
+	case kept <- struct{}{}:
+		return endKept, nil
+	default:
+	}
+	select {
+	case queue <- struct{}{}:
+		defer func() { <-queue }()
+	default:
+		return nil, ErrBusy
+	}
+	select {
+	case h.slots <- struct{}{}:
+		return endSlot, nil
+	case kept <- struct{}{}:
+		return endKept, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait to hash a password: %w", ctx.Err())
+	}
 }
 
-// verify says whether a password fits a stored hash, and whether that is weaker than a new one would be.
-func (h *hasher) verify(ctx context.Context, password, stored string) (fits, weak bool, err error) {
+// hash returns what is stored of a password of somebody known, once it is its turn.
+func (h *hasher) hash(ctx context.Context, password string) (string, error) {
+	done, err := h.turn(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	salt := randomBytes(saltLength)
+	return encodeHash(h.cost, salt, h.key(password, salt, h.cost, hashLength)), nil
+}
+
+// verify says whether a password fits a stored hash, and whether that is weaker than a new one would be. The
+// caller has its turn.
+func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 	c, salt, want, err := decodeHash(stored)
 	if err != nil {
 		return false, false, err
 	}
-	got, err := h.key(ctx, password, salt, c, uint32(len(want)))
-	if err != nil {
-		return false, false, err
-	}
+	got := h.key(password, salt, c, uint32(len(want)))
 	fits = subtle.ConstantTimeCompare(got, want) == 1
 	return fits, c.memory < h.cost.memory || c.time < h.cost.time, nil
 }
 
-func (h *hasher) key(ctx context.Context, password string, salt []byte, c cost, length uint32) ([]byte, error) {
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-		return h.run([]byte(password), salt, c.time, c.memory, c.threads, length), nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait to hash a password: %w", ctx.Err())
-	}
+func (h *hasher) key(password string, salt []byte, c cost, length uint32) []byte {
+	return h.run([]byte(password), salt, c.time, c.memory, c.threads, length)
 }
 
 // The PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>, in unpadded base64.

@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,46 +11,50 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// TestHashingIsBounded holds the first hashes until all others wait for their turn.
+// TestHashingIsBounded holds the first hashes until all others wait for their turn or were turned away.
 func TestHashingIsBounded(t *testing.T) {
 	t.Parallel()
-	const signIns, slots = 64, 3
+	const signIns, slots, waiting = 64, 3, 16
 	w := newWorld(t, auth.Options{})
+	home := auth.Browser{Device: must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t).Device}
 	gate := auth.NewGate(w.store, auth.Options{Hashes: slots})
-	var running, peak, runs atomic.Int64
+	var running, peak, runs, busy atomic.Int64
 	full, held := make(chan struct{}), make(chan struct{})
 	gate.WatchHashes(func() {
 		now := running.Add(1)
 		defer running.Add(-1)
 		for most := peak.Load(); now > most && !peak.CompareAndSwap(most, now); most = peak.Load() {
 		}
-		if runs.Add(1) == slots {
+		if n := runs.Add(1); n == slots {
 			close(full)
+		} else if n == slots+1 {
+			return // the known device's
 		}
 		<-held
 	})
-	var all sync.WaitGroup
+	var all, turnedAway sync.WaitGroup
+	turnedAway.Add(signIns - slots - waiting)
 	for i := range signIns {
 		all.Go(func() {
 			_, err := gate.SignIn(t.Context(), fmt.Sprintf("%d@example.com", i), "guess", auth.Browser{})
+			if errors.Is(err, auth.ErrBusy) {
+				busy.Add(1)
+				turnedAway.Done()
+				return
+			}
 			wantError(t, err, auth.ErrWrongPassword)
 		})
 	}
 	<-full
-	ctx, cancel := context.WithCancel(t.Context())
-	cancelled := make(chan error)
-	go func() {
-		_, err := gate.AcceptedHash(ctx, "whoever waits may give up")
-		cancelled <- err
-	}()
-	cancel()
-	if err := <-cancelled; !errors.Is(err, context.Canceled) {
-		t.Errorf("who gives up waiting for a turn is told %v", err)
+	turnedAway.Wait()
+	must(gate.SignIn(t.Context(), adaEmail, adaPassword, home))(t)
+	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != slots {
+		t.Errorf("%d attempts are counted while %d are looked at", n, slots)
 	}
 	close(held)
 	all.Wait()
-	if peak.Load() != slots || runs.Load() != signIns {
-		t.Errorf("%d hashes ran, at most %d at once, want %d and %d", runs.Load(), peak.Load(), signIns, slots)
+	if peak.Load() != slots+1 || runs.Load() != slots+waiting+1 || busy.Load() != signIns-slots-waiting {
+		t.Errorf("%d hashes ran, at most %d at once, and %d were turned away", runs.Load(), peak.Load(), busy.Load())
 	}
 }
 
@@ -65,7 +68,7 @@ func TestHashesCarryTheirCost(t *testing.T) {
 		t.Error("two hashes of one password are the same")
 	}
 	w := newWorld(t, auth.Options{})
-	must(w.store.CreateAccount(t.Context(), auth.Account{Email: "demo@example.com"}, hash))(t)
+	must(w.store.CreateAccount(t.Context(), w.ada.Actor(), auth.Account{Email: "demo@example.com"}, hash))(t)
 	must(w.SignIn(t.Context(), "demo@example.com", "sluice-demo", auth.Browser{}))(t)
 }
 

@@ -135,7 +135,7 @@ func TestAcceptingKeepsAHigherRole(t *testing.T) {
 			t.Run(fmt.Sprintf("%s invited as %s", has, invited), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, auth.Options{})
-				bob := must(w.store.CreateAccount(t.Context(), auth.Account{Email: "bob@example.com"}, "hash"))(t)
+				bob := must(w.store.CreateAccount(t.Context(), w.ada.Actor(), auth.Account{Email: "bob@example.com"}, "hash"))(t)
 				token := w.invite(t, bob.Email, invited)
 				must(w.store.AddMember(t.Context(), w.ada.Actor(), w.tenant, bob.ID, has))(t)
 				member := must(w.Accept(t.Context(), bob.Actor(), auth.Session{Account: bob}, token))(t)
@@ -151,7 +151,7 @@ func TestAnInvitationIsAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
 	ctx := t.Context()
-	bob := must(w.store.CreateAccount(ctx, auth.Account{Email: "bob@example.com"}, "hash"))(t)
+	bob := must(w.store.CreateAccount(ctx, w.ada.Actor(), auth.Account{Email: "bob@example.com"}, "hash"))(t)
 	for name, accept := range map[string]func() error{
 		"by a new account": func(token string) func() error {
 			return func() error {

@@ -9,7 +9,8 @@ import (
 )
 
 // SignIn opens a session for the account with an address, and ends the one that the browser had. It is
-// ErrWrongPassword or a TooSoonError for who may not come in.
+// ErrWrongPassword, a TooSoonError or ErrBusy for who may not
+// come in.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -24,7 +25,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	}
 	account, hash, err := g.store.PasswordOf(ctx, email)
 	isKnown := err == nil
-	counter := addressCounter(email)
+	counter, isKnownDevice := addressCounter(email), false
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
 		hash = g.hasher.dummy
@@ -32,10 +33,10 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		return Entry{}, err
 	default:
 		if device, ok := deviceCounter(from.Device, account.ID, hash); ok {
-			counter = device
+			counter, isKnownDevice = device, true
 		}
 	}
-	weak, err := g.judge(ctx, counter, password, hash)
+	weak, err := g.judge(ctx, counter, isKnownDevice, password, hash)
 	switch {
 	case err != nil:
 		return Entry{}, err
@@ -50,7 +51,11 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		return Entry{}, err
 	}
 	if weak {
-		if hash, err = g.rehash(ctx, account.ID, hash, password); err != nil {
+		renewed, err := g.rehash(ctx, account.ID, hash, password)
+		switch {
+		case err == nil:
+			hash = renewed
+		case !errors.Is(err, ErrBusy): // then the next sign-in renews it
 			return Entry{}, err
 		}
 	}
@@ -128,14 +133,14 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 		return Entry{}, err
 	}
 	counter := sessionCounter(session.ID)
-	if _, err := g.judge(ctx, counter, current, old); err != nil {
+	if _, err := g.judge(ctx, counter, true, current, old); err != nil {
 		return Entry{}, fmt.Errorf("change the password: %w", err)
 	}
 	to, err := g.hasher.hash(ctx, next)
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := g.store.ChangePassword(ctx, account.ID, old, to, 0); err != nil {
+	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, old, to, 0); err != nil {
 		return Entry{}, err
 	}
 	opened, token, err := g.openSession(ctx, account, to, from)

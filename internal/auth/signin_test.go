@@ -34,7 +34,7 @@ func TestWhoMayNotComeInCannotTellWhy(t *testing.T) {
 	w := newWorld(t, auth.Options{})
 	disabled, _ := w.join(t, "gone@example.com", auth.Viewer)
 	disabled.Account.DisabledAt = time.Now()
-	must(w.store.UpdateAccount(t.Context(), disabled.Account))(t)
+	must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), disabled.Account))(t)
 	tests := map[string]struct {
 		email, password string
 		hashes          int64
@@ -110,10 +110,13 @@ func TestSessionsEnd(t *testing.T) {
 			}
 		}, ends: true},
 		"when the account is disabled, for good": {do: func(t *testing.T, w *world, s auth.Session) {
+			other, _ := w.join(t, "bob@example.com", auth.Owner)
+			other.Account.PlatformAdmin = true
+			must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), other.Account))(t)
 			s.Account.DisabledAt = time.Now()
-			disabled := must(w.store.UpdateAccount(t.Context(), s.Account))(t)
+			disabled := must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), s.Account))(t)
 			disabled.DisabledAt = time.Time{}
-			must(w.store.UpdateAccount(t.Context(), disabled))(t)
+			must(w.store.UpdateAccount(t.Context(), w.ada.Actor(), disabled))(t)
 		}, ends: true},
 	}
 	for name, test := range tests {
@@ -240,19 +243,19 @@ func TestCreateAdminIsTheWayBackIn(t *testing.T) {
 	ctx := t.Context()
 	member, entry := w.join(t, "bob@example.com", auth.Viewer)
 	member.Account.DisabledAt = time.Now()
-	must(w.store.UpdateAccount(ctx, member.Account))(t)
+	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
 	for range auth.FreeAttempts + 1 {
 		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
 	}
 	const next = "a finer difference engine"
-	admin := must(w.CreateAdmin(ctx, "BOB@example.com", next))(t)
+	admin := must(w.CreateAdmin(ctx, rules.Actor{}, "BOB@example.com", next))(t)
 	if admin.ID != member.Account.ID || !admin.PlatformAdmin || !admin.DisabledAt.IsZero() {
 		t.Errorf("the admin is %+v, want account %d", admin, member.Account.ID)
 	}
 	must(w.SignIn(ctx, "bob@example.com", next, laptop()))(t)
 	_, err := w.Authenticate(ctx, entry.Token)
 	wantError(t, err, auth.ErrSignedOut)
-	_, err = w.CreateAdmin(ctx, "bob", "short")
+	_, err = w.CreateAdmin(ctx, rules.Actor{}, "bob", "short")
 	wantFields(t, err, "email", "password")
 }
 

@@ -3,6 +3,8 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -12,11 +14,24 @@ import (
 var (
 	// ErrLastOwner is for a change that would leave a tenant without an owner who can sign in.
 	ErrLastOwner = errors.New("the last owner of the tenant")
+	// ErrLastAdmin is for a change that would leave no platform admin who can sign in.
+	ErrLastAdmin = errors.New("the last platform admin")
 	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
 	ErrOtherAddress = errors.New("the invitation is for another address")
 	// ErrSuspended is for an invitation to a tenant that is suspended.
 	ErrSuspended = errors.New("the tenant is suspended")
 )
+
+// OnlyOwnerError is the ErrLastOwner of an account that is not to be disabled.
+type OnlyOwnerError struct{ Tenants []string } // their slugs
+
+// Error names the tenants.
+func (e OnlyOwnerError) Error() string {
+	return fmt.Sprintf("the last owner of %s", strings.Join(e.Tenants, ", "))
+}
+
+// Unwrap is ErrLastOwner.
+func (OnlyOwnerError) Unwrap() error { return ErrLastOwner }
 
 // MaxSessions is how many sessions an account has at most; further sign-ins end the oldest.
 const MaxSessions = 100
@@ -45,21 +60,22 @@ type NewSession struct {
 }
 
 // Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
-// are written to the tenant's audit log in the same transaction; by says in whose name.
+// are written to the tenant's audit log in the same transaction, those to accounts to the platform's; by says in whose name.
 type Store interface {
 	// CreateAccount is rules.ErrExists if the address is taken.
-	CreateAccount(ctx context.Context, account Account, passwordHash string) (Account, error)
+	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
 	// PasswordOf returns the account with an e-mail address and its password's hash.
 	PasswordOf(ctx context.Context, email string) (account Account, passwordHash string, err error)
 	// Accounts lists by e-mail address those whose address or name contains the text, after one address.
 	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all its sessions.
-	UpdateAccount(ctx context.Context, account Account) (Account, error)
+	// ends all its sessions; and open invitations of who may invite no longer are revoked.
+	// It is ErrLastAdmin, or an OnlyOwnerError, for who is needed.
+	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
 	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
 	// rules.ErrChanged if the account has another hash than from.
-	ChangePassword(ctx context.Context, id AccountID, from, to string, keep int64) error
+	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string, keep int64) error
 	// Rehash replaces the hash by another one of the same password. It does nothing if the account has
 	// another hash than from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
@@ -82,10 +98,12 @@ type Store interface {
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
 	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
+	// ChangeRole, and RemoveMember, revoke the open invitations of who is an owner no longer.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
 
-	// Invite revokes an open invitation of the same address. It is rules.ErrExists if a member has that address.
+	// Invite revokes an open invitation of the same address. It is rules.ErrNotFound for an account that is neither
+	// an owner nor a platform admin any more, and rules.ErrExists if a member has that address.
 	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
 	// Invitations lists the open ones, the latest first, those before an id; 0 is no bound.
 	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)

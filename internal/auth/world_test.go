@@ -40,7 +40,7 @@ func newWorld(t *testing.T, options auth.Options) *world {
 	w.store = must(pgstore.Open(t.Context(), w.url, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(w.store.Close)
 	w.Gate = w.newGate(w.store, options)
-	w.ada = must(w.CreateAdmin(t.Context(), adaEmail, adaPassword))(t)
+	w.ada = must(w.CreateAdmin(t.Context(), rules.Actor{}, adaEmail, adaPassword))(t)
 	w.tenant = w.newTenant(t, "acme")
 	must(w.store.AddMember(t.Context(), w.ada.Actor(), w.tenant, w.ada.ID, auth.Owner))(t)
 	w.hashes.Store(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,12 +14,14 @@ import (
 )
 
 // CreateAccount stores an account and its password's hash.
-func (s *Store) CreateAccount(ctx context.Context, account auth.Account, passwordHash string) (auth.Account, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	row, err := createAccount(ctx, s.queries, account, passwordHash)
+func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.Account, passwordHash string) (auth.Account, error) {
+	var row dbsqlc.Account
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		row, err = createAccount(ctx, q, account, passwordHash)
+		return err
+	})
 	if err != nil {
-		return auth.Account{}, fmt.Errorf("create account: %w", writeError(err))
+		return auth.Account{}, fmt.Errorf("create account: %w", err)
 	}
 	return accountFromRow(row), nil
 }
@@ -62,15 +65,33 @@ func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]
 	return each(rows, accountFromRow), nil
 }
 
-// UpdateAccount changes all of an account but its address and password.
-func (s *Store) UpdateAccount(ctx context.Context, account auth.Account) (updated auth.Account, err error) {
-	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+// UpdateAccount changes all of an account but its address and password. What access that takes away, the
+// account's sessions and invitations lose with it.
+func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account, err error) {
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		stored, err := q.Account(ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		if err := expect(rules.Expected(account.Version), stored.Version); err != nil {
+			return err
+		}
+		disables := stored.DisabledAt == nil && !account.DisabledAt.IsZero()
+		loses := disables || stored.IsPlatformAdmin && !account.PlatformAdmin
+		if loses {
+			if err := mayLoseAccess(ctx, q, stored, disables); err != nil {
+				return err
+			}
+		}
 		row, err := q.UpdateAccount(ctx, dbsqlc.UpdateAccountParams{
 			Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, Disabled: !account.DisabledAt.IsZero(),
 			AccountID: account.ID, Version: account.Version,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return missingOrChanged(ctx, q, account.ID)
+		}
+		if err == nil && loses {
+			err = q.RevokeInvitationsOfAccount(ctx, account.ID)
 		}
 		if err == nil && row.DisabledAt != nil {
 			_, err = q.EndOtherSessions(ctx, account.ID, 0)
@@ -84,9 +105,34 @@ func (s *Store) UpdateAccount(ctx context.Context, account auth.Account) (update
 	return updated, nil
 }
 
+// mayLoseAccess says whether an account may be disabled, or at least be no platform admin any more. It locks
+// what that depends on.
+func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
+	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
+		return err
+	}
+	if disables {
+		tenants, err := q.TenantsOnlyOwnedBy(ctx, account.AccountID)
+		if err != nil {
+			return err
+		}
+		if len(tenants) > 0 {
+			return auth.OnlyOwnerError{Tenants: tenants}
+		}
+	}
+	if !account.IsPlatformAdmin || account.DisabledAt != nil {
+		return nil
+	}
+	admins, err := q.LockPlatformAdmins(ctx)
+	if err == nil && !slices.ContainsFunc(admins, func(id auth.AccountID) bool { return id != account.AccountID }) {
+		err = auth.ErrLastAdmin
+	}
+	return err
+}
+
 // ChangePassword replaces a password's hash, and ends all sessions but one.
-func (s *Store) ChangePassword(ctx context.Context, id auth.AccountID, from, to string, keep int64) error {
-	err := s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.AccountID, from, to string, keep int64) error {
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		changed, err := q.SetPasswordHash(ctx, to, id, from)
 		switch {
 		case err != nil:
@@ -105,8 +151,10 @@ func (s *Store) ChangePassword(ctx context.Context, id auth.AccountID, from, to 
 
 // Rehash replaces a password's hash by another one of the same password.
 func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.SetPasswordHash(ctx, to, id, from)
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "renew the hash of the same password"}
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.SetPasswordHash(ctx, to, id, from)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("renew the password hash of account %d: %w", id, err)
@@ -127,6 +175,16 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))
+}
+
+// inTransactionAs is inTransaction for what is written to an audit log.
+func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(context.Context, *dbsqlc.Queries) error) error {
+	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := q.SetActor(ctx, actorSetting(by)); err != nil {
+			return err
+		}
+		return do(ctx, q)
+	})
 }
 
 func accountFromRow(row dbsqlc.Account) auth.Account {

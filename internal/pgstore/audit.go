@@ -110,7 +110,8 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id rules.
 //
 // Its entry is written before the change, and taken back, so that a database that cannot write it keeps
 // the change from being made; then it is written with what the change answered. If that last step
-// fails, the change was made, is not in the log, and the error says so.
+// fails, the change was made, is not in the log, and the error says so. A change that answers
+// rules.ErrOutcomeUnknown may have been made: it is in the log, with an after that says so, and an error.
 func (s Writer) RecordChange(
 	ctx context.Context, tenant rules.TenantID, object rules.AuditObject, action rules.AuditAction,
 	change func(context.Context) (before, after any, err error),
@@ -119,6 +120,7 @@ func (s Writer) RecordChange(
 		TenantID: int64(tenant), Action: string(action), ObjectKind: object.Kind, ObjectID: object.ID,
 	}
 	made := false
+	var unknown error
 	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		rehearsal := errors.New("rehearsed")
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
@@ -131,6 +133,10 @@ func (s Writer) RecordChange(
 			return err
 		}
 		before, after, err := change(ctx)
+		if errors.Is(err, rules.ErrOutcomeUnknown) {
+			unknown = err
+			before, after, err = nil, map[string]string{"outcome": "unknown"}, nil
+		}
 		if err != nil {
 			return err
 		}
@@ -145,10 +151,14 @@ func (s Writer) RecordChange(
 		return err
 	})
 	switch {
+	case err != nil && unknown != nil:
+		return fmt.Errorf("%s %s %s may have been made, and is not in the audit log: %w", action, object.Kind, object.ID, errors.Join(err, unknown))
 	case err != nil && made:
 		return fmt.Errorf("%s %s %s was made, and is not in the audit log: %w", action, object.Kind, object.ID, err)
 	case err != nil:
 		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, err)
+	case unknown != nil:
+		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, unknown)
 	}
 	return nil
 }

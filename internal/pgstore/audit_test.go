@@ -367,3 +367,16 @@ func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 		}
 	}
 }
+
+func TestAChangeWhoseAnswerWasLostIsLoggedAsUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	since := w.latest(t)
+	err := w.RecordChange(t.Context(), w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditCredit,
+		func(context.Context) (any, any, error) { return nil, nil, rules.ErrOutcomeUnknown })
+	wantError(t, err, rules.ErrOutcomeUnknown)
+	got, entries := w.written(t, w.ours.ID, since)
+	if len(got) != 1 || entries[0].Before != nil || string(entries[0].After) != `{"outcome": "unknown"}` {
+		t.Errorf("the log got %q: %+v", got, entries)
+	}
+}

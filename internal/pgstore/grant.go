@@ -55,7 +55,7 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 		"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM " + name,
 		"GRANT USAGE ON SCHEMA public TO " + name,
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + name,
-		"REVOKE UPDATE, DELETE ON audit_event FROM " + name,
+		"REVOKE UPDATE, DELETE ON audit_event, platform_audit_event FROM " + name,
 		"REVOKE INSERT, UPDATE, DELETE ON goose_db_version FROM " + name,
 		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + name,
 		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO " + name,

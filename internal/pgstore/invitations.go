@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +18,18 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 	tenant := invitation.TenantID
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		q := s.queries.WithTx(tx)
+		inviter, err := accountOf(by)
+		if err != nil {
+			return err
+		}
+		if inviter != nil {
+			// The caller has judged that some time ago, and who was an owner then may be nobody now.
+			if may, err := q.MayInvite(ctx, tenant, *inviter); err != nil {
+				return err
+			} else if !may {
+				return fmt.Errorf("account %d may invite no longer: %w", *inviter, rules.ErrNotFound)
+			}
+		}
 		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)
 		if err != nil {
 			return err
@@ -29,7 +42,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		}
 		row, err := q.CreateInvitation(ctx, dbsqlc.CreateInvitationParams{
 			TenantID: tenant, Email: invitation.Email, Role: invitation.Role, TokenDigest: token[:],
-			InvitedBy: invitation.InvitedBy, ExpiresAt: invitation.ExpiresAt,
+			InvitedBy: invitation.InvitedBy, InvitedByAccount: (*int64)(inviter), ExpiresAt: invitation.ExpiresAt,
 		})
 		created = invitationFromRow(row)
 		return err
@@ -38,6 +51,18 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		return auth.Invitation{}, fmt.Errorf("invite to tenant %d: %w", tenant, err)
 	}
 	return created, nil
+}
+
+// accountOf returns the account that an actor is; nil for none.
+func accountOf(by rules.Actor) (*auth.AccountID, error) {
+	if by.Kind != rules.ActorAccount {
+		return nil, nil //nolint:nilnil // nil is a meaningful value: a command line has no account
+	}
+	id, err := strconv.ParseInt(by.ID, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read the actor's account: %w", err)
+	}
+	return (*auth.AccountID)(&id), nil
 }
 
 // Invitations returns a tenant's open invitations, the latest first, those before one id.

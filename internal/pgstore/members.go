@@ -87,6 +87,11 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 		if err := q.ChangeRole(ctx, member.Role, tenant, account); err != nil {
 			return err
 		}
+		if member.Role != auth.Owner {
+			if err := q.RevokeInvitationsBy(ctx, tenant, int64(account)); err != nil {
+				return err
+			}
+		}
 		changed, err = readMember(ctx, q, tenant, account)
 		return err
 	})
@@ -103,7 +108,10 @@ func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.T
 		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
 			return err
 		}
-		return q.RemoveMember(ctx, tenant, account)
+		if err := q.RemoveMember(ctx, tenant, account); err != nil {
+			return err
+		}
+		return q.RevokeInvitationsBy(ctx, tenant, int64(account))
 	})
 	if err != nil {
 		return fmt.Errorf("remove member %d: %w", account, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,9 +77,12 @@ func (p *people) hire(t *testing.T, slug string) (s staff) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.by = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "boss@" + slug, Act: "hire", RequestID: "r1"}
 	add := func(name string, role auth.Role) auth.Member {
 		account := p.account(t, name+"@"+slug+".example")
+		if name == "owner" {
+			s.by = account.Actor()
+			s.by.Act, s.by.RequestID = "hire", "r1"
+		}
 		return must(p.AddMember(ctx, s.by, s.tenant, account.ID, role))(t)
 	}
 	s.owner, s.second, s.viewer = add("owner", auth.Owner), add("second", auth.Owner), add("viewer", auth.Viewer)
@@ -90,7 +94,7 @@ func (p *people) hire(t *testing.T, slug string) (s staff) {
 
 func (p *people) account(t *testing.T, email string) auth.Account {
 	t.Helper()
-	return must(p.CreateAccount(t.Context(), auth.Account{Email: email, Name: "N " + email}, someHash))(t)
+	return must(p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: email, Name: "N " + email}, someHash))(t)
 }
 
 func tokenOf(text string) (digest auth.Digest) {
@@ -205,12 +209,126 @@ func TestTwoOwnersWhoRemoveEachOtherLeaveOne(t *testing.T) {
 	}
 	disabled := p.ours.second.Account
 	disabled.DisabledAt = time.Now()
-	must(p.UpdateAccount(ctx, disabled))(t)
+	must(p.UpdateAccount(ctx, p.ours.by, disabled))(t)
 	wantError(t, demote(p.ours.owner), auth.ErrLastOwner) // the other cannot sign in
 	if err := remove(p.ours.second); err != nil {
 		t.Errorf("one of two owners cannot be removed: %v", err)
 	}
 	wantError(t, remove(p.ours.owner), auth.ErrLastOwner)
+}
+
+func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(context.Context, *people, auth.Member) error{
+		"removed": func(ctx context.Context, p *people, m auth.Member) error {
+			return p.RemoveMember(ctx, p.ours.by, p.ours.tenant, m.Account.ID, rules.AnyVersion)
+		},
+		"demoted": func(ctx context.Context, p *people, m auth.Member) error {
+			m.Role = auth.Editor
+			_, err := p.ChangeRole(ctx, p.ours.by, m)
+			return err
+		},
+		"disabled": func(ctx context.Context, p *people, m auth.Member) error {
+			m.Account.DisabledAt = time.Now()
+			_, err := p.UpdateAccount(ctx, p.ours.by, m.Account)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeople(t)
+			ctx, second := t.Context(), p.ours.second
+			invite := func(token string) error {
+				_, err := p.Invite(ctx, second.Account.Actor(), auth.Invitation{
+					TenantID: p.ours.tenant, Email: token + "@example.com", Role: auth.Owner, ExpiresAt: tomorrow(),
+				}, tokenOf(token))
+				return err
+			}
+			if err := invite("back door"); err != nil {
+				t.Fatal(err)
+			}
+			if err := lose(ctx, p, second); err != nil {
+				t.Fatal(err)
+			}
+			_, err := p.AcceptAsNew(ctx, rules.Actor{}, tokenOf("back door"), auth.Account{}, someHash)
+			wantError(t, err, rules.ErrNotFound)
+			wantError(t, invite("late"), rules.ErrNotFound)
+			if open := must(p.Invitations(ctx, p.ours.tenant, 0, 10))(t); len(open) != 1 || open[0] != p.ours.invitation {
+				t.Errorf("the open invitations are %+v, want the first owner's", open)
+			}
+		})
+	}
+}
+
+func TestChangesToAccountsAreAuditedOnThePlatform(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	ctx, viewer := t.Context(), p.ours.viewer.Account
+	viewer.PlatformAdmin = true
+	must(p.UpdateAccount(ctx, p.ours.by, viewer))(t)
+	if err := p.ChangePassword(ctx, p.ours.by, viewer.ID, someHash, "another hash", 0); err != nil {
+		t.Fatal(err)
+	}
+	var log string
+	err := connect(t, p.url).QueryRow(ctx, `SELECT string_agg(concat_ws(' ', action, actor_id = $2, after->'is_platform_admin',
+		after->'password_hash_changed', before ? 'password_hash' OR after ? 'password_hash'), '; ' ORDER BY audit_id)
+		FROM platform_audit_event WHERE object_kind = 'account' AND object_id = $1`, fmt.Sprint(viewer.ID), p.ours.by.ID).Scan(&log)
+	if want := "create f false; update t true f; update t true true f"; err != nil || log != want {
+		t.Errorf("the log is %q (%v), want %q", log, err, want)
+	}
+	exec(t, p.url, "UPDATE account SET updated_at = now()")
+	if _, err := connect(t, p.url).Exec(ctx, "DELETE FROM platform_audit_event"); err == nil {
+		t.Error("the log can be deleted")
+	}
+}
+
+func TestTwoAdminsWhoDemoteEachOtherLeaveOne(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	ctx := t.Context()
+	var admins [2]auth.Account
+	for i := range admins {
+		admins[i] = must(p.CreateAccount(ctx, rules.Actor{}, auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
+	}
+	for round := range 20 {
+		var errs [2]error
+		var both sync.WaitGroup
+		for i, admin := range admins {
+			both.Go(func() {
+				if admin.PlatformAdmin = false; round%2 == 1 {
+					admin.PlatformAdmin, admin.DisabledAt = true, time.Now()
+				}
+				_, errs[i] = p.UpdateAccount(ctx, admins[1-i].Actor(), admin)
+			})
+		}
+		both.Wait()
+		if lost := errors.Is(errs[0], auth.ErrLastAdmin) != errors.Is(errs[1], auth.ErrLastAdmin); !lost {
+			t.Fatalf("round %d: %v and %v, want one that is the last", round, errs[0], errs[1])
+		}
+		for i := range admins { // both are again
+			admins[i] = must(p.Account(ctx, admins[i].ID))(t)
+			admins[i].PlatformAdmin, admins[i].DisabledAt = true, time.Time{}
+			admins[i] = must(p.UpdateAccount(ctx, p.ours.by, admins[i]))(t)
+		}
+	}
+}
+
+func TestATenantsOnlyOwnerIsNotDisabled(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t)
+	disable := func(m auth.Member) error {
+		m.Account.DisabledAt = time.Now()
+		_, err := p.UpdateAccount(t.Context(), p.ours.by, m.Account)
+		return err
+	}
+	if err := disable(p.ours.second); err != nil {
+		t.Errorf("one of two owners cannot be disabled: %v", err)
+	}
+	err := disable(p.ours.owner)
+	wantError(t, err, auth.ErrLastOwner)
+	if only := (auth.OnlyOwnerError{}); !errors.As(err, &only) || !slices.Equal(only.Tenants, []string{"ours"}) {
+		t.Errorf("the only owner is told %v", err)
+	}
 }
 
 func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
@@ -233,23 +351,23 @@ func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
 
 	account := p.ours.owner.Account
 	account.Name = "New"
-	updated := must(p.UpdateAccount(ctx, account))(t)
+	updated := must(p.UpdateAccount(ctx, p.ours.by, account))(t)
 	if updated.Name != "New" || updated.Version != account.Version+1 {
 		t.Errorf("the account is %+v", updated)
 	}
-	_, err = p.UpdateAccount(ctx, account)
+	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrChanged)
 	account.ID = 0
-	_, err = p.UpdateAccount(ctx, account)
+	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrNotFound)
-	wantError(t, p.ChangePassword(ctx, updated.ID, "another hash", "new", 0), rules.ErrChanged)
-	wantError(t, p.ChangePassword(ctx, 0, someHash, "new", 0), rules.ErrNotFound)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, updated.ID, "another hash", "new", 0), rules.ErrChanged)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, 0, someHash, "new", 0), rules.ErrNotFound)
 }
 
 func TestAnAddressIsOneAccounts(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
-	_, err := p.CreateAccount(t.Context(), auth.Account{Email: "OWNER@ours.Example"}, someHash)
+	_, err := p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "OWNER@ours.Example"}, someHash)
 	wantError(t, err, rules.ErrExists)
 	// Not the same letter, although Unicode folds it to k.
 	p.account(t, "k@example.com")
@@ -289,7 +407,7 @@ func TestASessionIsNotCreatedForAnAccountThatChanged(t *testing.T) {
 	wantError(t, <-signIn, rules.ErrNotFound)
 	wantError(t, create("late"), rules.ErrNotFound)
 	account.DisabledAt = time.Now()
-	must(p.UpdateAccount(ctx, account))(t)
+	must(p.UpdateAccount(ctx, p.ours.by, account))(t)
 	if left := must(p.Sessions(ctx, account.ID, auth.Live{}))(t); len(left) > 0 {
 		t.Errorf("%d sessions outlive the account", len(left))
 	}

@@ -4,8 +4,9 @@
 // [Store.As] returns what writes, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
 // and neither reads nor writes anything of another's. A write is one transaction that first raises the
 // tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
-// writers follow one another, so that revisions become visible in their order. A write that turns out
-// to change nothing is rolled back, and the revision with it.
+// writers follow one another, so that revisions become visible in their order. Those of one process do so
+// before they take a connection, and bulk writes are few at once, so that no tenant takes them all. A write
+// that turns out to change nothing is rolled back, and the revision with it.
 //
 // The audit log is written by triggers of the database, so that no write can forget it: see
 // db/schema.sql. An entry's time is taken while its writer holds the tenant, so that entries become
@@ -48,6 +49,12 @@ const (
 	bulkTimeout      = time.Minute
 	readTimeout      = 5 * time.Minute // the Watcher bounds each page; this only bounds callers that do not
 
+	// maxConns is well above what bulk writes take, so that there is always one for a sign-in and for the
+	// Watcher; connections are made when they are needed.
+	maxConns = 10
+	// pingTimeout bounds the look at a connection that was idle for a while.
+	pingTimeout = 2 * time.Second
+
 	// pageSize is the most rows of one table that Read holds for one tenant.
 	pageSize = 5000
 	// lookedAt is the most rows that one page of a list looks at for a filter without an index.
@@ -61,6 +68,7 @@ type Store struct {
 	log      *slog.Logger
 	pageSize int32
 	lookedAt int64
+	turns    *turns
 
 	unreadable atomic.Int64
 }
@@ -83,18 +91,22 @@ func (s *Store) As(by rules.Actor) rules.Store { return Writer{s, by} }
 
 // Open returns a Store for the database at a URL. It connects when it is first used, so that a
 // database that is away does not keep a process from starting. The URL may limit the pool with
-// pool_max_conns, as pgxpool.ParseConfig describes; the default is the number of CPUs, at least 4.
+// pool_max_conns, as pgxpool.ParseConfig describes; the default is 10.
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
 	setDefaults(config.ConnConfig, databaseURL)
+	if !strings.Contains(databaseURL, "pool_max_conns") {
+		config.MaxConns = maxConns
+	}
+	config.PingTimeout = pingTimeout
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt}, nil
+	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, turns: newTurns()}, nil
 }
 
 // setDefaults chooses what the URL does not. pgx's own choice for queries is named prepared statements,
@@ -129,7 +141,12 @@ var errUnchanged = errors.New("unchanged")
 func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	done, err := s.turns.take(ctx, tenant, timeout)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		queries := s.queries.WithTx(tx)
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
@@ -150,7 +167,12 @@ func (s *Store) inTenantAs(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	done, err := s.turns.take(ctx, tenant, statementTimeout)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {
 			return fmt.Errorf("tenant %d: %w", tenant, err)
 		}

@@ -24,6 +24,8 @@ var (
 	ErrFinal = errors.New("final")
 	// ErrAway is for a store that cannot answer now, and may soon. What was to be written may have been.
 	ErrAway = errors.New("the store is away")
+	// ErrOutcomeUnknown is for a change that may have been made: its answer was lost.
+	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
 )
 
 // Source is where the Watcher reads from.

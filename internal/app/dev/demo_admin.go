@@ -36,7 +36,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	account, err := store.CreateAccount(ctx, auth.Account{Email: DemoEmail, Name: "Demo admin", PlatformAdmin: true},
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice dev"}
+	account, err := store.CreateAccount(ctx, by, auth.Account{Email: DemoEmail, Name: "Demo admin", PlatformAdmin: true},
 		auth.HashPassword(DemoPassword))
 	if errors.Is(err, rules.ErrExists) {
 		return nil
@@ -44,7 +45,6 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice dev"}
 	_, err = store.AddMember(ctx, by, tenant.ID, account.ID, auth.Owner)
 	return err
 }

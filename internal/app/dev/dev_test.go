@@ -156,7 +156,7 @@ func TestADatabaseWithSomebodysAccountsIsRefused(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
 	store := open(t, databaseURL)
-	if _, err := store.CreateAccount(t.Context(), auth.Account{Email: DemoEmail}, "a hash"); err != nil {
+	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: DemoEmail}, "a hash"); err != nil {
 		t.Fatal(err)
 	}
 	greeting, _, err := runDev(t, databaseURL)

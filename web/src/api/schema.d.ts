@@ -189,7 +189,8 @@ export interface paths {
         get?: never;
         /**
          * Change one's password
-         * @description Ends all other sessions of the account.
+         * @description Ends all sessions of the account and signs in anew, so that the answer sets the cookies and copies of the
+         *     old ones are worth nothing.
          */
         put: operations["changePassword"];
         post?: never;
@@ -231,7 +232,7 @@ export interface paths {
         /**
          * Accept an invitation
          * @description Whoever is signed in becomes a member with that account. Without a session, `name` and `password` make an account for the
-         *     invited address, and sign in to it.
+         *     invited address, and sign in to it. 403 while the tenant is suspended.
          */
         post: operations["acceptInvitation"];
         delete?: never;
@@ -276,7 +277,8 @@ export interface paths {
         head?: never;
         /**
          * Make an account a platform admin, disable it, or undo that
-         * @description Disabling an account ends all its sessions.
+         * @description Disabling an account ends all its sessions, and revokes the invitations that it may make no longer. It is
+         *     refused for the only owner of a tenant; and there always is a platform admin who can sign in.
          */
         patch: operations["updateAccount"];
         trace?: never;
@@ -710,8 +712,10 @@ export interface paths {
         /**
          * Assign many users to plans
          * @description CSV with the header `user_id,plan`, a user on each line; an empty plan puts the user on the default plan again.
-         *     All or nothing; `errors` points at lines (`/lines/17/plan`, the header being line 1). A user id that begins with an
-         *     apostrophe before `=`, `+`, `-`, `@`, tab or carriage return is read without it, as the export writes it.
+         *     At most 500,000 users, all or nothing; `errors` points at the first lines that are wrong (`/lines/17/plan`, the header
+         *     being line 1). A user id that begins with an apostrophe before `=`, `+`, `-`, `@`, their full-width forms, tab,
+         *     carriage return or line feed is read without it, as the export writes it. A line break inside a user id that is
+         *     written CR LF is refused, because it cannot be told from LF. 503 while two other files are imported or exported.
          */
         post: operations["importUsers"];
         delete?: never;
@@ -862,7 +866,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Fill one of a user's buckets */
+        /**
+         * Fill one of a user's buckets
+         * @description Either the user's own, or one shared with others (as those of `global` or `ip:{ip}` are) that listBuckets shows for the
+         *     user; never another user's.
+         */
         post: operations["resetBucket"];
         delete?: never;
         options?: never;
@@ -892,7 +900,7 @@ export interface paths {
         put?: never;
         /**
          * Add tokens to one of a user's buckets, or take some away
-         * @description The bucket then holds no less than nothing and no more than its burst.
+         * @description The bucket then holds no less than nothing and no more than its burst. It may be the same as for resetBucket.
          */
         post: operations["creditBucket"];
         delete?: never;
@@ -972,7 +980,8 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description The new key has the old one's name and permissions; the old one goes on for the grace period.
+         * @description The new key has the old one's name and permissions, and its expiry unless `expires_at` gives another; the old one
+         *     goes on for the grace period.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -1206,7 +1215,8 @@ export interface paths {
         /**
          * Undo a change
          * @description A change of its own, with an entry of its own. 409 if what was changed is no longer as the change left it,
-         *     or cannot be restored. Changes to tenants, API keys, members and invitations are for owners to undo.
+         *     or cannot be restored. Changes to tenants, API keys, members and invitations are for owners to undo, suspending and
+         *     resuming a tenant for platform admins.
          */
         post: operations["revertChange"];
         delete?: never;
@@ -1230,7 +1240,7 @@ export interface paths {
         };
         /**
          * Export plans, rules and overrides
-         * @description What `admin export` prints.
+         * @description What `admin export` prints. 503 while two other files are imported or exported.
          */
         get: operations["exportConfig"];
         put?: never;
@@ -1259,7 +1269,8 @@ export interface paths {
         /**
          * Make plans, rules and overrides those of a file
          * @description What `admin apply` does, in one transaction. Without `prune`, what the file does not name stays. `errors` says which
-         *     line of the file is wrong (`/lines/12`).
+         *     lines of the file are wrong (`/lines/12`), the first 20. A file has at most 1,000,000 lines, commas and opening
+         *     brackets together. 503 while two other files are imported or exported.
          */
         post: operations["importConfig"];
         delete?: never;
@@ -1933,7 +1944,8 @@ export interface components {
          *           "role": "owner",
          *           "suspended": false
          *         }
-         *       ]
+         *       ],
+         *       "has_more_memberships": false
          *     }
          */
         Session: {
@@ -1942,6 +1954,8 @@ export interface components {
             account: components["schemas"]["Account"];
             /** @description The first 100 by slug; listTenants has all that the account may see */
             memberships: components["schemas"]["Membership"][];
+            /** @description There are more than memberships shows */
+            has_more_memberships: boolean;
         };
         Membership: {
             tenant: components["schemas"]["TenantName"];
@@ -5858,6 +5872,11 @@ export interface operations {
                 "application/json": {
                     /** Format: int64 */
                     grace_seconds: number;
+                    /**
+                     * Format: date-time
+                     * @description Of the new key
+                     */
+                    expires_at?: string;
                 };
             };
         };

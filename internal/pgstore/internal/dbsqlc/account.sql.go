@@ -127,6 +127,34 @@ func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (A
 	return i, err
 }
 
+const lockPlatformAdmins = `-- name: LockPlatformAdmins :many
+SELECT account_id FROM account
+WHERE is_platform_admin AND disabled_at IS NULL
+ORDER BY account_id
+FOR NO KEY UPDATE
+`
+
+// Those who can sign in. Of two who take each other's access away the second waits here, and sees who is left.
+func (q *Queries) LockPlatformAdmins(ctx context.Context) ([]auth.AccountID, error) {
+	rows, err := q.db.Query(ctx, lockPlatformAdmins)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []auth.AccountID
+	for rows.Next() {
+		var account_id auth.AccountID
+		if err := rows.Scan(&account_id); err != nil {
+			return nil, err
+		}
+		items = append(items, account_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setPasswordHash = `-- name: SetPasswordHash :execrows
 UPDATE account
 SET password_hash = $1, updated_at = clock_timestamp()

@@ -14,18 +14,19 @@ import (
 )
 
 const createInvitation = `-- name: CreateInvitation :one
-INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at
+INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at
 `
 
 type CreateInvitationParams struct {
-	TenantID    rules.TenantID
-	Email       string
-	Role        auth.Role
-	TokenDigest []byte
-	InvitedBy   string
-	ExpiresAt   time.Time
+	TenantID         rules.TenantID
+	Email            string
+	Role             auth.Role
+	TokenDigest      []byte
+	InvitedBy        string
+	InvitedByAccount *int64
+	ExpiresAt        time.Time
 }
 
 func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationParams) (Invitation, error) {
@@ -35,6 +36,7 @@ func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationPara
 		arg.Role,
 		arg.TokenDigest,
 		arg.InvitedBy,
+		arg.InvitedByAccount,
 		arg.ExpiresAt,
 	)
 	var i Invitation
@@ -45,6 +47,7 @@ func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationPara
 		&i.Role,
 		&i.TokenDigest,
 		&i.InvitedBy,
+		&i.InvitedByAccount,
 		&i.ExpiresAt,
 		&i.AcceptedAt,
 		&i.AcceptedBy,
@@ -56,7 +59,7 @@ func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationPara
 }
 
 const invitationsBefore = `-- name: InvitationsBefore :many
-SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
+SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
 WHERE tenant_id = $1
     AND ($2::bigint = 0 OR invitation_id < $2::bigint)
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
@@ -81,6 +84,7 @@ func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID
 			&i.Role,
 			&i.TokenDigest,
 			&i.InvitedBy,
+			&i.InvitedByAccount,
 			&i.ExpiresAt,
 			&i.AcceptedAt,
 			&i.AcceptedBy,
@@ -99,11 +103,13 @@ func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID
 }
 
 const openInvitation = `-- name: OpenInvitation :one
-SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
+SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
 WHERE tenant_id = $1 AND invitation_id = $2
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
+FOR UPDATE
 `
 
+// Locked: an account that is disabled revokes its invitations wherever they are.
 func (q *Queries) OpenInvitation(ctx context.Context, tenantID rules.TenantID, invitationID int64) (Invitation, error) {
 	row := q.db.QueryRow(ctx, openInvitation, tenantID, invitationID)
 	var i Invitation
@@ -114,6 +120,7 @@ func (q *Queries) OpenInvitation(ctx context.Context, tenantID rules.TenantID, i
 		&i.Role,
 		&i.TokenDigest,
 		&i.InvitedBy,
+		&i.InvitedByAccount,
 		&i.ExpiresAt,
 		&i.AcceptedAt,
 		&i.AcceptedBy,
@@ -137,6 +144,19 @@ func (q *Queries) RevokeInvitation(ctx context.Context, tenantID rules.TenantID,
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const revokeInvitationsBy = `-- name: RevokeInvitationsBy :exec
+UPDATE invitation
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE tenant_id = $1 AND invited_by_account = $2::bigint
+    AND accepted_at IS NULL AND revoked_at IS NULL
+`
+
+// The open ones that an account has made.
+func (q *Queries) RevokeInvitationsBy(ctx context.Context, tenantID rules.TenantID, accountID int64) error {
+	_, err := q.db.Exec(ctx, revokeInvitationsBy, tenantID, accountID)
+	return err
 }
 
 const revokeInvitationsOf = `-- name: RevokeInvitationsOf :exec

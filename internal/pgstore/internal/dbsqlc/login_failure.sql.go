@@ -51,10 +51,17 @@ WHERE counter IN (
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED
+) OR counter IN (
+    SELECT f.counter FROM login_failure AS f
+    WHERE f.failures < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
+    ORDER BY f.last_at
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
 )
 `
 
-// A few with each attempt: more go than come, so that made-up addresses stay for a day and no longer.
+// A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
+// insists on for a day, and no longer.
 func (q *Queries) ForgetOldAttempts(ctx context.Context, forgottenAfter float64) error {
 	_, err := q.db.Exec(ctx, forgetOldAttempts, forgottenAfter)
 	return err

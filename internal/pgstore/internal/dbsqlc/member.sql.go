@@ -64,6 +64,25 @@ func (q *Queries) HasOtherOwner(ctx context.Context, tenantID rules.TenantID, ac
 	return exists, err
 }
 
+const mayInvite = `-- name: MayInvite :one
+SELECT (a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+    SELECT FROM member AS m
+    WHERE m.tenant_id = $1 AND m.account_id = a.account_id AND m.role = 'owner'
+)))::boolean AS may
+FROM account AS a
+WHERE a.account_id = $2
+FOR SHARE OF a
+`
+
+// Whether an account still is an owner or platform admin. The lock makes whoever takes that away wait, and
+// find the invitation.
+func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (bool, error) {
+	row := q.db.QueryRow(ctx, mayInvite, tenantID, accountID)
+	var may bool
+	err := row.Scan(&may)
+	return may, err
+}
+
 const member = `-- name: Member :one
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at
 FROM member AS m

@@ -134,18 +134,19 @@ type DecisionSpan struct {
 }
 
 type Invitation struct {
-	TenantID     rules.TenantID
-	InvitationID int64
-	Email        string
-	Role         auth.Role
-	TokenDigest  []byte
-	InvitedBy    string
-	ExpiresAt    time.Time
-	AcceptedAt   *time.Time
-	AcceptedBy   *int64
-	RevokedAt    *time.Time
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	TenantID         rules.TenantID
+	InvitationID     int64
+	Email            string
+	Role             auth.Role
+	TokenDigest      []byte
+	InvitedBy        string
+	InvitedByAccount *int64
+	ExpiresAt        time.Time
+	AcceptedAt       *time.Time
+	AcceptedBy       *int64
+	RevokedAt        *time.Time
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
 }
 
 type LoginFailure struct {
@@ -178,6 +179,21 @@ type PlanUse struct {
 	Plan     string
 	Rules    int64
 	Users    int64
+}
+
+type PlatformAuditEvent struct {
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	Before     []byte
+	After      []byte
 }
 
 type RateLimitOverride struct {

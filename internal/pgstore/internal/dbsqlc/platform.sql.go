@@ -395,7 +395,7 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -419,6 +419,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Invitation.Role,
 		&i.Invitation.TokenDigest,
 		&i.Invitation.InvitedBy,
+		&i.Invitation.InvitedByAccount,
 		&i.Invitation.ExpiresAt,
 		&i.Invitation.AcceptedAt,
 		&i.Invitation.AcceptedBy,
@@ -441,6 +442,25 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.RemovedAt,
 	)
 	return i, err
+}
+
+const lockTenantsOf = `-- name: LockTenantsOf :exec
+SELECT FROM tenant AS t
+WHERE t.removed_at IS NULL AND t.tenant_id IN (
+    SELECT m.tenant_id FROM member AS m
+    WHERE m.account_id = $1 AND m.role = 'owner'
+    UNION ALL
+    SELECT i.tenant_id FROM invitation AS i
+    WHERE i.invited_by_account = $1::bigint AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+)
+ORDER BY t.tenant_id
+FOR NO KEY UPDATE
+`
+
+// Those that an account owns or has invited to, before the account itself, as all writers do.
+func (q *Queries) LockTenantsOf(ctx context.Context, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, lockTenantsOf, accountID)
+	return err
 }
 
 const makeViolationPartition = `-- name: MakeViolationPartition :one
@@ -666,6 +686,57 @@ func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) er
 		arg.SpanMs,
 	)
 	return err
+}
+
+const revokeInvitationsOfAccount = `-- name: RevokeInvitationsOfAccount :exec
+UPDATE invitation AS i
+SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
+FROM account AS a
+WHERE a.account_id = $1 AND i.invited_by_account = a.account_id
+    AND i.accepted_at IS NULL AND i.revoked_at IS NULL
+    AND (a.disabled_at IS NOT NULL OR NOT a.is_platform_admin AND NOT EXISTS (
+        SELECT FROM member AS m
+        WHERE m.tenant_id = i.tenant_id AND m.account_id = a.account_id AND m.role = 'owner'
+    ))
+`
+
+// The open ones that an account has made, in tenants that it may invite to no longer.
+func (q *Queries) RevokeInvitationsOfAccount(ctx context.Context, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, revokeInvitationsOfAccount, accountID)
+	return err
+}
+
+const tenantsOnlyOwnedBy = `-- name: TenantsOnlyOwnedBy :many
+SELECT t.slug
+FROM member AS m
+JOIN tenant AS t ON t.tenant_id = m.tenant_id
+WHERE m.account_id = $1 AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM member AS o
+    JOIN account AS a ON a.account_id = o.account_id
+    WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
+)
+ORDER BY t.slug
+`
+
+// The slugs of those where nobody else is an owner who can sign in.
+func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.AccountID) ([]string, error) {
+	rows, err := q.db.Query(ctx, tenantsOnlyOwnedBy, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var slug string
+		if err := rows.Scan(&slug); err != nil {
+			return nil, err
+		}
+		items = append(items, slug)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const tryUpkeep = `-- name: TryUpkeep :one
