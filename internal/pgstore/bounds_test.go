@@ -68,7 +68,7 @@ func TestMigrateGivesUpOnADatabaseThatStalls(t *testing.T) {
 	query.Del("port")
 	database.Host, database.RawQuery = listener.Addr().String(), query.Encode()
 	began := time.Now()
-	err := pgstore.MigrateWithin(t.Context(), database.String(), 200*time.Millisecond)
+	err := pgstore.MigrateWithin(t.Context(), database.String(), 2*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "take the lock") {
 		t.Errorf("the error is %v, want one about the lock", err)
 	}
