@@ -253,18 +253,22 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 	return rulesAsStored(rows)
 }
 
+// removeRules removes the overrides first, so that a revived rule's limit is later than their ends.
 func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	numbers := each(ids, func(id rules.RuleID) int64 { return int64(id) })
+	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, numbers); err != nil {
+		return 0, err
+	}
 	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {
 		return dbsqlc.RemoveRuleParams{Revision: w.revision, TenantID: w.tenant, RuleID: id}
 	})
 	_, failed, err = inTrips(params, func(trip []dbsqlc.RemoveRuleParams, each func(int, rules.RuleID, error)) {
 		w.RemoveRule(ctx, trip).QueryRow(each)
 	})
-	if err != nil || len(ids) == 0 {
-		return failed, err
-	}
-	numbers := each(ids, func(id rules.RuleID) int64 { return int64(id) })
-	return 0, w.DeleteOverridesOfRules(ctx, w.tenant, numbers)
+	return failed, err
 }
 
 func rulesAsStored(rows []dbsqlc.RateLimitRule) (stored []rules.Rule, failed int, err error) {
