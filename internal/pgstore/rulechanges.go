@@ -16,7 +16,7 @@ import (
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
-	err = s.acting("promote").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("promote").inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		shadow, err := w.ruleAt(ctx, candidate, expected)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -96,6 +97,28 @@ func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 	must(w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}))(t)
 	one.Plan = "free"
 	must(w.CreateRule(t.Context(), one))(t)
+}
+
+// TestARuleWithManyOverridesIsRemoved has each of them in the audit log, as one change.
+func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many = 60_000
+	exec(t, w.url, `INSERT INTO rate_limit_override
+			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
+		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID, w.ours.daily.ID, many)
+	since := w.latest(t)
+	began := time.Now()
+	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d overrides were removed in %s", many, time.Since(began))
+	var entries, changes, first int64
+	err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*), count(DISTINCT change_id), min(audit_id) - min(change_id)
+		FROM audit_event WHERE tenant_id = $1 AND audit_id > $2 AND action = 'remove'`, w.ours.ID, since).Scan(&entries, &changes, &first)
+	if err != nil || entries != many+1 || changes != 1 || first != 0 {
+		t.Errorf("the log got %d entries of %d changes, the first %d after the change's id (%v)", entries, changes, first, err)
+	}
 }
 
 func TestAShadowRuleIsPromoted(t *testing.T) {

@@ -124,9 +124,9 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 	return updated, nil
 }
 
-// RemoveRule removes a rule and its overrides.
+// RemoveRule removes a rule and its overrides, of which there may be many.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
 			return err
 		}
