@@ -318,8 +318,9 @@ END
 $$;
 
 -- audit_changes is audit_change for the tables that have many rows written at once: it works once for a
--- statement, which takes a third of the time (41 µs a row and not 156, on a busy machine with two cores). Its argument is the kind of object, whose id is the rule,
--- if it has one, and the user. Deletions, which no program makes, are left to audit_change.
+-- statement, which takes a third of the time (41 µs a row and not 156, on a busy machine with two cores).
+-- Its argument is the kind of object, whose id is the rule, if it has one, and the user. Deletions, which no
+-- program makes, are left to audit_change.
 CREATE FUNCTION audit_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     actor    jsonb  := audit_actor();

@@ -70,6 +70,7 @@ func TestWhatIsNotAsDescribedIsRefusedWithWhatToDo(t *testing.T) {
 		"CSV with a user twice":         {request{"POST", acme + "/users/import", "user_id,plan\n42,free\n42,free\n", csvType}, 400, "/lines/3/user_id"},
 		"YAML with a mistake":           {request{"POST", acme + "/import", "plans:\n  - name: free\nrulez: []\n", yamlType}, 400, "/lines/3"},
 		"YAML that drops a needed plan": {request{"POST", acme + "/import?prune=true", "rules: []\n", yamlType}, 400, ""},
+		"an override of a bad user id":  {request{"PUT", fmt.Sprintf("%s/rules/%d/overrides/%s", acme, w.rule(w.acme).ID, strings.Repeat("x", 257)), `{"rate_per_second":1,"burst_capacity":1,"reason":"x"}`, map[string]string{"If-None-Match": "*"}}, 400, "/path/user_id"},
 		"an override of a block":        {request{"PUT", fmt.Sprintf("%s/rules/%d/overrides/42", acme, w.block().ID), `{"rate_per_second":1,"burst_capacity":1,"reason":"x"}`, map[string]string{"If-None-Match": "*"}}, 400, "/rule"},
 	}
 	for name, test := range tests {

@@ -100,7 +100,7 @@ func writes(t *testing.T) map[string]write {
 				{Rule: rule, Expected: 1},
 				{Rule: w.ours.daily, Expected: 1, Remove: true},
 				{Rule: limit(t, w.ours.ID, "global", "", "")},
-			}))
+			}, false))
 		}, []string{"remove rule D", "update rule R", "create rule N"}, ""},
 		"PutOverride, new": {func(ctx context.Context, w *world) error {
 			return second(w.PutOverride(ctx, overrideOf(w.ours.user, "a:b"), rules.NoneStored))

@@ -90,6 +90,21 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 	return ruleFromRow(row)
 }
 
+// RulesByID returns those of some rules that there are.
+func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+		return q.RulesByID(ctx, tenant, ruleNumbers(ids))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %d rules: %w", len(ids), err)
+	}
+	return s.rulesFromRows(ctx, rows), nil
+}
+
+func ruleNumbers(ids []rules.RuleID) []int64 {
+	return each(ids, func(id rules.RuleID) int64 { return int64(id) })
+}
+
 // CreateRule creates a rule.
 func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
@@ -258,8 +273,7 @@ func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int,
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	numbers := each(ids, func(id rules.RuleID) int64 { return int64(id) })
-	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, numbers); err != nil {
+	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, ruleNumbers(ids)); err != nil {
 		return 0, err
 	}
 	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {
