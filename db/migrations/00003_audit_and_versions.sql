@@ -13,6 +13,8 @@ CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_patte
 CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
 DROP INDEX tenant_user_plan_idx;
 CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan, user_id) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_override_list_idx ON rate_limit_override (tenant_id, rule_id, user_id) WHERE removed_at IS NULL;
+CREATE INDEX tenant_user_list_idx ON tenant_user (tenant_id, user_id) WHERE removed_at IS NULL;
 CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
 
 -- What happened to the objects of a tenant, written by triggers in the transaction of the change: bulk
@@ -54,20 +56,23 @@ $$;
 CREATE TRIGGER audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_event
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
--- write_audit adds an entry in the name of the setting sluice.actor, which every write sets for its
--- transaction: {"kind", "id", "name", "act", "request_id"}. Without it the entry is the database user's.
--- The first entry's id is kept in the setting sluice.change for the entries that follow.
+-- audit_actor is the setting sluice.actor, which every write sets for its transaction: {"kind", "id", "name",
+-- "act", "request_id"}. Without it a change is the database user's.
+CREATE FUNCTION audit_actor() RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
+        jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'))
+$$;
+
+-- write_audit adds an entry in the name of audit_actor. The first entry's id is kept in the setting
+-- sluice.change for the entries that follow.
 -- +goose StatementBegin
 CREATE FUNCTION write_audit(tenant_id bigint, action text, object_kind text, object_id text, before jsonb, after jsonb)
     RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    actor     jsonb  := nullif(current_setting('sluice.actor', true), '');
+    actor     jsonb  := audit_actor();
     audit_id  bigint := nextval('audit_event_audit_id_seq');
     change_id bigint := nullif(current_setting('sluice.change', true), '');
 BEGIN
-    IF actor IS NULL THEN
-        actor := jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database');
-    END IF;
     IF change_id IS NULL THEN
         change_id := audit_id;
         PERFORM set_config('sluice.change', change_id::text, true);
@@ -81,47 +86,110 @@ END
 $$;
 -- +goose StatementEnd
 
--- audit_change writes what happened to a row of a tenant. Its arguments are the kind of object, and the
--- columns that make the object's id, joined by colons: audit_change('override', 'rule_id', 'user_id').
+-- audit_images is what the log says of a change from one row to another; null is no row.
 --
 -- A row that is marked removed or revoked is gone: marking it is "remove", and taking the mark away
 -- "create". A change of bookkeeping alone is none. Secrets never reach the log, although that one
--- changed does.
+-- changed does. Here and below OFFSET 0 keeps the planner from computing an image once for each of its uses.
+CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
+    RETURNS TABLE (action text, before jsonb, after jsonb) LANGUAGE sql IMMUTABLE AS $$
+    SELECT
+        CASE WHEN i.before IS NULL THEN 'create' WHEN i.after IS NULL THEN 'remove' ELSE 'update' END,
+        i.before - '{tenant_id,removed_at,revoked_at,digest,token_digest,password_hash,secret}'::text[],
+        i.after - '{tenant_id,removed_at,revoked_at,digest,token_digest,password_hash,secret}'::text[]
+    FROM (
+        SELECT
+            CASE WHEN coalesce(old_row->>'removed_at', old_row->>'revoked_at') IS NULL THEN old_row END AS before,
+            CASE WHEN coalesce(new_row->>'removed_at', new_row->>'revoked_at') IS NULL THEN new_row END AS after
+        OFFSET 0
+    ) AS i
+    WHERE coalesce(i.before, i.after) IS NOT NULL
+        AND old_row - '{revision,version,updated_at,last_used_at,last_seen_at}'::text[]
+            IS DISTINCT FROM new_row - '{revision,version,updated_at,last_used_at,last_seen_at}'::text[]
+$$;
+
+-- audit_change writes what happened to a row of a tenant. Its arguments are the kind of object, and the
+-- columns that make the object's id, joined by colons: audit_change('override', 'rule_id', 'user_id').
 -- +goose StatementBegin
 CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    bookkeeping CONSTANT text[] := '{revision,version,updated_at,last_used_at,last_seen_at}';
-    hidden      CONSTANT text[] := '{tenant_id,removed_at,revoked_at,digest,token_digest,password_hash,secret}';
-    before jsonb;
-    after  jsonb;
-    object jsonb;
-    keys   text[];
-    action text;
+    old_row jsonb;
+    new_row jsonb;
+    object  jsonb;
+    keys    text[];
+    change  record;
 BEGIN
     IF TG_OP <> 'INSERT' THEN
-        before := to_jsonb(OLD);
+        old_row := to_jsonb(OLD);
     END IF;
     IF TG_OP <> 'DELETE' THEN
-        after := to_jsonb(NEW);
+        new_row := to_jsonb(NEW);
     END IF;
-    IF before - bookkeeping = after - bookkeeping THEN
-        RETURN NULL;
-    END IF;
-    object := coalesce(after, before);
-    IF coalesce(before->>'removed_at', before->>'revoked_at') IS NOT NULL THEN
-        before := NULL;
-    END IF;
-    IF coalesce(after->>'removed_at', after->>'revoked_at') IS NOT NULL THEN
-        after := NULL;
-    END IF;
-    action := CASE WHEN before IS NULL AND after IS NULL THEN NULL
-        WHEN before IS NULL THEN 'create' WHEN after IS NULL THEN 'remove' ELSE 'update' END;
-    IF action IS NOT NULL THEN
+    SELECT * INTO change FROM audit_images(old_row, new_row);
+    IF FOUND THEN
+        object := coalesce(new_row, old_row);
         FOR i IN 1..TG_NARGS - 1 LOOP
             keys := keys || (object->>TG_ARGV[i]);
         END LOOP;
-        PERFORM write_audit((object->>'tenant_id')::bigint, action, TG_ARGV[0], array_to_string(keys, ':'),
-            before - hidden, after - hidden);
+        PERFORM write_audit((object->>'tenant_id')::bigint, change.action, TG_ARGV[0], array_to_string(keys, ':'),
+            change.before, change.after);
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
+-- audit_changes is audit_change for the tables that have many rows written at once: it works once for a
+-- statement, which takes a third of the time (41 µs a row and not 156, on a busy machine with two cores).
+-- Its argument is the kind of object, whose id is the rule, if it has one, and the user. Deletions, which no
+-- program makes, are left to audit_change.
+-- +goose StatementBegin
+CREATE FUNCTION audit_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    actor    jsonb  := audit_actor();
+    change   bigint := nullif(current_setting('sluice.change', true), '');
+    first_id bigint; -- of the transaction
+BEGIN
+    IF NOT EXISTS (SELECT FROM new_rows) THEN
+        RETURN NULL;
+    END IF;
+    IF change IS NULL THEN
+        first_id := nextval('audit_event_audit_id_seq');
+        change := first_id;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO audit_event OVERRIDING SYSTEM VALUE
+        SELECT
+            r.tenant_id,
+            CASE WHEN row_number() OVER () = 1 AND first_id IS NOT NULL THEN first_id ELSE nextval('audit_event_audit_id_seq') END,
+            clock_timestamp(), coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''), coalesce(actor->>'name', ''),
+            coalesce(actor->>'act', ''), coalesce(actor->>'request_id', ''),
+            i.action, TG_ARGV[0], r.object_id, change, i.before, i.after
+        FROM (
+            SELECT n.tenant_id, concat_ws(':', to_jsonb(n)->>'rule_id', n.user_id) AS object_id, to_jsonb(n) AS image
+            FROM new_rows AS n OFFSET 0
+        ) AS r
+        CROSS JOIN LATERAL audit_images(NULL, r.image) AS i;
+    ELSE
+        INSERT INTO audit_event OVERRIDING SYSTEM VALUE
+        SELECT
+            tenant_id,
+            CASE WHEN row_number() OVER () = 1 AND first_id IS NOT NULL THEN first_id ELSE nextval('audit_event_audit_id_seq') END,
+            clock_timestamp(), coalesce(actor->>'kind', ''), coalesce(actor->>'id', ''), coalesce(actor->>'name', ''),
+            coalesce(actor->>'act', ''), coalesce(actor->>'request_id', ''),
+            i.action, TG_ARGV[0], object_id, change, i.before, i.after
+        FROM (
+            SELECT o.tenant_id, concat_ws(':', to_jsonb(o)->>'rule_id', o.user_id) AS object_id, to_jsonb(o) AS image
+            FROM old_rows AS o OFFSET 0
+        ) AS was
+        FULL JOIN (
+            SELECT n.tenant_id, concat_ws(':', to_jsonb(n)->>'rule_id', n.user_id) AS object_id, to_jsonb(n) AS image
+            FROM new_rows AS n OFFSET 0
+        ) AS becomes USING (tenant_id, object_id)
+        CROSS JOIN LATERAL audit_images(was.image, becomes.image) AS i;
+    END IF;
+    IF FOUND AND first_id IS NOT NULL THEN
+        PERFORM set_config('sluice.change', change::text, true);
     END IF;
     RETURN NULL;
 END
@@ -134,9 +202,17 @@ CREATE TRIGGER plan_audit AFTER INSERT OR UPDATE OR DELETE ON plan
     FOR EACH ROW EXECUTE FUNCTION audit_change('plan', 'name');
 CREATE TRIGGER rate_limit_rule_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rule
     FOR EACH ROW EXECUTE FUNCTION audit_change('rule', 'rule_id');
-CREATE TRIGGER rate_limit_override_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_override
+CREATE TRIGGER rate_limit_override_audit_insert AFTER INSERT ON rate_limit_override
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('override');
+CREATE TRIGGER rate_limit_override_audit_update AFTER UPDATE ON rate_limit_override
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('override');
+CREATE TRIGGER rate_limit_override_audit_delete AFTER DELETE ON rate_limit_override
     FOR EACH ROW EXECUTE FUNCTION audit_change('override', 'rule_id', 'user_id');
-CREATE TRIGGER tenant_user_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_user
+CREATE TRIGGER tenant_user_audit_insert AFTER INSERT ON tenant_user
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('user');
+CREATE TRIGGER tenant_user_audit_update AFTER UPDATE ON tenant_user
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('user');
+CREATE TRIGGER tenant_user_audit_delete AFTER DELETE ON tenant_user
     FOR EACH ROW EXECUTE FUNCTION audit_change('user', 'user_id');
 CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
     FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');

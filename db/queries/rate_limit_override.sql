@@ -65,6 +65,11 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_i
     AND removed_at IS NULL
 RETURNING rule_id;
 
--- name: DeleteOverridesOfRules :exec
--- For rules that are removed: their tombstones end them all, and their buckets are never used again.
-DELETE FROM rate_limit_override WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]);
+-- name: RemoveOverridesOfRules :exec
+-- For rules that are about to be removed. The rows stay: a rule may be revived before anybody has read that
+-- it was gone, and then only they tell that its overrides are.
+UPDATE rate_limit_override
+SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
+    revision = sqlc.arg(revision),
+    updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL;

@@ -350,8 +350,10 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	})
 	theirs := w.rule(w.other)
 	w.refresh()
+	// Nor could it be told from a rule that was there, and was removed meanwhile.
+	cells := fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID)
+	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/matrix", cells, nil}), http.StatusPreconditionFailed)
 	for name, q := range map[string]request{
-		"a rule in a matrix":       {"POST", "/api/v1/tenants/acme/matrix", fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID), nil},
 		"a bucket":                 {"POST", "/api/v1/tenants/acme/users/42/buckets/reset", fmt.Sprintf(`{"bucket_key":"%d:42"}`, theirs.ID), nil},
 		"a rule to promote into":   {"POST", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", w.rule(w.acme).ID), fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, theirs.ID), map[string]string{"If-Match": "*"}},
 		"a plan to be on":          {"PUT", "/api/v1/tenants/acme/users/42/plan", fmt.Sprintf(`{"plan":%q}`, w.plan(w.other)), map[string]string{"If-Match": "*"}},

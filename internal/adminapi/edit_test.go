@@ -68,13 +68,18 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 	by := w.person(w.acme, auth.Editor)
 	a, b := w.rule(w.acme), w.rule(w.acme)
 	good := map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99}
+	for range rules.MaxRulesPerPattern {
+		w.rule(w.acme, func(r *rules.Rule) { r.Pattern = must(rules.ParsePattern("global"))(t) })
+	}
 	tests := map[string]struct {
 		cell    map[string]any
 		status  int
 		pointer string
 	}{
 		"a burst of 0":                   {map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": 0}, 400, "/cells/1/burst_capacity"},
-		"a rule that is not there":       {map[string]any{"rule_id": 999999, "version": 1}, 400, "/cells/1/rule_id"},
+		"a rule that is not there":       {map[string]any{"rule_id": 999999, "version": 1}, 412, "/cells/1"},
+		"a rule that is named twice":     {map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 98}, 400, "/cells/1/rule_id"},
+		"one too many of its pattern":    {map[string]any{"key_pattern": "global", "name": "64", "rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/key_pattern"},
 		"a rule without its version":     {map[string]any{"rule_id": b.ID}, 400, "/cells/1/version"},
 		"a version that is old":          {map[string]any{"rule_id": b.ID, "version": 7}, 412, "/cells/1"},
 		"a new one without a pattern":    {map[string]any{"rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/key_pattern"},
@@ -110,6 +115,7 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 		map[string]any{"rule_id": b.ID, "version": 1, "remove": true},
 		map[string]any{"key_pattern": "user:{user_id}", "name": a.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6},
 		map[string]any{"rule_id": same.ID, "version": 1, "burst_capacity": same.Burst},
+		map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 7, "burst_capacity": 8}, // takes b's place
 	}
 	type diff struct {
 		Changes []struct {
@@ -124,7 +130,7 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 		for _, change := range read[diff](t, got).Changes {
 			kinds = append(kinds, change.Change)
 		}
-		if !slices.Equal(kinds, []string{"update", "remove", "create"}) {
+		if !slices.Equal(kinds, []string{"update", "remove", "create", "create"}) {
 			t.Errorf("%s: %v: %s", name, kinds, got.body)
 		}
 	}
@@ -132,8 +138,70 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 		t.Errorf("planned\n%s\nsaved\n%s", p, s)
 	}
 	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ActorID: fmt.Sprint(by.account.ID)}, rules.AuditCursor{}, 10)
-	if err != nil || len(entries) != 3 || entries[0].Change != entries[2].Change || entries[0].Actor.Act != "matrix" {
+	if err != nil || len(entries) != 4 || entries[0].Change != entries[3].Change || entries[0].Actor.Act != "matrix" {
 		t.Errorf("the audit log has %+v, %v", entries, err)
+	}
+}
+
+func TestAPatchOfWhateverIsThereLosesToNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	for path, field := range map[string]string{
+		"/api/v1/tenants/acme": "name",
+		fmt.Sprintf("/api/v1/tenants/acme/rules/%d", w.rule(w.acme).ID): "description",
+		"/api/v1/tenants/acme/plans/" + w.plan(w.acme):                  "description",
+	} {
+		var group sync.WaitGroup
+		for i := range 10 {
+			group.Go(func() {
+				if got := w.send(by, "PATCH", path, map[string]any{field: fmt.Sprint("number ", i)}, "If-Match", "*"); got.status != http.StatusOK {
+					t.Errorf("%s: answered %d: %s", path, got.status, got.body)
+				}
+			})
+		}
+		group.Wait()
+	}
+}
+
+func TestAnOverrideIsReplacedOnlyWhereThereIsOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/42", w.rule(w.acme).ID)
+	limit := func(burst int) map[string]any {
+		return map[string]any{"rate_per_second": 1, "burst_capacity": burst, "reason": "x"}
+	}
+	for _, ifMatch := range []string{"*", `"0"`, `"7"`} {
+		w.want(w.send(by, "PUT", path, limit(1), "If-Match", ifMatch), http.StatusPreconditionFailed)
+	}
+	w.want(w.send(by, "GET", path, nil), http.StatusNotFound)
+	w.want(w.send(by, "PUT", path, limit(1), "If-None-Match", "*"), http.StatusCreated)
+	w.want(w.send(by, "PUT", path, limit(2), "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "PUT", path, limit(3), "If-Match", `"0"`), http.StatusPreconditionFailed)
+}
+
+func TestAPromotionOverAChangedLiveRuleNamesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	candidate := w.rule(w.acme)
+	live := w.rule(w.acme, func(r *rules.Rule) { r.Mode, r.Active = rules.ModeEnforce, false })
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", candidate.ID)
+	promote := func(version int64, ifMatch string) answer {
+		return w.send(by, "POST", path, map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", ifMatch)
+	}
+	for _, ifMatch := range []string{`"1"`, "*"} {
+		got := w.want(promote(7, ifMatch), http.StatusPreconditionFailed)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/into_version"}) || got.header.Get("ETag") != "" {
+			t.Errorf("it points at %v and tells the ETag %q", pointers, got.header.Get("ETag"))
+		}
+	}
+	if got := w.want(promote(1, `"7"`), http.StatusPreconditionFailed); got.header.Get("ETag") != `"1"` {
+		t.Errorf("the candidate's ETag is told as %q", got.header.Get("ETag"))
+	}
+	if got := w.want(promote(1, `"1"`), http.StatusOK); !strings.Contains(got.body, `"is_active":true`) {
+		t.Errorf("the rule in force is not active: %s", got.body)
 	}
 }
 

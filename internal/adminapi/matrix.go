@@ -50,30 +50,34 @@ func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 // SaveMatrix handles POST …/matrix.
 func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequestObject) (openapi.SaveMatrixResponseObject, error) {
 	tenant := visitOf(ctx).tenant.ID
-	cells := cells{tenant: tenant}
+	stored, err := s.rulesOfCells(ctx, tenant, request.Body.Cells)
+	if err != nil {
+		return nil, err
+	}
+	var cells cells
+	changes := make([]rules.RuleChange, len(request.Body.Cells))
 	for i := range request.Body.Cells {
-		if err := s.readCell(ctx, &cells, i, &request.Body.Cells[i]); err != nil {
-			return nil, err
+		cell := &request.Body.Cells[i]
+		if orZero(cell.RuleId) == 0 {
+			changes[i] = cells.readNew(tenant, i, cell)
+		} else {
+			changes[i] = cells.read(stored, i, cell)
 		}
 	}
 	if err := cells.problem(); err != nil {
 		return nil, err
 	}
 	isDryRun := valueOf(request.Body.DryRun)
-	diff := cells.planned
-	if !isDryRun {
-		var err error
-		diff, err = s.acting(ctx, "matrix").ChangeRules(ctx, tenant, cells.changes)
-		var byCell rules.RuleChangeErrors
-		if errors.As(err, &byCell) {
-			for i, err := range byCell {
-				cells.refuse(i, err)
-			}
-			return nil, cells.problem()
+	diff, err := s.acting(ctx, "matrix").ChangeRules(ctx, tenant, changes, isDryRun)
+	var byCell rules.RuleChangeErrors
+	if errors.As(err, &byCell) {
+		for i, err := range byCell {
+			cells.refuse(i, err)
 		}
-		if err != nil {
-			return nil, err
-		}
+		return nil, cells.problem()
+	}
+	if err != nil {
+		return nil, err
 	}
 	answer, err := showDiff(diff)
 	if err != nil {
@@ -83,105 +87,77 @@ func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequ
 	return openapi.SaveMatrix200JSONResponse(answer), nil
 }
 
-// cells are those of one save: what they change, and what is wrong with them.
-type cells struct {
-	tenant  rules.TenantID
-	changes []rules.RuleChange          // one for each cell
-	planned []rules.Change[rules.Rule]  // what a dry run answers
-	wrong   []httpapi.FieldError        // in the body
-	taken   []httpapi.FieldError        // cells that are not empty
-	lost    []httpapi.FieldError        // cells that others changed
-	named   map[rules.RuleIdentity]bool // by new cells
+// rulesOfCells reads the rules that cells name, by id.
+func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID, cells []openapi.MatrixCell) (map[rules.RuleID]rules.Rule, error) {
+	var ids []rules.RuleID
+	for i := range cells {
+		if id := orZero(cells[i].RuleId); id != 0 {
+			ids = append(ids, rules.RuleID(id))
+		}
+	}
+	found, err := s.Stores.RulesByID(ctx, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	stored := make(map[rules.RuleID]rules.Rule, len(found))
+	for i := range found {
+		stored[found[i].ID] = found[i]
+	}
+	return stored, nil
 }
 
-// readCell turns a cell into a change.
-func (s *surface) readCell(ctx context.Context, c *cells, i int, cell *openapi.MatrixCell) error {
+// cells are what is wrong with those of one save. What cells say by themselves is judged here; how they
+// go with what is stored and with each other, by the store.
+type cells struct {
+	wrong []httpapi.FieldError // in the body
+	taken []httpapi.FieldError // cells that are not empty
+	lost  []httpapi.FieldError // cells that others changed
+}
+
+// read turns a cell that names a rule into a change.
+func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) rules.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
-	if orZero(cell.RuleId) == 0 {
-		return s.readNewCell(ctx, c, place, cell)
-	}
 	change := rules.RuleChange{Remove: valueOf(cell.Remove), Expected: rules.Expected(orZero(cell.Version))}
-	if change.Expected == 0 {
+	if change.Expected <= 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/version", Detail: "is missing: the version of the rule that you have read"})
+		return change
 	}
-	before, err := s.Stores.Rule(ctx, c.tenant, rules.RuleID(orZero(cell.RuleId)))
+	rule, found := stored[rules.RuleID(orZero(cell.RuleId))]
 	switch {
-	case errors.Is(err, rules.ErrNotFound):
-		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/rule_id", Detail: "is no rule of this tenant; it may have been removed"})
-		return nil
-	case err != nil:
-		return err
-	case change.Expected != 0 && !holds(change.Expected, before.Version):
+	case !found:
+		c.refuse(i, rules.ErrNotFound)
+		return change
+	case !holds(change.Expected, rule.Version):
 		c.refuse(i, rules.ErrChanged)
+		return change
 	}
-	change.Rule = before
+	change.Rule = rule
 	if change.Remove {
-		c.plan(change, rules.Change[rules.Rule]{Before: &before})
-		return nil
+		return change
 	}
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place, Detail: "names a rule_id, so it takes no key_pattern, name or plan: these never change"})
 	}
 	fields := fieldsOfCell(cell)
 	fields.patch(&change.Rule)
-	wrong, err := s.wrongRule(ctx, &change.Rule, nil)
-	if err != nil {
-		return err
-	}
-	c.wrong = append(c.wrong, pointers(place, wrong)...)
-	after := change.Rule
-	c.plan(change, rules.Change[rules.Rule]{Before: &before, After: &after})
-	return nil
+	c.wrong = append(c.wrong, pointers(place, change.Rule.Validate(map[string]bool{rule.Plan: true}))...)
+	return change
 }
 
-// readNewCell turns a cell that was empty into a new rule.
-func (s *surface) readNewCell(ctx context.Context, c *cells, place string, cell *openapi.MatrixCell) error {
+// readNew turns a cell that was empty into a new rule.
+func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) rules.RuleChange {
+	place := "/cells/" + strconv.Itoa(i)
 	if valueOf(cell.Remove) || orZero(cell.Version) != 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/rule_id", Detail: "is missing: the rule to change or remove"})
-		return nil
+		return rules.RuleChange{}
 	}
-	rule, wrong := newRule(c.tenant, &openapi.NewRule{
+	rule, wrong := newRule(tenant, &openapi.NewRule{
 		KeyPattern: valueOf(cell.KeyPattern), Name: cell.Name, Plan: cell.Plan,
 		RatePerSecond: cell.RatePerSecond, RateUnit: cell.RateUnit, BurstCapacity: cell.BurstCapacity, Algorithm: cell.Algorithm,
 		Mode: cell.Mode, Action: cell.Action, FailureMode: cell.FailureMode, IsActive: cell.IsActive, Description: cell.Description,
 	})
-	wrong, err := s.wrongRule(ctx, &rule, wrong)
-	if err != nil {
-		return err
-	}
-	c.wrong = append(c.wrong, pointers(place, wrong)...)
-	if len(wrong) == 0 {
-		isTaken, err := s.isTaken(ctx, &rule)
-		if err != nil {
-			return err
-		}
-		if isTaken || c.named[rule.Identity()] {
-			c.refuse(len(c.changes), rules.ErrExists)
-		}
-	}
-	if c.named == nil {
-		c.named = map[rules.RuleIdentity]bool{}
-	}
-	c.named[rule.Identity()] = true
-	c.plan(rules.RuleChange{Rule: rule}, rules.Change[rules.Rule]{After: &rule})
-	return nil
-}
-
-// isTaken says whether there is a rule with this one's pattern, plan and name.
-func (s *surface) isTaken(ctx context.Context, rule *rules.Rule) (bool, error) {
-	filter := rules.RuleFilter{Pattern: rule.Pattern.String(), Plan: &rule.Plan}
-	for after := rules.RuleID(0); ; {
-		found, err := s.Stores.Rules(ctx, rule.TenantID, filter, after, maxLimit)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(found.Rules, func(r rules.Rule) bool { return r.Name == rule.Name }) {
-			return true, nil
-		}
-		if after = found.Next; after == 0 {
-			return false, nil
-		}
-	}
+	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
+	return rules.RuleChange{Rule: rule}
 }
 
 func fieldsOfCell(c *openapi.MatrixCell) ruleFields {
@@ -190,12 +166,7 @@ func fieldsOfCell(c *openapi.MatrixCell) ruleFields {
 	}
 }
 
-func (c *cells) plan(change rules.RuleChange, planned rules.Change[rules.Rule]) {
-	c.changes = append(c.changes, change)
-	c.planned = append(c.planned, planned)
-}
-
-// refuse notes why the store does not, or would not, save a cell.
+// refuse notes why a cell is not saved.
 func (c *cells) refuse(i int, err error) {
 	place := "/cells/" + strconv.Itoa(i)
 	var fields rules.FieldErrors

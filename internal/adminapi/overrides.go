@@ -54,6 +54,9 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	if err != nil {
 		return nil, err
 	}
+	if err := wrongUser(request.UserId); err != nil {
+		return nil, err
+	}
 	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	rule, err := s.Stores.Rule(ctx, tenant, id)
 	if err != nil {
@@ -95,7 +98,16 @@ func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	case ifMatch == nil:
 		return 0, httpapi.Unconditional.Problem("Send If-None-Match: * to create it, or its ETag as If-Match to replace it.")
 	}
-	return expected(*ifMatch)
+	at, err := expected(*ifMatch)
+	switch {
+	case err != nil:
+		return 0, err
+	case at == rules.AnyVersion:
+		return rules.AnyStored, nil
+	case at == rules.NoneStored: // no override has this version
+		return 0, httpapi.Changed.Problem(readAgain)
+	}
+	return at, nil
 }
 
 // lostOverride answers a lost race; an override that is to be replaced and is not there is one too.

@@ -72,18 +72,22 @@ func (s *surface) UpdatePlan(ctx context.Context, request openapi.UpdatePlanRequ
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+	plan, err := patched(at, func() (rules.PlanUse, error) {
+		plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+		if err != nil {
+			return plan, err
+		}
+		if !holds(at, plan.Revision) {
+			return plan, rules.ErrChanged
+		}
+		set(&plan.Description, request.Body.Description)
+		if wrong := plan.Validate(); len(wrong) > 0 {
+			return plan, wrong
+		}
+		plan.Plan, err = s.store(ctx).UpdatePlan(ctx, plan.Plan)
+		return plan, err
+	})
 	if err != nil {
-		return nil, err
-	}
-	if !holds(at, plan.Revision) {
-		return nil, lost(ctx, rules.ErrChanged, s.planVersion(ctx, request.Plan))
-	}
-	set(&plan.Description, request.Body.Description)
-	if wrong := plan.Validate(); len(wrong) > 0 {
-		return nil, wrong
-	}
-	if plan.Plan, err = s.store(ctx).UpdatePlan(ctx, plan.Plan); err != nil {
 		return nil, lost(ctx, err, s.planVersion(ctx, request.Plan))
 	}
 	return openapi.UpdatePlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil

@@ -120,6 +120,21 @@ func holds(expected rules.Expected, version int64) bool {
 	return expected == rules.AnyVersion || int64(expected) == version
 }
 
+// patchAttempts is how often a patch of whatever is there is tried. Each attempt that is lost is somebody
+// else's success, so that this many others may patch at once.
+const patchAttempts = 50
+
+// patched reads, changes and stores a row by attempt. One who patches whatever is there, by If-Match: *, does
+// not lose to others: what they changed is read, and patched again.
+func patched[Row any](at rules.Expected, attempt func() (Row, error)) (row Row, err error) {
+	for range patchAttempts {
+		if row, err = attempt(); at != rules.AnyVersion || !errors.Is(err, rules.ErrChanged) {
+			break
+		}
+	}
+	return row, err
+}
+
 // lost answers a lost race with the present ETag; other errors, and nil, stay as they are. current reads
 // the present version.
 func lost(ctx context.Context, err error, current func() (int64, error)) error {

@@ -76,6 +76,7 @@ func TestWhatIsNotAsDescribedIsRefusedWithWhatToDo(t *testing.T) {
 		"an export of an unkind object": {request{"GET", acme + "/audit/export?object_id=12", "", nil}, 400, "/query/object_kind"},
 		"a key that ends in year 10000": {request{"POST", acme + "/api-keys", `{"name":"k","permissions":["check"],"expires_at":"9999-12-31T23:59:59-05:00"}`, nil}, 400, "/expires_at"},
 		"a key that ends in year 1":     {request{"POST", acme + "/api-keys", `{"name":"k","permissions":["check"],"expires_at":"0001-01-01T00:00:00Z"}`, nil}, 400, "/expires_at"},
+		"an override of a bad user id":  {request{"PUT", fmt.Sprintf("%s/rules/%d/overrides/%s", acme, w.rule(w.acme).ID, strings.Repeat("x", 257)), `{"rate_per_second":1,"burst_capacity":1,"reason":"x"}`, map[string]string{"If-None-Match": "*"}}, 400, "/path/user_id"},
 		"an override of a block":        {request{"PUT", fmt.Sprintf("%s/rules/%d/overrides/42", acme, w.block().ID), `{"rate_per_second":1,"burst_capacity":1,"reason":"x"}`, map[string]string{"If-None-Match": "*"}}, 400, "/rule"},
 	}
 	for name, test := range tests {

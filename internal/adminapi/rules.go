@@ -98,12 +98,17 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 		}
 		plans[r.Plan] = err == nil
 	}
+	return allWrong(r, wrong, plans), nil
+}
+
+// allWrong adds what is wrong with a rule to what was found when it was read.
+func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
 	for _, f := range r.Validate(plans) {
 		if f.Field != "key_pattern" || len(wrong) == 0 {
 			wrong = append(wrong, f)
 		}
 	}
-	return wrong, nil
+	return wrong
 }
 
 // ListRules handles GET …/rules.
@@ -182,26 +187,31 @@ func (s *surface) UpdateRule(ctx context.Context, request openapi.UpdateRuleRequ
 		return nil, err
 	}
 	id := rules.RuleID(request.RuleId)
-	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
-	if err != nil {
-		return nil, err
-	}
-	if !holds(at, rule.Version) {
-		return nil, lost(ctx, rules.ErrChanged, s.ruleVersion(ctx, id))
-	}
 	fields := fieldsOfPatch(request.Body)
-	fields.patch(&rule)
-	wrong, err := s.wrongRule(ctx, &rule, nil)
+	rule, err := patched(at, func() (rules.Rule, error) { return s.patchRule(ctx, id, at, &fields) })
 	if err != nil {
-		return nil, err
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	if rule, err = s.store(ctx).UpdateRule(ctx, rule); err != nil {
 		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
 	}
 	return openapi.UpdateRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+}
+
+func (s *surface) patchRule(ctx context.Context, id rules.RuleID, at rules.Expected, fields *ruleFields) (rules.Rule, error) {
+	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+	if err != nil {
+		return rules.Rule{}, err
+	}
+	if !holds(at, rule.Version) {
+		return rules.Rule{}, rules.ErrChanged
+	}
+	fields.patch(&rule)
+	wrong, err := s.wrongRule(ctx, &rule, nil)
+	if err != nil {
+		return rules.Rule{}, err
+	}
+	if len(wrong) > 0 {
+		return rules.Rule{}, wrong
+	}
+	return s.store(ctx).UpdateRule(ctx, rule)
 }
 
 func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int64, error) {
@@ -256,9 +266,22 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 	}
 	rule, err := s.acting(ctx, "promote").PromoteRule(ctx, tenant, id, at, into, isInto)
 	if err != nil {
-		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
+		return nil, s.lostPromotion(ctx, err, id, at)
 	}
 	return openapi.PromoteRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+}
+
+// lostPromotion answers a lost race: if the candidate is as expected, it is the live rule that is not.
+func (s *surface) lostPromotion(ctx context.Context, err error, id rules.RuleID, at rules.Expected) error {
+	if errors.Is(err, rules.ErrChanged) {
+		candidate, readErr := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+		if readErr == nil && holds(at, candidate.Version) {
+			return httpapi.Changed.Problem(readAgain, httpapi.FieldError{
+				Pointer: "/into_version", Detail: "is not the live rule's any more: somebody else changed it",
+			})
+		}
+	}
+	return lost(ctx, err, s.ruleVersion(ctx, id))
 }
 
 func isBeside(live, candidate *rules.Rule) bool {

@@ -174,20 +174,26 @@ func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(
 	if err != nil {
 		return answer, err
 	}
-	tenant := visitOf(ctx).tenant
-	if !holds(at, tenant.Version) {
-		return answer, lost(ctx, rules.ErrChanged, s.tenantVersion(ctx))
-	}
-	change(&tenant)
-	if wrong := tenant.Validate(); len(wrong) > 0 {
-		return answer, inSettings(wrong)
-	}
-	if tenant.DefaultPlan != "" {
-		if err := s.mustBePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
-			return answer, err
+	tenant, err := patched(at, func() (rules.Tenant, error) {
+		tenant, err := s.Stores.Tenant(ctx, visitOf(ctx).tenant.ID)
+		if err != nil {
+			return tenant, err
 		}
-	}
-	if tenant, err = s.store(ctx).UpdateTenant(ctx, tenant); err != nil {
+		if !holds(at, tenant.Version) {
+			return tenant, rules.ErrChanged
+		}
+		change(&tenant)
+		if wrong := tenant.Validate(); len(wrong) > 0 {
+			return tenant, inSettings(wrong)
+		}
+		if tenant.DefaultPlan != "" {
+			if err := s.mustBePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
+				return tenant, err
+			}
+		}
+		return s.store(ctx).UpdateTenant(ctx, tenant)
+	})
+	if err != nil {
 		return answer, lost(ctx, err, s.tenantVersion(ctx))
 	}
 	return answerTenant(ctx, &tenant), nil

@@ -86,7 +86,7 @@ func writes(t *testing.T) map[string]write {
 		}, []string{"update rule R"}, ""},
 		"RemoveRule": {func(ctx context.Context, w *world) error {
 			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
-		}, []string{"remove rule R", "remove override R:42"}, ""},
+		}, []string{"remove override R:42", "remove rule R"}, ""},
 		"PromoteRule": {func(ctx context.Context, w *world) error {
 			shadow := limit(t, w.ours.ID, "user:{user_id}", "", "candidate")
 			shadow.Mode, shadow.Burst = rules.ModeShadow, 70
@@ -100,7 +100,7 @@ func writes(t *testing.T) map[string]write {
 				{Rule: rule, Expected: 1},
 				{Rule: w.ours.daily, Expected: 1, Remove: true},
 				{Rule: limit(t, w.ours.ID, "global", "", "")},
-			}))
+			}, false))
 		}, []string{"remove rule D", "update rule R", "create rule N"}, ""},
 		"PutOverride, new": {func(ctx context.Context, w *world) error {
 			return second(w.PutOverride(ctx, overrideOf(w.ours.user, "a:b"), rules.NoneStored))

@@ -14,9 +14,9 @@ import (
 
 // Revert undoes one change of the audit log, if what it changed is still as it left it in all that
 // people can change. Other rows that the same write changed stay: a removed rule comes back under its
-// id, and each of its overrides has an entry of its own.
+// id, and each of its overrides has an entry of its own. To undo the creation of a rule can remove many overrides.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.AuditID) (entry rules.AuditID, err error) {
-	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
 		if err != nil {
 			return err

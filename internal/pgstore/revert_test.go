@@ -48,9 +48,6 @@ func TestEveryWriteCanBeReverted(t *testing.T) {
 			written := w.content(t)
 			_, entries := w.written(t, w.ours.ID, since)
 			slices.Reverse(entries)
-			if name == "RemoveRule" { // the override can only come back when its rule is there
-				slices.Reverse(entries)
-			}
 			var reverts []rules.AuditID
 			for _, entry := range entries {
 				id, err := w.Revert(t.Context(), w.ours.ID, entry.ID)
@@ -116,8 +113,8 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
 		}, rules.ErrChanged},
 		"a removed rule whose place was taken": {func(ctx context.Context, w *world) error {
-			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
-		}, func(ctx context.Context, w *world) error { return second(w.CreateRule(ctx, w.ours.user)) }, rules.ErrExists},
+			return w.RemoveRule(ctx, w.ours.ID, w.ours.daily.ID, rules.AnyVersion)
+		}, func(ctx context.Context, w *world) error { return second(w.CreateRule(ctx, w.ours.daily)) }, rules.ErrExists},
 		"a plan that is used since": {func(ctx context.Context, w *world) error {
 			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "gold"}))
 		}, func(ctx context.Context, w *world) error {
@@ -174,9 +171,26 @@ func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, entries := w.written(t, w.ours.ID, since)
-	must(w.Revert(t.Context(), w.ours.ID, entries[0].ID))(t)
+	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID))(t)
 	revived := must(w.Rule(t.Context(), w.ours.ID, w.ours.user.ID))(t)
 	if !revived.InForceSince.After(override.InForceSince) || time.Until(revived.InForceSince) < 0 {
 		t.Errorf("it is in force since %s, and its override was since %s", revived.InForceSince, override.InForceSince)
+	}
+}
+
+// TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides: the rule's row alone does not tell that it was
+// gone meanwhile.
+func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	known, since := w.revisions(t), w.latest(t)
+	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	_, entries := w.written(t, w.ours.ID, since)
+	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID))(t)
+	rows := w.poll(t, known)
+	if len(rows.Rules) != 1 || rows.Rules[0].Removed || len(rows.Overrides) != 1 || !rows.Overrides[0].RemovedAt.Before(rows.Rules[0].InForceSince) {
+		t.Errorf("the poll read the rules %+v and the overrides %+v, want the override removed before the rule is in force", rows.Rules, rows.Overrides)
 	}
 }

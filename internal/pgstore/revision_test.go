@@ -59,7 +59,7 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 		}, rowCounts{}},
 		"a removed rule": {func(ctx context.Context, w *world) error {
 			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
-		}, rowCounts{Tenants: 1, Rules: 1}},
+		}, rowCounts{Tenants: 1, Rules: 1, Overrides: 1}},
 		"a new override": {func(ctx context.Context, w *world) error {
 			_, err := w.PutOverride(ctx, overrideOf(w.ours.user, "43"), rules.AnyVersion)
 			return err
@@ -140,7 +140,7 @@ func TestAWholeReadLeavesOutWhatIsGone(t *testing.T) {
 	known := w.revisions(t)
 	delete(known, ours.ID)
 	rows := w.poll(t, known)
-	want := rowCounts{Tenants: 1, Plans: 2, Rules: 1, Overrides: 1, Assignments: 0, Keys: 1}
+	want := rowCounts{Tenants: 1, Plans: 2, Rules: 1, Overrides: 2, Assignments: 0, Keys: 1}
 	if got := count(rows); got != want {
 		t.Fatalf("the read of one unknown tenant has %+v, want %+v", got, want)
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // PromoteRule gives what a shadow rule does to the live rule beside it, and removes the shadow rule; or,
-// without a live rule, puts the shadow rule itself in force.
+// without a live rule, puts the shadow rule itself in force. What is in force is active.
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
-	err = s.acting("promote").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("promote").inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		shadow, err := w.ruleAt(ctx, candidate, expected)
 		if err != nil {
 			return err
@@ -25,7 +25,7 @@ func (s Writer) PromoteRule(
 			return rules.FieldErrors{{Field: "rule_id", Message: "must be a shadow rule"}}
 		}
 		if live == 0 {
-			shadow.Mode = rules.ModeEnforce
+			shadow.Mode, shadow.Active = rules.ModeEnforce, true
 			inForce, err = w.updateRule(ctx, shadow)
 			return err
 		}
@@ -47,6 +47,7 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 	after := *live
 	after.RatePerSecond, after.RateUnit, after.Burst = shadow.RatePerSecond, shadow.RateUnit, shadow.Burst
 	after.Algorithm, after.Action, after.FailureMode = shadow.Algorithm, shadow.Action, shadow.FailureMode
+	after.Active = true
 	if !sameRule(live, &after) {
 		if *live, err = w.updateRule(ctx, after); err != nil {
 			return err
@@ -56,18 +57,27 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 }
 
 // ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and
-// after; the two are the same for an update that changes nothing.
-func (s Writer) ChangeRules(ctx context.Context, tenant rules.TenantID, changes []rules.RuleChange) (made []rules.Change[rules.Rule], err error) {
+// after; the two are the same for an update that changes nothing. A dry run is rolled back.
+func (s Writer) ChangeRules(
+	ctx context.Context, tenant rules.TenantID, changes []rules.RuleChange, dryRun bool,
+) (made []rules.Change[rules.Rule], err error) {
 	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		before, err := w.rulesToChange(ctx, changes)
 		if err != nil {
 			return err
 		}
-		made, err = w.changeRules(ctx, before, changes)
+		if made, err = w.changeRules(ctx, before, changes); err == nil && dryRun {
+			return errUnchanged
+		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("change %d rules: %w", len(changes), err)
+	}
+	for i := range made {
+		if dryRun && made[i].Before == nil {
+			made[i].After.ID = 0 // it will be another
+		}
 	}
 	return made, nil
 }
@@ -195,6 +205,9 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	if len(removed)+len(updated)+len(created) == 0 {
 		return made, errUnchanged
 	}
+	if err := w.CountRulesLater(ctx); err != nil {
+		return nil, err
+	}
 	if failed, err := w.removeRules(ctx, removed); err != nil {
 		return nil, blame(removedAt[failed], err)
 	}
@@ -212,7 +225,7 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	for i := range stored {
 		made[createdAt[i]].After = &stored[i]
 	}
-	return made, nil
+	return made, w.CountRules(ctx, int64(w.tenant))
 }
 
 // blame names the change that an error is about, unless it is about the database being away.

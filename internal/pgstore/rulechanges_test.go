@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -21,7 +22,7 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "daily")}, // takes the place of the one that is removed
 		{Rule: updated, Expected: rules.Expected(updated.Version)},
 		{Rule: rules.Rule{ID: ours.daily.ID}, Expected: rules.AnyVersion, Remove: true},
-	}))(t)
+	}, false))(t)
 	if created := made[0]; created.Before != nil || created.After.ID <= ours.daily.ID || created.After.Version != 1 {
 		t.Errorf("the created rule is %+v", created)
 	}
@@ -32,7 +33,12 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 		t.Errorf("the removed rule is %+v", removal)
 	}
 	known := w.revisions(t)
-	same := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: *made[1].After, Expected: 2}}))(t)
+	before := dump(t, connect(t, w.url), ours.ID)
+	planned := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: limit(t, ours.ID, "global", "pro", "")}}, true))(t)
+	if after := dump(t, connect(t, w.url), ours.ID); planned[0].After.ID != 0 || after != before {
+		t.Errorf("a dry run made %+v; our rows were\n%s\nand are now\n%s", planned[0].After, before, after)
+	}
+	same := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: *made[1].After, Expected: 2}}, false))(t)
 	if same[0].Before.Version != 2 || same[0].After.Version != 2 || w.revisions(t)[ours.ID] != known[ours.ID] {
 		t.Errorf("a change of nothing is %+v, and the revision %d was %d", same[0], w.revisions(t)[ours.ID], known[ours.ID])
 	}
@@ -56,7 +62,7 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 		{Rule: ours.daily, Expected: 1, Remove: true},
 		{Remove: true},
 	}
-	_, err := w.ChangeRules(t.Context(), ours.ID, changes)
+	_, err := w.ChangeRules(t.Context(), ours.ID, changes, false)
 	var bad rules.RuleChangeErrors
 	if !errors.As(err, &bad) {
 		t.Fatalf("the error is %v", err)
@@ -67,7 +73,7 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 	for i, want := range map[int]error{2: rules.ErrExists, 3: rules.ErrExists, 4: rules.ErrChanged, 5: rules.ErrNotFound, 8: rules.ErrNotFound} {
 		wantError(t, bad[i], want)
 	}
-	_, err = w.ChangeRules(t.Context(), ours.ID, []rules.RuleChange{changes[0], {Rule: wrong}})
+	_, err = w.ChangeRules(t.Context(), ours.ID, []rules.RuleChange{changes[0], {Rule: wrong}}, false)
 	if bad = nil; !errors.As(err, &bad) || len(bad) != 1 || bad[1] == nil {
 		t.Errorf("what only the database refuses is %v", err)
 	}
@@ -83,19 +89,41 @@ func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 	for i := range rules.MaxRulesPerPattern {
 		changes = append(changes, rules.RuleChange{Rule: limit(t, w.ours.ID, "global", "pro", fmt.Sprint(i))})
 	}
-	made := must(w.ChangeRules(t.Context(), w.ours.ID, changes))(t)
+	made := must(w.ChangeRules(t.Context(), w.ours.ID, changes, false))(t)
 	one := limit(t, w.ours.ID, "global", "pro", "one too many")
 	var wrong rules.FieldErrors
 	if _, err := w.CreateRule(t.Context(), one); !asFieldErrors(err, &wrong) || wrong[0].Field != "key_pattern" {
 		t.Errorf("CreateRule: %v", err)
 	}
 	var bad rules.RuleChangeErrors
-	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}}); !errors.As(err, &bad) || !asFieldErrors(bad[0], &wrong) {
+	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}}, false); !errors.As(err, &bad) || !asFieldErrors(bad[0], &wrong) {
 		t.Errorf("ChangeRules: %v", err)
 	}
-	must(w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}))(t)
+	must(w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}, false))(t)
 	one.Plan = "free"
 	must(w.CreateRule(t.Context(), one))(t)
+}
+
+// TestARuleWithManyOverridesIsRemoved has each of them in the audit log, as one change.
+func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many = 60_000
+	exec(t, w.url, `INSERT INTO rate_limit_override
+			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
+		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID, w.ours.daily.ID, many)
+	since := w.latest(t)
+	began := time.Now()
+	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d overrides were removed in %s", many, time.Since(began))
+	var entries, changes, first int64
+	err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*), count(DISTINCT change_id), min(audit_id) - min(change_id)
+		FROM audit_event WHERE tenant_id = $1 AND audit_id > $2 AND action = 'remove'`, w.ours.ID, since).Scan(&entries, &changes, &first)
+	if err != nil || entries != many+1 || changes != 1 || first != 0 {
+		t.Errorf("the log got %d entries of %d changes, the first %d after the change's id (%v)", entries, changes, first, err)
+	}
 }
 
 func TestAShadowRuleIsPromoted(t *testing.T) {
@@ -138,8 +166,9 @@ func TestAShadowRuleIsPromoted(t *testing.T) {
 	}
 	must(w.Override(ctx, ours.ID, ours.user.ID, "42"))(t)
 
+	shadow.Active = false
 	alone := must(w.CreateRule(ctx, shadow))(t)
-	if promoted := must(w.PromoteRule(ctx, ours.ID, alone.ID, 1, 0, 0))(t); promoted.ID != alone.ID || promoted.Mode != rules.ModeEnforce {
+	if promoted := must(w.PromoteRule(ctx, ours.ID, alone.ID, 1, 0, 0))(t); promoted.ID != alone.ID || promoted.Mode != rules.ModeEnforce || !promoted.Active {
 		t.Errorf("without a live rule it becomes %+v", promoted)
 	}
 }
@@ -160,7 +189,7 @@ func TestOfTwoEditorsOneWins(t *testing.T) {
 		"rules": func(n int) error {
 			rule := ours.daily
 			rule.Burst += int64(n)
-			_, err := w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}})
+			_, err := w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}}, false)
 			var bad rules.RuleChangeErrors
 			if errors.As(err, &bad) {
 				return bad[0]

@@ -90,6 +90,21 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 	return ruleFromRow(row)
 }
 
+// RulesByID returns those of some rules that there are.
+func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+		return q.RulesByID(ctx, tenant, ruleNumbers(ids))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %d rules: %w", len(ids), err)
+	}
+	return s.rulesFromRows(ctx, rows), nil
+}
+
+func ruleNumbers(ids []rules.RuleID) []int64 {
+	return each(ids, func(id rules.RuleID) int64 { return int64(id) })
+}
+
 // CreateRule creates a rule.
 func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
@@ -124,9 +139,9 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 	return updated, nil
 }
 
-// RemoveRule removes a rule and its overrides.
+// RemoveRule removes a rule and its overrides, of which there may be many.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
 			return err
 		}
@@ -253,18 +268,21 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 	return rulesAsStored(rows)
 }
 
+// removeRules removes the overrides first, so that a revived rule's limit is later than their ends.
 func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, ruleNumbers(ids)); err != nil {
+		return 0, err
+	}
 	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {
 		return dbsqlc.RemoveRuleParams{Revision: w.revision, TenantID: w.tenant, RuleID: id}
 	})
 	_, failed, err = inTrips(params, func(trip []dbsqlc.RemoveRuleParams, each func(int, rules.RuleID, error)) {
 		w.RemoveRule(ctx, trip).QueryRow(each)
 	})
-	if err != nil || len(ids) == 0 {
-		return failed, err
-	}
-	numbers := each(ids, func(id rules.RuleID) int64 { return int64(id) })
-	return 0, w.DeleteOverridesOfRules(ctx, w.tenant, numbers)
+	return failed, err
 }
 
 func rulesAsStored(rows []dbsqlc.RateLimitRule) (stored []rules.Rule, failed int, err error) {

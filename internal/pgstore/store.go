@@ -203,7 +203,7 @@ func actorSetting(by rules.Actor) string {
 
 // expect is rules.ErrChanged unless what is stored, 0 for nothing, is what was expected.
 func expect(expected rules.Expected, stored int64) error {
-	if expected == rules.AnyVersion || int64(expected) == stored {
+	if expected == rules.AnyVersion || expected == rules.AnyStored && stored != 0 || int64(expected) == stored {
 		return nil
 	}
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)

@@ -189,8 +189,6 @@ type tenantDraft struct {
 	overrides   tableEdit[overrideKey, override]
 	assignments tableEdit[string, string]
 
-	removedRules map[RuleID]bool
-
 	seen struct{ plans, rules, overrides, assignments int } // rows that stand, not removals
 }
 
@@ -218,10 +216,6 @@ func (t *tenantDraft) addPlan(row *Plan) {
 func (t *tenantDraft) addRule(row *Rule, plan string) {
 	if row.Removed {
 		t.rules.remove(row.ID)
-		if t.removedRules == nil {
-			t.removedRules = map[RuleID]bool{}
-		}
-		t.removedRules[row.ID] = true
 		return
 	}
 	t.seen.rules++
@@ -248,23 +242,6 @@ func (t *tenantDraft) addAssignment(row *Assignment, plan string) {
 	t.assignments.set(row.UserID, plan)
 }
 
-// dropOverridesOfRemovedRules does what a store does without a word: it deletes them outright, and
-// no row tells of it. All rules' are found in one pass, for there may be a million.
-func (t *tenantDraft) dropOverridesOfRemovedRules() {
-	if len(t.removedRules) == 0 {
-		return
-	}
-	var gone []overrideKey
-	for key := range t.overrides.all() {
-		if t.removedRules[key.rule] {
-			gone = append(gone, key)
-		}
-	}
-	for _, key := range gone {
-		t.overrides.remove(key)
-	}
-}
-
 // lostRows says that more rows are held than were seen. Every row is seen once.
 func (t *tenantDraft) lostRows() bool {
 	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
@@ -274,7 +251,6 @@ func (t *tenantDraft) lostRows() bool {
 // build returns the finished tenant, which is the one that the draft started from if nothing
 // changed.
 func (t *tenantDraft) build() *TenantRules {
-	t.dropOverridesOfRemovedRules()
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
 		!t.overrides.changed && !t.assignments.changed {
 		return t.held

@@ -87,6 +87,8 @@ type Reader interface {
 
 	Rules(ctx context.Context, tenant TenantID, filter RuleFilter, after RuleID, limit int) (RulePage, error)
 	Rule(ctx context.Context, tenant TenantID, id RuleID) (Rule, error)
+	// RulesByID returns those of the rules that there are, in no order.
+	RulesByID(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
 	// Matrix lists the rules of the next limit rows of the plan matrix, a row being what has one
 	// pattern and name, by pattern and name. It starts after the given row, of which Plan means
 	// nothing. A row always comes whole.
@@ -146,14 +148,15 @@ type Store interface {
 	// PromoteRule gives the limit, action and failure mode of a shadow rule, the candidate, to the
 	// live rule beside it, which keeps its id, its buckets and its overrides, and removes the
 	// candidate. Both have one pattern and plan. With a live of 0 the candidate itself is enforced
-	// from now on. It returns the rule that is in force.
+	// from now on. It returns the rule that is in force, which becomes active if it was not.
 	PromoteRule(ctx context.Context, tenant TenantID, candidate RuleID, expected Expected, live RuleID, liveExpected Expected) (Rule, error)
 	// ChangeRules makes all of the changes or none; an error that concerns single ones is a
-	// RuleChangeErrors. It returns what each has changed.
-	ChangeRules(ctx context.Context, tenant TenantID, changes []RuleChange) ([]Change[Rule], error)
+	// RuleChangeErrors. It returns what each has changed. A dry run does all of it and takes it back; its
+	// new rules have no ID.
+	ChangeRules(ctx context.Context, tenant TenantID, changes []RuleChange, dryRun bool) ([]Change[Rule], error)
 
 	// PutOverride creates the user's override for the rule (NoneStored) or takes the place of the one
-	// there is (its Revision).
+	// there is (its Revision, or AnyStored).
 	PutOverride(ctx context.Context, override Override, expected Expected) (Override, error)
 	RemoveOverride(ctx context.Context, tenant TenantID, rule RuleID, userID string, expected Expected) error
 
@@ -196,8 +199,10 @@ type Stores interface {
 // revision of another row.
 type Expected int64
 
-// The other conditions. NoneStored is for a row that must not exist yet.
+// The other conditions. NoneStored is for a row that must not exist yet, AnyStored for one that must, where
+// AnyVersion would create it.
 const (
+	AnyStored  Expected = -2
 	AnyVersion Expected = -1
 	NoneStored Expected = 0
 )

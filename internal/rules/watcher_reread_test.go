@@ -33,7 +33,7 @@ func TestAGoodPollClearsTheErrorOfAReread(t *testing.T) {
 	})
 }
 
-func TestARemovedRuleTakesItsOverridesAlong(t *testing.T) {
+func TestOverridesRemovedWithTheirRuleAreKeptAsTraces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
@@ -49,13 +49,17 @@ func TestARemovedRuleTakesItsOverridesAlong(t *testing.T) {
 		if got := w.Snapshot().Sizes().Overrides; got != 200 {
 			t.Fatalf("%d overrides at first", got)
 		}
-		source.change(func(rows *Rows) { // as a store does: the rule leaves a tombstone, its overrides none
+		source.change(func(rows *Rows) { // as a store does: the rule is marked removed, and so are its overrides
 			rows.Tenants[0].Revision++
 			rows.Rules[1].Removed, rows.Rules[1].Revision = true, rows.Tenants[0].Revision
-			rows.Overrides = slices.DeleteFunc(rows.Overrides, func(o Override) bool { return o.RuleID == 2 })
+			for i := range rows.Overrides {
+				if o := &rows.Overrides[i]; o.RuleID == 2 {
+					o.RemovedAt, o.Revision = testNow, rows.Tenants[0].Revision
+				}
+			}
 		})
 		after(time.Second)
-		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 1, Rules: 1, Overrides: 100, Assignments: 1, Keys: 1}); got != want {
+		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 1, Rules: 1, Overrides: 200, Assignments: 1, Keys: 1}); got != want {
 			t.Errorf("after the poll %+v, want %+v", got, want)
 		}
 		after(2 * time.Minute)

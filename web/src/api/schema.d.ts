@@ -513,7 +513,8 @@ export interface paths {
          * Put a shadow rule into force
          * @description With `into_rule_id`, the live rule of the same pattern and plan takes over the shadow rule's limit, action and failure
          *     mode; it keeps its id, buckets and overrides, and the shadow rule is removed. With null the shadow rule itself
-         *     is enforced from now on. `If-Match` is the shadow rule's; the answer is the rule in force.
+         *     is enforced from now on. A rule that was not active becomes so. `If-Match` is the shadow rule's; the answer is
+         *     the rule in force. If somebody else changed the live rule it is 412, and `errors` points at `/into_version`.
          */
         post: operations["promoteRule"];
         delete?: never;
@@ -546,7 +547,8 @@ export interface paths {
          * Save cells of the plan matrix
          * @description All or nothing. A cell with a `rule_id` and its `version` changes that rule's given fields, or removes it;
          *     a cell without makes a rule. `errors` points at each cell that cannot be saved (`/cells/3/burst_capacity`);
-         *     if others changed rules meanwhile it is 412, and points at those cells.
+         *     if others changed or removed rules meanwhile it is 412, and points at those cells. A dry run is the same save,
+         *     taken back: it is refused when the save would be, and its new rules have the `rule_id` 0.
          */
         post: operations["saveMatrix"];
         delete?: never;
@@ -657,7 +659,7 @@ export interface paths {
         get: operations["getOverride"];
         /**
          * Give a user an own limit for a rule
-         * @description `If-None-Match: *` creates an override; `If-Match` replaces one.
+         * @description `If-None-Match: *` creates an override; `If-Match`, `*` too, replaces one, and is 412 if there is none.
          */
         put: operations["putOverride"];
         post?: never;

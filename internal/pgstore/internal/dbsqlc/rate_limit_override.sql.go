@@ -11,16 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const deleteOverridesOfRules = `-- name: DeleteOverridesOfRules :exec
-DELETE FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[])
-`
-
-// For rules that are removed: their tombstones end them all, and their buckets are never used again.
-func (q *Queries) DeleteOverridesOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) error {
-	_, err := q.db.Exec(ctx, deleteOverridesOfRules, tenantID, ruleIds)
-	return err
-}
-
 const override = `-- name: Override :one
 SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override WHERE tenant_id = $1 AND rule_id = $2 AND user_id = $3 AND removed_at IS NULL
 `
@@ -152,6 +142,21 @@ func (q *Queries) OverridesOfUser(ctx context.Context, arg OverridesOfUserParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const removeOverridesOfRules = `-- name: RemoveOverridesOfRules :exec
+UPDATE rate_limit_override
+SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
+    revision = $1,
+    updated_at = clock_timestamp()
+WHERE tenant_id = $2 AND rule_id = ANY ($3::bigint[]) AND removed_at IS NULL
+`
+
+// For rules that are about to be removed. The rows stay: a rule may be revived before anybody has read that
+// it was gone, and then only they tell that its overrides are.
+func (q *Queries) RemoveOverridesOfRules(ctx context.Context, revision int64, tenantID rules.TenantID, ruleIds []int64) error {
+	_, err := q.db.Exec(ctx, removeOverridesOfRules, revision, tenantID, ruleIds)
+	return err
 }
 
 const unexpiredOverrides = `-- name: UnexpiredOverrides :many
