@@ -59,7 +59,11 @@ func (a *adminServer) askOf(tenant, method, path, body string) (status int, answ
 		return 0, "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("If-Match", "*")
+	if method == http.MethodPut && strings.Contains(path, "/overrides/") {
+		r.Header.Set("If-None-Match", "*") // the tests only create them
+	} else {
+		r.Header.Set("If-Match", "*")
+	}
 	if a.session != nil {
 		r.AddCookie(a.session)
 	} else {
@@ -147,11 +151,91 @@ func TestChangesMadeByTheAdminAPIReachARunningAPIWithinTwoSeconds(t *testing.T) 
 	keyID := strings.Split(tn.key, "_")[1]
 	a.want(t, http.StatusForbidden, http.MethodPost, "/api-keys/"+keyID+"/revoke", "") // keys are editors
 	a.signIn(t, tn.database)
+	a.everyChangeReaches(t, api)
 	a.want(t, http.StatusOK, http.MethodPost, "/api-keys/"+keyID+"/revoke", "")
 	eventually(t, propagation, "the key to be refused", func() bool {
 		got, err := api.try(`{}`)
 		return err == nil && got.status == http.StatusUnauthorized
 	})
+	a.stop(t)
+}
+
+// everyChangeReaches makes changes of each kind, each of which shows in the limits of a check.
+func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
+	t.Helper()
+	for _, plan := range []string{"free", "pro"} {
+		a.want(t, http.StatusCreated, http.MethodPost, "/plans", fmt.Sprintf(`{"name":%q}`, plan))
+	}
+	create := func(fields string) (id int64) {
+		var rule struct {
+			RuleID int64 `json:"rule_id"`
+		}
+		body := `{"key_pattern":"user:{user_id}","rate_per_second":1,` + fields + `}`
+		if err := json.Unmarshal([]byte(a.want(t, http.StatusCreated, http.MethodPost, "/rules", body)), &rule); err != nil {
+			t.Fatal(err)
+		}
+		return rule.RuleID
+	}
+	free, pro := create(`"plan":"free","burst_capacity":31`), create(`"plan":"pro","burst_capacity":32`)
+	candidate := create(`"plan":"pro","name":"candidate","mode":"shadow","burst_capacity":33`)
+	for _, change := range []struct {
+		what, method, path, body string
+		user                     string
+		limit                    int
+	}{
+		{"a default plan", http.MethodPatch, "", `{"default_plan":"free"}`, "1", 31},
+		{"an override", http.MethodPut, fmt.Sprintf("/rules/%d/overrides/2", free), `{"rate_per_second":1,"burst_capacity":34,"reason":"x"}`, "2", 34},
+		{"an assignment", http.MethodPut, "/users/3/plan", `{"plan":"pro"}`, "3", 32},
+		{"a promotion", http.MethodPost, fmt.Sprintf("/rules/%d/promote", candidate), fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, pro), "3", 33},
+		{"a revert", http.MethodPost, "/audit/{latest}/revert", "", "3", 32},
+	} {
+		path := strings.Replace(change.path, "{latest}", a.latestEntry(t, "rule", pro), 1)
+		status, answer, err := a.ask(change.method, path, change.body)
+		if err != nil || status >= 300 {
+			t.Fatalf("%s is answered %d (%v): %s", change.what, status, err, answer)
+		}
+		eventually(t, propagation, change.what, func() bool {
+			return strings.Contains(api.check(t, fmt.Sprintf(`{"user_id":%q}`, change.user)).text, fmt.Sprintf(`"limit":%d`, change.limit))
+		})
+	}
+}
+
+// latestEntry returns the id of the audit log's last entry about an object.
+func (a *adminServer) latestEntry(t *testing.T, kind string, id int64) string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			AuditID int64 `json:"audit_id"`
+		} `json:"items"`
+	}
+	path := fmt.Sprintf("/audit?object_kind=%s&object_id=%d&limit=1", kind, id)
+	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, path, "")), &list); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return fmt.Sprint(list.Items[0].AuditID)
+}
+
+// TestARemovedTenantIsRefusedWithinTwoSeconds suspends it first, as one must.
+func TestARemovedTenantIsRefusedWithinTwoSeconds(t *testing.T) {
+	t.Parallel()
+	redis := devdbtest.Redis(t)
+	tn := newTenant(t, "rules:\n  - {key_pattern: global, rate: 1/second, burst_capacity: 10}\n")
+	api := tn.startAPI(t, redis.URL())
+	a := tn.startAdmin(t, redis.URL())
+	a.signIn(t, tn.database)
+	for _, step := range []struct {
+		method, path string
+		want, check  int
+	}{
+		{http.MethodPost, "/suspend", http.StatusOK, http.StatusForbidden},
+		{http.MethodDelete, "", http.StatusNoContent, http.StatusUnauthorized},
+	} {
+		a.want(t, step.want, step.method, step.path, "")
+		eventually(t, propagation, fmt.Sprintf("checks to be answered %d", step.check), func() bool {
+			got, err := api.try(`{}`)
+			return err == nil && got.status == step.check
+		})
+	}
 	a.stop(t)
 }
 
@@ -182,19 +266,23 @@ func TestAfterAKillAmidAThousandWritesRulesRevisionAndAuditAgree(t *testing.T) {
 		})
 	}
 	group.Wait()
+	if told.Load() >= writers*each {
+		a.stop(t)
+		t.Fatal("all writes were done before the process was killed")
+	}
 	a.status(t)
 	again := tn.startAdmin(t, "") // whose new key is one more revision
 	after := tn.written(t)
 	changes := after.changes - before.changes
 	switch {
-	case told.Load() >= writers*each:
-		t.Fatal("all writes were done before the process was killed")
 	case changes < told.Load():
 		t.Errorf("%d writes were acknowledged, and %d are there", told.Load(), changes)
 	case after.entries-before.entries != changes:
 		t.Errorf("%d writes have %d audit entries", changes, after.entries-before.entries)
 	case after.revision-before.revision != changes+1:
 		t.Errorf("%d writes, and a key, raised the revision by %d", changes, after.revision-before.revision)
+	case after.strayed > 0:
+		t.Errorf("%d rules are not as the last entry about them says", after.strayed)
 	case after.newest > after.revision:
 		t.Errorf("a rule has the revision %d, its tenant %d", after.newest, after.revision)
 	}
@@ -208,6 +296,7 @@ type written struct {
 	entries  int64 // of the audit log that say so
 	revision int64 // of the tenant
 	newest   int64 // revision of a rule
+	strayed  int64 // rules that are not as their last entry says
 }
 
 func (tn tenant) written(t *testing.T) (w written) {
@@ -221,8 +310,10 @@ func (tn tenant) written(t *testing.T) (w written) {
 	err = connection.QueryRow(ctx, `SELECT
 		(SELECT sum(version - 1) FROM rate_limit_rule),
 		(SELECT count(*) FROM audit_event WHERE object_kind = 'rule' AND action = 'update'),
-		(SELECT revision FROM tenant), (SELECT max(revision) FROM rate_limit_rule)`).
-		Scan(&w.changes, &w.entries, &w.revision, &w.newest)
+		(SELECT revision FROM tenant), (SELECT max(revision) FROM rate_limit_rule),
+		(SELECT count(*) FROM rate_limit_rule AS r WHERE to_jsonb(r) - 'tenant_id' - 'removed_at' IS DISTINCT FROM (
+			SELECT after FROM audit_event WHERE object_kind = 'rule' AND object_id = r.rule_id::text ORDER BY audit_id DESC LIMIT 1))`).
+		Scan(&w.changes, &w.entries, &w.revision, &w.newest, &w.strayed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,22 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 	}
 }
 
+func TestAPollAfterOneOfManyAssignmentsChangedReadsThatOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, `INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+		SELECT t.tenant_id, 'user-' || n, 'pro', t.revision FROM tenant AS t, generate_series(1, 100000) AS n WHERE t.tenant_id = $1`, w.ours.ID)
+	known := w.revisions(t)
+	w.assign(t, w.ours.ID, "free", "user-77")
+	rows := w.poll(t, known)
+	if got, want := count(rows), (rowCounts{Tenants: 1, Assignments: 1}); got != want || rows.Assignments[0].UserID != "user-77" {
+		t.Errorf("the poll read %+v, want %+v", got, want)
+	}
+	if got := count(w.poll(t, w.revisions(t))); got != (rowCounts{}) {
+		t.Errorf("the next poll read %+v again", got)
+	}
+}
+
 func TestAWholeReadLeavesOutWhatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
