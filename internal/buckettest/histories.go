@@ -120,14 +120,21 @@ func (h *history) drawAsk(t *rapid.T) enforce.Ask {
 // forgettable says that a store may have forgotten the tier's bucket, and that it would show.
 func (h *history) forgettable(tier enforce.Tier) bool {
 	bucket, ok := h.reference[tier.Key]
-	if !ok {
+	if !ok || !h.mayBeGone(tier.Key) {
 		return false
 	}
-	toFull := bucket.TimeToFull() // at most a year, after which no store remembers
-	full := bucket.Stamp + toFull.Microseconds()
-	mayBeGone := h.latest >= full+idle.Microseconds()
-	return mayBeGone && (tier.Limit != bucket.Limit || h.now < full || toFull == rules.MaxTimeToFull)
+	toFull := bucket.TimeToFull()
+	return tier.Limit != bucket.Limit || h.now < fullAt(bucket) || toFull == rules.MaxTimeToFull
 }
+
+// mayBeGone says that a store may have forgotten a bucket that was used.
+func (h *history) mayBeGone(key enforce.Key) bool {
+	bucket, ok := h.reference[key]
+	return ok && h.latest >= fullAt(bucket)+idle.Microseconds()
+}
+
+// fullAt is when a bucket is full: at most a year after it was used, when no store remembers it.
+func fullAt(bucket enforce.Bucket) int64 { return bucket.Stamp + bucket.TimeToFull().Microseconds() }
 
 // runHistories replays random histories of several rules with edits, stale callers, shadow tiers,
 // batches and clock jumps, and compares each answer with the reference.

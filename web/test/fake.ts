@@ -66,6 +66,7 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
     session_id: 1,
     account: account(),
     memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false }],
+    has_more_memberships: false,
   };
 }
 
