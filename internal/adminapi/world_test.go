@@ -109,7 +109,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(string, time.Time) {}, PlainCookies: true,
 		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
-			return checkapi.Explain(limiter, rw, r, tenant)
+			return checkapi.Explain(limiter, rw, r, tenant, time.Now())
 		},
 		Readiness: func() adminapi.Readiness { return adminapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
 		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},

@@ -74,7 +74,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Violations: a.store, Alerts: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
-			return checkapi.Explain(limiter, w, r, tenant)
+			return checkapi.Explain(limiter, w, r, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
 		PlainCookies: cfg.Command == config.SluiceDev,

@@ -3,6 +3,7 @@ package checkapi
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -16,18 +17,18 @@ const maxNearMisses = 100
 // The answer holds the decision as /v1/check would give it, but with nothing taken and with the tier
 // of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
-// matched, with the reason.
+// matched, with the reason. Beside them are the headers that the check would be answered with.
 func (s *surface) explain(w http.ResponseWriter, r *http.Request) error {
 	tenant, err := s.authorize(w, r, rules.PermissionExplain)
 	if err != nil {
 		return err
 	}
-	return Explain(s.Limiter, w, r, tenant)
+	return Explain(s.Limiter, w, r, tenant, s.Now())
 }
 
 // Explain answers the explanation of the check in a request's body, for a caller who may ask for it. The
 // admin API answers by it too.
-func Explain(limiter *enforce.Limiter, w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
+func Explain(limiter *enforce.Limiter, w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules, now time.Time) error {
 	x := exchanges.Get().(*exchange)
 	defer x.release()
 	if err := x.readCheck(w, r); err != nil {
@@ -40,10 +41,20 @@ func Explain(limiter *enforce.Limiter, w http.ResponseWriter, r *http.Request, t
 	}
 	d := limiter.Explain(r.Context(), tenant, check)
 	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
-	x.answer = appendExplanation(x.answer[:0], &d, source, misses)
+	x.headers.reset()
+	x.headers.addRateLimit(asChecked(&d), now, jitter(&tenant.Tenant, &check.Request))
+	x.answer = appendExplanation(x.answer[:0], &d, source, misses, &x.headers)
 	x.headers.reset()
 	x.write(w, http.StatusOK)
 	return nil
+}
+
+// asChecked is an explained decision as a check's would be: without the limits behind a block or a bypass.
+func asChecked(d *enforce.Decision) *enforce.Decision {
+	if !d.Bypassed && d.Reason != enforce.Blocked {
+		return d
+	}
+	return &enforce.Decision{Allowed: d.Allowed, Bypassed: d.Bypassed, Reason: d.Reason, Deciding: -1}
 }
 
 // planSource says where a check's plan comes from: check, it names the plan; user, its user is
@@ -61,7 +72,7 @@ func planSource(tenant *rules.TenantRules, r *rules.Request) string {
 	return ""
 }
 
-func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses []rules.Miss) []byte {
+func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses []rules.Miss, headers *headerText) []byte {
 	b = appendAnswer(append(b, `{"decision":`...), d)
 	b = appendText(append(b, `,"plan_source":`...), planSource)
 	b = append(b, `,"rules":[`...)
@@ -79,6 +90,16 @@ func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses 
 		b = appendRule(append(b, '{'), misses[i].Rule)
 		b = appendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
 		b = append(appendText(append(b, `,"reason":`...), misses[i].Reason), '}')
+	}
+	b = append(b, `],"headers":[`...)
+	start := 0
+	for i, field := range headers.fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(append(b, `{"name":`...), field.name)
+		b = append(appendText(append(b, `,"value":`...), string(headers.text[start:field.end])), '}')
+		start = field.end
 	}
 	return append(b, `]}`...)
 }

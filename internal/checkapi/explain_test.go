@@ -26,12 +26,40 @@ func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
 			`"plan_source":"user","rules":[`+
 			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"overridden":false},`+
 			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}],`+
-			`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}]}`)
+			`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}],`+
+			`"headers":[{"name":"X-Sluice-Reason","value":"blocked"}]}`)
 		h.wantHeaders(w, nil)
 	}
 	if h.store.Len() != 0 || h.decided != 0 {
 		t.Errorf("an explanation left %d buckets and %d decisions", h.store.Len(), h.decided)
 	}
+}
+
+func TestAnExplanationHasTheHeadersOfTheCheck(t *testing.T) {
+	t.Parallel()
+	settings := rules.DefaultSettings()
+	settings.RetryJitterPercent = 50
+	h := newHarness(t, settings, limit(t, 1, "user:{user_id}", 0.5, 2), limit(t, 2, "global", 1, 100))
+	explained := func() map[string]string {
+		var got struct {
+			Headers []struct{ Name, Value string }
+		}
+		if err := json.Unmarshal(h.post("/v1/explain", `{"user_id":7,"cost":2}`).Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for _, header := range got.Headers {
+			all[header.Name] = header.Value
+		}
+		return all
+	}
+	h.post("/v1/check", `{"user_id":7,"cost":2}`)
+	want := explained()
+	denied := h.post("/v1/check", `{"user_id":7,"cost":2}`) // takes nothing, so both stand before the same buckets
+	if denied.Code != 429 || len(want) != 7 {
+		t.Fatalf("the check was answered with %d, and %d headers explained, want 429 and 7", denied.Code, len(want))
+	}
+	h.wantHeaders(denied, want)
 }
 
 func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {

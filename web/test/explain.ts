@@ -57,5 +57,9 @@ export function explanation(
     plan_source: 'tenant',
     rules,
     near_misses,
+    headers: [
+      { name: 'RateLimit-Policy', value: '"user-12";q=50;w=5' },
+      { name: 'RateLimit', value: '"user-12";r=50;t=0' },
+    ],
   };
 }

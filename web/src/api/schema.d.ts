@@ -1845,6 +1845,11 @@ export interface components {
             plan_source: "check" | "user" | "tenant" | null;
             rules: components["schemas"]["MatchedRule"][];
             near_misses: components["schemas"]["NearMiss"][];
+            /** @description The rate limit headers that the check would be answered with, in their order */
+            headers: {
+                name: string;
+                value: string;
+            }[];
         };
         MatchedRule: {
             /** Format: int64 */

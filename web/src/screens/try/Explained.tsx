@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import type { Explanation } from '~/api/types';
+import { CodeBlock } from '~/components/CodeBlock';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
@@ -65,6 +66,19 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
           </li>
         ))}
       </ul>
+    </Card>
+  );
+}
+
+/** What the check endpoint would say beside the body. */
+export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>) {
+  if (headers.length === 0) return null;
+  return (
+    <Card title="Headers" lead="What a client that never looks at the body goes by.">
+      <CodeBlock
+        label="Headers of the answer"
+        code={headers.map(({ name, value }) => `${name}: ${value}`).join('\n')}
+      />
     </Card>
   );
 }

@@ -11,7 +11,7 @@ import { checkOf } from '~/domain/check';
 import type { TrySearch } from '~/search';
 import { useTenant } from '~/session';
 import { CheckForm } from './CheckForm';
-import { MatchedRules, NearMisses } from './Explained';
+import { Headers, MatchedRules, NearMisses } from './Explained';
 import { Snippets } from './Snippets';
 import styles from './TryIt.module.css';
 import { Verdict } from './Verdict';
@@ -88,6 +88,7 @@ export default function TryIt() {
               <Verdict explanation={answer.data} />
               <MatchedRules tenant={tenant} explanation={answer.data} />
               <NearMisses tenant={tenant} explanation={answer.data} />
+              <Headers explanation={answer.data} />
             </>
           ) : (
             <Card>
