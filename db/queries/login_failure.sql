@@ -25,10 +25,13 @@ WHERE subject = sqlc.arg(subject) AND network = sqlc.arg(network);
 
 -- name: ForgetAttempts :exec
 -- Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
-WITH locked AS (
-    SELECT f.subject, f.network FROM login_failure AS f WHERE f.subject = $1 ORDER BY f.network FOR UPDATE
-)
-DELETE FROM login_failure AS f USING locked WHERE f.subject = locked.subject AND f.network = locked.network;
+DELETE FROM login_failure
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
+    WHERE f.subject = $1
+    ORDER BY f.network
+    FOR UPDATE
+);
 
 -- name: ForgetOldAttempts :exec
 -- A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody

@@ -48,10 +48,13 @@ func (q *Queries) Attempt(ctx context.Context, arg AttemptParams) (int32, error)
 }
 
 const forgetAttempts = `-- name: ForgetAttempts :exec
-WITH locked AS (
-    SELECT f.subject, f.network FROM login_failure AS f WHERE f.subject = $1 ORDER BY f.network FOR UPDATE
+DELETE FROM login_failure
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
+    WHERE f.subject = $1
+    ORDER BY f.network
+    FOR UPDATE
 )
-DELETE FROM login_failure AS f USING locked WHERE f.subject = locked.subject AND f.network = locked.network
 `
 
 // Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
