@@ -36,14 +36,15 @@ CREATE TABLE session (
 
 CREATE INDEX session_account_idx ON session (account_id, session_id);
 
--- Attempts to sign in since the last success. The counter is a digest of an address, known or not, or of
--- a device: what people type there by mistake is nobody's business.
+-- Attempts to sign in since the last success. The subject is a digest of an address, known or not, of a device
+-- or of a session: what people type there by mistake is nobody's business.
 CREATE TABLE login_failure (
-    counter  bytea       NOT NULL,
+    subject  bytea       NOT NULL,
+    network  cidr        NOT NULL, -- that they come from; 0.0.0.0/0 counts those from anywhere
     failures integer     NOT NULL,
     last_at  timestamptz NOT NULL,
-    CONSTRAINT login_failure_pkey PRIMARY KEY (counter),
-    CONSTRAINT login_failure_counter_check CHECK (octet_length(counter) = 32)
+    CONSTRAINT login_failure_pkey PRIMARY KEY (subject, network),
+    CONSTRAINT login_failure_subject_check CHECK (octet_length(subject) = 32)
 );
 
 CREATE INDEX login_failure_last_at_idx ON login_failure (last_at);

@@ -2,9 +2,9 @@
 -- Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
 -- failures cost, its last element what all further ones do. A stamp from the future is of a clock that
 -- stepped back, and locks nobody out.
-INSERT INTO login_failure AS f (counter, failures, last_at)
-VALUES (sqlc.arg(counter), 1, clock_timestamp())
-ON CONFLICT (counter) DO UPDATE
+INSERT INTO login_failure AS f (subject, network, failures, last_at)
+VALUES (sqlc.arg(subject), sqlc.arg(network), 1, clock_timestamp())
+ON CONFLICT (subject, network) DO UPDATE
 SET failures = CASE
         WHEN f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision) THEN 1
         ELSE least(f.failures, 1000000) + 1
@@ -21,23 +21,30 @@ SELECT cast(
     + (sqlc.arg(waits)::double precision[])[least(failures + 1, cardinality(sqlc.arg(waits)::double precision[]))]
     AS double precision) AS seconds
 FROM login_failure
-WHERE counter = sqlc.arg(counter);
+WHERE subject = sqlc.arg(subject) AND network = sqlc.arg(network);
 
 -- name: ForgetAttempts :exec
-DELETE FROM login_failure WHERE counter = $1;
+-- Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
+DELETE FROM login_failure
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
+    WHERE f.subject = $1
+    ORDER BY f.network
+    FOR UPDATE
+);
 
 -- name: ForgetOldAttempts :exec
 -- A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
 -- insists on for a day, and no longer.
 DELETE FROM login_failure
-WHERE counter IN (
-    SELECT f.counter FROM login_failure AS f
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
     WHERE f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision)
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED
-) OR counter IN (
-    SELECT f.counter FROM login_failure AS f
+) OR (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
     WHERE f.failures < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
     ORDER BY f.last_at
     LIMIT 10

@@ -36,5 +36,5 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if account, err = g.store.UpdateAccount(ctx, by, account); err != nil {
 		return Account{}, err
 	}
-	return account, g.forget(ctx, addressCounter(email))
+	return account, g.forget(ctx, addressSubject(email))
 }

@@ -5,43 +5,75 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
+	"net/netip"
 	"sync"
 	"time"
 )
 
-// How failed attempts slow further ones down.
-const (
-	FreeAttempts = 5
-	LongestWait  = time.Minute
-	// ForgottenAfter is how long after the last one attempts stop counting.
-	ForgottenAfter = 24 * time.Hour
-)
-
-// WaitAfter is how long after an attempt the next one is looked at, if that many have failed.
-func WaitAfter(failures int) time.Duration {
-	if failures < FreeAttempts {
-		return 0
-	}
-	const doublings = 6 // 2^6 s is above LongestWait
-	return min(LongestWait, time.Second<<min(failures-FreeAttempts, doublings))
+// Pace is how failed attempts slow further ones down.
+type Pace struct {
+	Free    int           // attempts that make nobody wait
+	Longest time.Duration // up to which the wait doubles, from 1 s; at most 64 s
 }
 
-// counterOf hashes what is counted, in a namespace of its kind.
-func counterOf(kind string, what []byte) Counter {
+// The paces of who comes from one place, and of an address wherever attempts at it come from. The loose one
+// slows who has many networks: it also holds up an owner in a new browser, so it starts late and ends early.
+var (
+	Tight = Pace{Free: 5, Longest: time.Minute}
+	Loose = Pace{Free: 100, Longest: 4 * time.Second}
+)
+
+// ForgottenAfter is how long after the last one attempts stop counting.
+const ForgottenAfter = 24 * time.Hour
+
+// WaitAfter is how long after an attempt the next one is looked at, if that many have failed.
+func (p Pace) WaitAfter(failures int) time.Duration {
+	if failures < p.Free {
+		return 0
+	}
+	const doublings = 6
+	return min(p.Longest, time.Second<<min(failures-p.Free, doublings))
+}
+
+// subjectOf hashes what is counted for, in a namespace of its kind.
+func subjectOf(kind string, what []byte) Subject {
 	return sha256.Sum256(append([]byte(kind+"\x00"), what...))
 }
 
-func addressCounter(email string) Counter {
-	return counterOf("address", []byte(foldAddress(email)))
+func addressSubject(email string) Subject {
+	return subjectOf("address", []byte(foldAddress(email)))
 }
 
-// sessionCounter counts for the holder of a session, who may be a thief that guesses the password; and
+// addressLimits are those of attempts at an address from where no device of its account is known.
+func addressLimits(email string, from netip.Addr) []Limit {
+	subject := addressSubject(email)
+	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
+}
+
+// sessionLimits count for the holder of a session, who may be a thief that guesses the password; and
 // guesses at the sign-in must not keep the owner from changing it.
-func sessionCounter(id int64) Counter {
-	return counterOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
+func sessionLimits(id int64) []Limit {
+	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
+	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// mostWaits bounds the memory of a flood; 10,000 waits take about 1 MB.
+// anywhere is the network of what is counted wherever it comes from. It sorts before all others.
+var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+
+// networkOf is what one customer of a provider has: an address of IPv4, or 64 bits of IPv6, of which any
+// machine may take as many addresses as it likes. Who comes from no address shares the one of "::".
+func networkOf(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	switch {
+	case !ip.IsValid():
+		ip = netip.IPv6Unspecified()
+	case ip.Is4():
+		return netip.PrefixFrom(ip, 32)
+	}
+	return netip.PrefixFrom(ip, 64).Masked()
+}
+
+// mostWaits bounds the memory of a flood; 10,000 waits take about 2 MB.
 const mostWaits = 10_000
 
 // waits remembers who was told to wait, so that a flood of guesses at one account is refused without a
@@ -51,10 +83,14 @@ type waits struct {
 	until map[Counter]time.Time
 }
 
-func (w *waits) left(counter Counter, now time.Time) time.Duration {
+// left is the longest wait of any of the limits.
+func (w *waits) left(limits []Limit, now time.Time) (longest time.Duration) {
 	w.Lock()
 	defer w.Unlock()
-	return w.until[counter].Sub(now)
+	for _, limit := range limits {
+		longest = max(longest, w.until[limit.Counter].Sub(now))
+	}
+	return longest
 }
 
 func (w *waits) remember(counter Counter, until, now time.Time) {
@@ -69,17 +105,17 @@ func (w *waits) remember(counter Counter, until, now time.Time) {
 	w.until[counter] = until
 }
 
-func (w *waits) forget(counter Counter) {
+func (w *waits) forget(subject Subject) {
 	w.Lock()
 	defer w.Unlock()
-	delete(w.until, counter)
+	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
 // judge counts an attempt and compares its password. It is TooSoonError, ErrBusy or ErrWrongPassword unless that
 // fits. It counts when it is its turn: who is turned away, or gives up before, has not guessed.
-func (g *Gate) judge(ctx context.Context, counter Counter, isKnown bool, password, hash string) (weak bool, err error) {
+func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	now := g.options.Now()
-	if wait := g.waits.left(counter, now); wait > 0 {
+	if wait := g.waits.left(limits, now); wait > 0 {
 		return false, TooSoonError{wait}
 	}
 	done, err := g.hasher.turn(ctx, isKnown)
@@ -87,12 +123,12 @@ func (g *Gate) judge(ctx context.Context, counter Counter, isKnown bool, passwor
 		return false, err
 	}
 	defer done()
-	wait, err := g.store.Attempt(ctx, counter)
+	by, wait, err := g.store.Attempt(ctx, limits)
 	if err != nil {
 		return false, err
 	}
 	if wait > 0 {
-		g.waits.remember(counter, now.Add(wait), now)
+		g.waits.remember(by, now.Add(wait), now)
 		return false, TooSoonError{wait}
 	}
 	fits, weak, err := g.hasher.verify(password, hash)
@@ -102,7 +138,7 @@ func (g *Gate) judge(ctx context.Context, counter Counter, isKnown bool, passwor
 	return weak, err
 }
 
-func (g *Gate) forget(ctx context.Context, counter Counter) error {
-	g.waits.forget(counter)
-	return g.store.ForgetAttempts(ctx, counter)
+func (g *Gate) forget(ctx context.Context, subject Subject) error {
+	g.waits.forget(subject)
+	return g.store.ForgetAttempts(ctx, subject)
 }

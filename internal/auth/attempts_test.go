@@ -4,22 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func TestWaitsDoubleUpToAMinute(t *testing.T) {
+func TestWaitsDoubleUpToTheLongest(t *testing.T) {
 	t.Parallel()
-	for failures, want := range map[int]time.Duration{
-		0: 0, 4: 0, 5: time.Second, 6: 2 * time.Second, 10: 32 * time.Second, 11: time.Minute, 1 << 40: time.Minute,
+	for pace, waits := range map[auth.Pace]map[int]time.Duration{
+		auth.Tight: {0: 0, 4: 0, 5: time.Second, 6: 2 * time.Second, 10: 32 * time.Second, 11: time.Minute, 1 << 40: time.Minute},
+		auth.Loose: {0: 0, 99: 0, 100: time.Second, 101: 2 * time.Second, 102: 4 * time.Second, 1 << 40: 4 * time.Second},
 	} {
-		if got := auth.WaitAfter(failures); got != want {
-			t.Errorf("after %d failures the wait is %s, want %s", failures, got, want)
+		for failures, want := range waits {
+			if got := pace.WaitAfter(failures); got != want {
+				t.Errorf("%+v: after %d failures the wait is %s, want %s", pace, failures, got, want)
+			}
 		}
+	}
+}
+
+func TestWhatOneCustomerHasIsOneNetwork(t *testing.T) {
+	t.Parallel()
+	for ip, want := range map[string]string{
+		"203.0.113.9": "203.0.113.9/32", "::ffff:203.0.113.9": "203.0.113.9/32",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+	} {
+		if got := auth.NetworkOf(netip.MustParseAddr(ip)).String(); got != want {
+			t.Errorf("%s is of %s, want %s", ip, got, want)
+		}
+	}
+	if got := auth.NetworkOf(netip.Addr{}).String(); got != "::/64" {
+		t.Errorf("no address is of %s", got)
 	}
 }
 
@@ -42,7 +62,7 @@ func TestGuessesAreSlowedAlikeForAllAddresses(t *testing.T) {
 	w := newWorld(t, auth.Options{})
 	for _, email := range []string{adaEmail, "nobody@example.com"} {
 		looked, wait := guess(t, w.Gate, email, 20)
-		if looked != auth.FreeAttempts || wait <= 0 || wait > time.Second {
+		if looked != auth.Tight.Free || wait <= 0 || wait > time.Second {
 			t.Errorf("%s: %d guesses are looked at and then told to wait %s", email, looked, wait)
 		}
 		hashed := w.hashes.Load()
@@ -60,12 +80,15 @@ func TestGuessesAreSlowedAlikeForAllAddresses(t *testing.T) {
 func TestWaitsGrowAndAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	counter := auth.AddressCounter(adaEmail)
+	tight := auth.AddressLimits(adaEmail, laptop().IP)[1:]
 	pass := func(interval string) {
 		w.exec(t, "UPDATE login_failure SET last_at = last_at - $1::interval", interval)
 	}
-	attempt := func() time.Duration { return must(w.store.Attempt(t.Context(), counter))(t) }
-	for range auth.FreeAttempts {
+	attempt := func() time.Duration {
+		_, wait, err := w.store.Attempt(t.Context(), tight)
+		return must(wait, err)(t)
+	}
+	for range auth.Tight.Free {
 		if wait := attempt(); wait != 0 {
 			t.Fatalf("a free attempt must wait %s", wait)
 		}
@@ -88,7 +111,7 @@ func TestWaitsGrowAndAreForgotten(t *testing.T) {
 		t.Error("within a day failures are forgotten")
 	}
 	pass("24 hours 1 minute")
-	for range auth.FreeAttempts {
+	for range auth.Tight.Free {
 		if wait := attempt(); wait != 0 {
 			t.Errorf("after a day the wait is %s", wait)
 		}
@@ -98,22 +121,22 @@ func TestWaitsGrowAndAreForgotten(t *testing.T) {
 func TestASuccessForgetsFailures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	guess(t, w.Gate, adaEmail, auth.FreeAttempts-1)
+	guess(t, w.Gate, adaEmail, auth.Tight.Free-1)
 	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
-	if looked, _ := guess(t, w.Gate, adaEmail, 20); looked != auth.FreeAttempts {
-		t.Errorf("%d guesses are free after a success, want %d", looked, auth.FreeAttempts)
+	if looked, _ := guess(t, w.Gate, adaEmail, 20); looked != auth.Tight.Free {
+		t.Errorf("%d guesses are free after a success, want %d", looked, auth.Tight.Free)
 	}
 }
 
 func TestOldFailuresAreCleared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	w.exec(t, "INSERT INTO login_failure SELECT sha256(n::text::bytea), 1, now() - interval '25 hours' FROM generate_series(1, 25) AS n")
+	w.exec(t, "INSERT INTO login_failure SELECT sha256(n::text::bytea), '::/64', 1, now() - interval '25 hours' FROM generate_series(1, 25) AS n")
 	for range 3 {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", laptop())
 	}
-	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 1 {
-		t.Errorf("%d counters are left, want ada's", n)
+	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 2 {
+		t.Errorf("%d counters are left, want ada's 2", n)
 	}
 }
 
@@ -122,7 +145,7 @@ func TestOldFailuresAreCleared(t *testing.T) {
 func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	for range auth.FreeAttempts {
+	for range auth.Tight.Free {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", auth.Browser{})
 	}
 	w.exec(t, "UPDATE login_failure SET failures = 20") // so that no second wait ends while the test runs
@@ -146,6 +169,73 @@ func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	}
 }
 
+// network is a browser in the nth of many networks.
+func network(n int) auth.Browser {
+	return auth.Browser{IP: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 6: byte(n >> 8), 7: byte(n), 15: 1})}
+}
+
+func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	// The wait of the network that guesses is as long as any, and it goes on guessing, in two processes.
+	w.exec(t, "INSERT INTO login_failure VALUES ($1, '2001:db8::/64', 1000, now())", subjectBytes(adaEmail))
+	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
+		for range auth.Loose.Free {
+			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err, &auth.TooSoonError{}) {
+				t.Fatalf("a guess is answered by %v", err)
+			}
+		}
+		if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 1 {
+			t.Errorf("guesses that are not looked at are counted: there are %d counters", n)
+		}
+	}
+	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
+}
+
+func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	for n := range auth.Loose.Free {
+		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(n))
+		wantError(t, err, auth.ErrWrongPassword)
+	}
+	w.exec(t, "UPDATE login_failure SET failures = 1000 WHERE network = '0.0.0.0/0'") // no second wait ends meanwhile
+	for _, ago := range []time.Duration{0, auth.Loose.Longest} {
+		w.exec(t, "UPDATE login_failure SET last_at = now() - $1::interval", ago)
+		var counted atomic.Int64
+		var all sync.WaitGroup
+		for n := range 100 {
+			all.Go(func() {
+				// What the gate asks before it looks at a password, without the bound of those that are at once.
+				_, wait, err := w.store.Attempt(t.Context(), auth.AddressLimits(adaEmail, network(1000+n).IP))
+				if err != nil || wait > auth.Loose.Longest {
+					t.Errorf("the wait is %s, error %v", wait, err)
+				}
+				if wait == 0 {
+					counted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if got, want := counted.Load(), int64(min(ago, 1)); got != want {
+			t.Errorf("%s after the last one %d of 100 parallel guesses may be looked at, want %d", ago, got, want)
+		}
+		if n := w.count(t, "SELECT count(*) FROM login_failure"); n != auth.Loose.Free+1+int(min(ago, 1)) {
+			t.Errorf("%d counters: networks that must wait are counted", n)
+		}
+	}
+	_, err := w.SignIn(t.Context(), adaEmail, adaPassword, laptop())
+	var tooSoon auth.TooSoonError
+	if !errors.As(err, &tooSoon) || tooSoon.Wait > auth.Loose.Longest {
+		t.Errorf("in between a new browser is told %v", err)
+	}
+	must(w.CreateAdmin(t.Context(), rules.Actor{}, adaEmail, adaPassword))(t)
+	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 0 {
+		t.Errorf("create-admin leaves %d counters", n)
+	}
+	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
+}
+
 func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
@@ -155,7 +245,7 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	flood := func() {
 		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = now()")
 		guess(t, w.Gate, adaEmail, 6)
-		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = now() WHERE counter = $1", counterBytes(adaEmail))
+		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = now() WHERE subject = $1", subjectBytes(adaEmail))
 	}
 	signIn := func(from auth.Browser) error {
 		_, err := w.SignIn(ctx, adaEmail, adaPassword, from)
@@ -173,7 +263,7 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 		}
 	}
 	t.Run("which has its own limit", func(t *testing.T) {
-		for range auth.FreeAttempts {
+		for range auth.Tight.Free {
 			_, err := w.SignIn(ctx, adaEmail, "guess", home)
 			wantError(t, err, auth.ErrWrongPassword)
 		}
@@ -196,16 +286,16 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	})
 }
 
-func counterBytes(email string) []byte {
-	counter := auth.AddressCounter(email)
-	return counter[:]
+func subjectBytes(email string) []byte {
+	subject := auth.AddressLimits(email, netip.Addr{})[0].Subject
+	return subject[:]
 }
 
 func TestAThiefOfASessionCannotGuessThePassword(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
 	entry := must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
-	for range auth.FreeAttempts {
+	for range auth.Tight.Free {
 		_, err := w.ChangePassword(t.Context(), entry.Session, "guess", "a finer difference engine", laptop())
 		wantError(t, err, auth.ErrWrongPassword)
 	}
@@ -221,15 +311,15 @@ type countingStore struct {
 	attempts atomic.Int64
 }
 
-func (s *countingStore) Attempt(ctx context.Context, counter auth.Counter) (time.Duration, error) {
+func (s *countingStore) Attempt(ctx context.Context, limits []auth.Limit) (auth.Counter, time.Duration, error) {
 	s.attempts.Add(1)
-	return s.Store.Attempt(ctx, counter)
+	return s.Store.Attempt(ctx, limits)
 }
 
 func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	w.exec(t, "INSERT INTO login_failure VALUES ($1, 100, now())", counterBytes(adaEmail))
+	w.exec(t, "INSERT INTO login_failure VALUES ($1, '::/64', 100, now())", subjectBytes(adaEmail))
 	now := time.Now()
 	store := &countingStore{Store: w.store}
 	gate := w.newGate(store, auth.Options{Now: func() time.Time { return now }})
@@ -251,8 +341,8 @@ func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 // waitingStore makes everybody wait.
 type waitingStore struct{ auth.Store }
 
-func (waitingStore) Attempt(context.Context, auth.Counter) (time.Duration, error) {
-	return time.Minute, nil
+func (waitingStore) Attempt(_ context.Context, limits []auth.Limit) (auth.Counter, time.Duration, error) {
+	return limits[0].Counter, time.Minute, nil
 }
 
 func TestRememberedWaitsAreBounded(t *testing.T) {

@@ -15,14 +15,19 @@
 // # Guessing
 //
 // Each attempt is counted in the database when it is its turn and before its password is looked at, so
-// parallel guesses do not pass together. The first FreeAttempts are free; after each further one the next must wait, 1 s at
-// first, doubling up to LongestWait. A day without attempts forgets them, an hour if they were fewer than FreeAttempts, and so does a
-// success.
-// Addresses without an account are counted and hashed in the same way; nothing tells which exist.
+// parallel guesses do not pass together. Attempts at an address from one network, which is an address of IPv4 or
+// a /64 of IPv6, have the pace [Tight]: the first 5 are free; after each further one the next must wait, 1 s at
+// first, doubling up to a minute. All attempts at an address together have the pace [Loose]: 100 are free, and
+// nobody waits for more than 4 s. A day without attempts forgets them, an hour if they were fewer than 5, and so
+// does a success. Addresses without an account are counted and hashed in the same way; nothing tells which exist.
 //
-// Whoever knows an address can keep its wait at LongestWait. That does not keep its owner out: a browser
-// in which the account has signed in before holds a device token, and its attempts have a counter of
-// their own, as OWASP's "device cookies" describe. A new browser has to come when the wait is over.
+// Whoever knows an address can keep its wait at a minute in the own network, which is not its owner's. Whoever
+// guesses from very many networks keeps the wait of a new browser at 4 s and has to be raced for each turn; that
+// does not keep the owner out of a browser in which the account has signed in before: it holds a device token,
+// and its attempts have a counter of their own, as OWASP's "device cookies" describe.
+//
+// The network is that of [Browser].IP, the connection's other end. Behind a proxy that is the proxy for all
+// callers: they share one network, and guesses make the owner's new browser wait for up to a minute again.
 //
 // # When the database is away
 //

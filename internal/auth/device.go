@@ -22,17 +22,18 @@ func newDevice(account AccountID, passwordHash string) string {
 	return base64.RawURLEncoding.EncodeToString(append(nonce, signDevice(nonce, account, passwordHash)...))
 }
 
-// deviceCounter returns what attempts from a device are counted for, if the token was made for the account.
-func deviceCounter(token string, account AccountID, passwordHash string) (Counter, bool) {
+// deviceLimits are those of attempts from a device, if the token was made for the account. It may be in any
+// network: only who has signed in before has it.
+func deviceLimits(token string, account AccountID, passwordHash string) ([]Limit, bool) {
 	device, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(device) != deviceLength {
-		return Counter{}, false
+		return nil, false
 	}
 	nonce, signature := device[:nonceLength], device[nonceLength:]
 	if !hmac.Equal(signature, signDevice(nonce, account, passwordHash)) {
-		return Counter{}, false
+		return nil, false
 	}
-	return counterOf("device", device), true
+	return []Limit{{Counter{subjectOf("device", device), anywhere}, Tight}}, true
 }
 
 func signDevice(nonce []byte, account AccountID, passwordHash string) []byte {

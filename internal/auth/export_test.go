@@ -22,7 +22,8 @@ func (g *Gate) RememberedWaits() int { return len(g.waits.until) }
 
 // Internals that are judged by themselves.
 var (
-	WrongPassword  = wrongPassword
-	DecodeHash     = decodeHash
-	AddressCounter = addressCounter
+	WrongPassword = wrongPassword
+	DecodeHash    = decodeHash
+	AddressLimits = addressLimits
+	NetworkOf     = networkOf
 )

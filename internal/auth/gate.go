@@ -68,7 +68,7 @@ type Browser struct {
 	Session   string // the token of the session that it has, to be ended at sign-in; "" for none
 	Device    string // the device token that it has; "" for none
 	UserAgent string
-	IP        netip.Addr
+	IP        netip.Addr // failures are counted by its network
 }
 
 // Entry is what a sign-in gives the browser: a session, and two secrets to keep.

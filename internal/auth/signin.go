@@ -25,18 +25,18 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	}
 	account, hash, err := g.store.PasswordOf(ctx, email)
 	isKnown := err == nil
-	counter, isKnownDevice := addressCounter(email), false
+	limits, isKnownDevice := addressLimits(email, from.IP), false
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
 		hash = g.hasher.dummy
 	case err != nil:
 		return Entry{}, err
 	default:
-		if device, ok := deviceCounter(from.Device, account.ID, hash); ok {
-			counter, isKnownDevice = device, true
+		if device, ok := deviceLimits(from.Device, account.ID, hash); ok {
+			limits, isKnownDevice = device, true
 		}
 	}
-	weak, err := g.judge(ctx, counter, isKnownDevice, password, hash)
+	weak, err := g.judge(ctx, limits, isKnownDevice, password, hash)
 	switch {
 	case err != nil:
 		return Entry{}, err
@@ -59,7 +59,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 			return Entry{}, err
 		}
 	}
-	return Entry{session, token, newDevice(account.ID, hash)}, g.forget(ctx, counter)
+	return Entry{session, token, newDevice(account.ID, hash)}, g.forget(ctx, limits[0].Subject)
 }
 
 // openSession makes a new token always: one that was planted in the browser before is worth nothing.
@@ -132,8 +132,8 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err != nil {
 		return Entry{}, err
 	}
-	counter := sessionCounter(session.ID)
-	if _, err := g.judge(ctx, counter, true, current, old); err != nil {
+	limits := sessionLimits(session.ID)
+	if _, err := g.judge(ctx, limits, true, current, old); err != nil {
 		return Entry{}, fmt.Errorf("change the password: %w", err)
 	}
 	to, err := g.hasher.hash(ctx, next)
@@ -147,5 +147,5 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{opened, token, newDevice(account.ID, to)}, g.forget(ctx, counter)
+	return Entry{opened, token, newDevice(account.ID, to)}, g.forget(ctx, limits[0].Subject)
 }

@@ -244,7 +244,7 @@ func TestCreateAdminIsTheWayBackIn(t *testing.T) {
 	member, entry := w.join(t, "bob@example.com", auth.Viewer)
 	member.Account.DisabledAt = time.Now()
 	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
-	for range auth.FreeAttempts + 1 {
+	for range auth.Tight.Free + 1 {
 		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
 	}
 	const next = "a finer difference engine"

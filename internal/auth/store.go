@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -39,9 +40,22 @@ const MaxSessions = 100
 // Digest is the SHA-256 of a secret token; the token itself is never stored.
 type Digest [32]byte
 
-// Counter names what failed sign-ins are counted for: an address, or one device of an account. It is a
+// Subject is who failed sign-ins are counted for: an address, one device of an account, or a session. It is a
 // digest, so that nobody reads there what was typed as an address by mistake.
-type Counter [32]byte
+type Subject [32]byte
+
+// Counter names what is counted: attempts for a subject that come from a network, or from 0.0.0.0/0 for those
+// from anywhere.
+type Counter struct {
+	Subject Subject
+	Network netip.Prefix
+}
+
+// Limit slows down what a counter counts.
+type Limit struct {
+	Counter
+	Pace Pace
+}
 
 // Live says which sessions have not ended by themselves.
 type Live struct {
@@ -117,9 +131,10 @@ type Store interface {
 	// RequestID is used: the new account is the actor.
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
-	// Attempt counts an attempt to sign in, before its password is looked at, and returns how long to wait
-	// if it comes too soon after earlier ones (see WaitAfter); then it is not counted.
-	Attempt(ctx context.Context, counter Counter) (wait time.Duration, err error)
-	// ForgetAttempts is for a sign-in that succeeded.
-	ForgetAttempts(ctx context.Context, counter Counter) error
+	// Attempt counts an attempt to sign in, before its password is looked at, for all of the limits. If it comes too
+	// soon for any (see Pace.WaitAfter) it is counted for none; then the longest wait is returned and by whom it is.
+	// Limits come in the order of their networks, 0.0.0.0/0 first.
+	Attempt(ctx context.Context, limits []Limit) (by Counter, wait time.Duration, err error)
+	// ForgetAttempts is for a subject that has signed in; it forgets attempts from everywhere.
+	ForgetAttempts(ctx context.Context, subject Subject) error
 }

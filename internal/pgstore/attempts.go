@@ -12,45 +12,66 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 )
 
-// signInWaits is auth.WaitAfter as a table, in seconds, up to the number of failures after which it
-// does not grow any more.
-var signInWaits = func() (waits []float64) {
+// paceWaits are the waits of a pace as a table, in seconds, up to the number of failures after which they do
+// not grow any more.
+func paceWaits(pace auth.Pace) (waits []float64) {
 	for failures := 0; ; failures++ {
-		wait := auth.WaitAfter(failures)
+		wait := pace.WaitAfter(failures)
 		waits = append(waits, wait.Seconds())
-		if wait == auth.LongestWait {
+		if wait == pace.Longest {
 			return waits
 		}
 	}
-}()
-
-// Attempt counts an attempt to sign in, in one statement: of attempts that come at once, those that the
-// first one makes wait see it.
-func (s *Store) Attempt(ctx context.Context, counter auth.Counter) (wait time.Duration, err error) {
-	wait, err = ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (time.Duration, error) {
-		if err := q.ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()); err != nil {
-			return 0, err
-		}
-		_, err := q.Attempt(ctx, counter[:], auth.ForgottenAfter.Seconds(), signInWaits)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return 0, err
-		}
-		seconds, err := q.SecondsToWait(ctx, signInWaits, counter[:])
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = nil // a success has just made others forget; this attempt may come again
-		}
-		return max(time.Duration(seconds*float64(time.Second)), time.Millisecond), err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count an attempt to sign in: %w", err)
-	}
-	return wait, nil
 }
 
-// ForgetAttempts starts over for a counter.
-func (s *Store) ForgetAttempts(ctx context.Context, counter auth.Counter) error {
+// errTooSoon takes back what was counted for the limits that let an attempt pass.
+var errTooSoon = errors.New("too soon")
+
+// Attempt counts an attempt to sign in, for all limits in one transaction that holds their rows: of attempts
+// that come at once, those that the first one makes wait see it.
+func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err = s.queries.ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // before: it locks rows of others
+	if err == nil {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			for _, limit := range limits {
+				this, err := attempt(ctx, s.queries.WithTx(tx), limit)
+				if err != nil {
+					return err
+				}
+				if this > wait {
+					by, wait = limit.Counter, this
+				}
+			}
+			if wait > 0 {
+				return errTooSoon
+			}
+			return nil
+		})
+	}
+	if err != nil && !errors.Is(err, errTooSoon) {
+		return auth.Counter{}, 0, fmt.Errorf("count an attempt to sign in: %w", domainError(err))
+	}
+	return by, wait, nil
+}
+
+func attempt(ctx context.Context, q *dbsqlc.Queries, limit auth.Limit) (wait time.Duration, err error) {
+	waits := paceWaits(limit.Pace)
+	_, err = q.Attempt(ctx, dbsqlc.AttemptParams{
+		Subject: limit.Subject[:], Network: limit.Network, ForgottenAfter: auth.ForgottenAfter.Seconds(), Waits: waits,
+	})
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return 0, err
+	}
+	seconds, err := q.SecondsToWait(ctx, waits, limit.Subject[:], limit.Network)
+	return max(time.Duration(seconds*float64(time.Second)), time.Millisecond), err
+}
+
+// ForgetAttempts starts over for a subject, wherever it comes from.
+func (s *Store) ForgetAttempts(ctx context.Context, subject auth.Subject) error {
 	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.ForgetAttempts(ctx, counter[:])
+		return struct{}{}, q.ForgetAttempts(ctx, subject[:])
 	})
 	if err != nil {
 		return fmt.Errorf("forget attempts to sign in: %w", err)

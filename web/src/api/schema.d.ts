@@ -110,8 +110,8 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Sets the session's cookie. After repeated failures the next attempt for the same address has to wait (429),
-         *     at most a minute; nobody is locked out.
+         * @description Sets the session's cookie. After repeated failures the next attempt for the same address from the same
+         *     network has to wait (429), at most a minute, and after many from anywhere at most 4 s; nobody is locked out.
          */
         post: operations["signIn"];
         /** Sign out */

@@ -7,52 +7,72 @@ package dbsqlc
 
 import (
 	"context"
+	"net/netip"
 )
 
 const attempt = `-- name: Attempt :one
-INSERT INTO login_failure AS f (counter, failures, last_at)
-VALUES ($1, 1, clock_timestamp())
-ON CONFLICT (counter) DO UPDATE
+INSERT INTO login_failure AS f (subject, network, failures, last_at)
+VALUES ($1, $2, 1, clock_timestamp())
+ON CONFLICT (subject, network) DO UPDATE
 SET failures = CASE
-        WHEN f.last_at <= clock_timestamp() - make_interval(secs => $2::double precision) THEN 1
+        WHEN f.last_at <= clock_timestamp() - make_interval(secs => $3::double precision) THEN 1
         ELSE least(f.failures, 1000000) + 1
     END,
     last_at = clock_timestamp()
 WHERE f.last_at > clock_timestamp() + interval '1 minute'
     OR f.last_at <= clock_timestamp() - make_interval(
-        secs => ($3::double precision[])[least(f.failures + 1, cardinality($3::double precision[]))])
+        secs => ($4::double precision[])[least(f.failures + 1, cardinality($4::double precision[]))])
 RETURNING failures
 `
+
+type AttemptParams struct {
+	Subject        []byte
+	Network        netip.Prefix
+	ForgottenAfter float64
+	Waits          []float64
+}
 
 // Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
 // failures cost, its last element what all further ones do. A stamp from the future is of a clock that
 // stepped back, and locks nobody out.
-func (q *Queries) Attempt(ctx context.Context, counter []byte, forgottenAfter float64, waits []float64) (int32, error) {
-	row := q.db.QueryRow(ctx, attempt, counter, forgottenAfter, waits)
+func (q *Queries) Attempt(ctx context.Context, arg AttemptParams) (int32, error) {
+	row := q.db.QueryRow(ctx, attempt,
+		arg.Subject,
+		arg.Network,
+		arg.ForgottenAfter,
+		arg.Waits,
+	)
 	var failures int32
 	err := row.Scan(&failures)
 	return failures, err
 }
 
 const forgetAttempts = `-- name: ForgetAttempts :exec
-DELETE FROM login_failure WHERE counter = $1
+DELETE FROM login_failure
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
+    WHERE f.subject = $1
+    ORDER BY f.network
+    FOR UPDATE
+)
 `
 
-func (q *Queries) ForgetAttempts(ctx context.Context, counter []byte) error {
-	_, err := q.db.Exec(ctx, forgetAttempts, counter)
+// Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
+func (q *Queries) ForgetAttempts(ctx context.Context, subject []byte) error {
+	_, err := q.db.Exec(ctx, forgetAttempts, subject)
 	return err
 }
 
 const forgetOldAttempts = `-- name: ForgetOldAttempts :exec
 DELETE FROM login_failure
-WHERE counter IN (
-    SELECT f.counter FROM login_failure AS f
+WHERE (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
     WHERE f.last_at <= clock_timestamp() - make_interval(secs => $1::double precision)
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED
-) OR counter IN (
-    SELECT f.counter FROM login_failure AS f
+) OR (subject, network) IN (
+    SELECT f.subject, f.network FROM login_failure AS f
     WHERE f.failures < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
     ORDER BY f.last_at
     LIMIT 10
@@ -73,11 +93,11 @@ SELECT cast(
     + ($1::double precision[])[least(failures + 1, cardinality($1::double precision[]))]
     AS double precision) AS seconds
 FROM login_failure
-WHERE counter = $2
+WHERE subject = $2 AND network = $3
 `
 
-func (q *Queries) SecondsToWait(ctx context.Context, waits []float64, counter []byte) (float64, error) {
-	row := q.db.QueryRow(ctx, secondsToWait, waits, counter)
+func (q *Queries) SecondsToWait(ctx context.Context, waits []float64, subject []byte, network netip.Prefix) (float64, error) {
+	row := q.db.QueryRow(ctx, secondsToWait, waits, subject, network)
 	var seconds float64
 	err := row.Scan(&seconds)
 	return seconds, err

@@ -150,7 +150,8 @@ type Invitation struct {
 }
 
 type LoginFailure struct {
-	Counter  []byte
+	Subject  []byte
+	Network  netip.Prefix
 	Failures int32
 	LastAt   time.Time
 }
