@@ -276,6 +276,13 @@ WHERE reported_at >= now() - make_interval(secs => sqlc.arg(within_seconds)::dou
 ORDER BY name, started_at, process_id
 LIMIT 1000;
 
+-- name: PlatformAuditPage :many
+-- The latest first: those before an id; 0 is no bound.
+SELECT * FROM platform_audit_event
+WHERE sqlc.arg(before)::bigint = 0 OR audit_id < sqlc.arg(before)::bigint
+ORDER BY audit_id DESC
+LIMIT sqlc.arg(page_size);
+
 -- name: Now :one
 SELECT now()::timestamptz AS now;
 

@@ -36,6 +36,16 @@ func showEntry(e *rules.AuditEntry) (openapi.AuditEntry, error) {
 	}, nil
 }
 
+// showPlatformEntry is showEntry for the platform's log.
+func showPlatformEntry(e *rules.AuditEntry) (openapi.PlatformAuditEntry, error) {
+	shown, err := showEntry(e)
+	return openapi.PlatformAuditEntry{
+		AuditId: shown.AuditId, At: shown.At, Action: openapi.PlatformAuditEntryAction(shown.Action), Actor: shown.Actor,
+		Object: openapi.PlatformAuditObject{Kind: openapi.PlatformAuditObjectKind(shown.Object.Kind), Id: shown.Object.Id},
+		Before: shown.Before, After: shown.After,
+	}, err
+}
+
 // asObject keeps numbers as they are written.
 func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 	if len(raw) == 0 {
@@ -176,4 +186,26 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 		return nil, fmt.Errorf("show the reverting change: %w", err)
 	}
 	return openapi.RevertChange200JSONResponse(answer), nil
+}
+
+// ListPlatformAudit handles GET /api/v1/audit.
+func (s *surface) ListPlatformAudit(ctx context.Context, request openapi.ListPlatformAuditRequestObject) (openapi.ListPlatformAuditResponseObject, error) {
+	before, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	entries, err := s.Stores.PlatformAudit(ctx, rules.AuditID(before), limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, entries, limit, func(e *rules.AuditEntry) openapi.PlatformAuditEntry {
+		shown, wrong := showPlatformEntry(e)
+		err = errors.Join(err, wrong)
+		return shown
+	}, func(e *rules.AuditEntry) string { return formatInt(int64(e.ID)) })
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ListPlatformAudit200JSONResponse{Items: items, NextCursor: cursor}, nil
 }

@@ -102,6 +102,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/accounts", aPlatformAdmin, x.ListAccounts},
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
+		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
 
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},

@@ -200,7 +200,7 @@ func (w *world) key(tenant rules.Tenant, permissions ...rules.Permission) (id, t
 // account makes an account with the password.
 func (w *world) account(isPlatformAdmin bool) auth.Account {
 	w.t.Helper()
-	return must(w.store.CreateAccount(w.ctx(), rules.Actor{}, auth.Account{
+	return must(w.store.CreateAccount(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, auth.Account{
 		Email: w.name("person") + "@example.com", Name: "Somebody", PlatformAdmin: isPlatformAdmin,
 	}, passwordHash()))(w.t)
 }

@@ -35,6 +35,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 	switch args := cfg.Arguments; cfg.Command {
 	case config.AdminCreateAdmin:
 		return createAdmin(ctx, store, by, args.Email, in, out)
+	case config.AdminSetPassword:
+		return setPassword(ctx, store, by, args.Email, in, out)
 	case config.AdminCreateTenant:
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:

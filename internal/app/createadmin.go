@@ -28,6 +28,23 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
+// setPassword gives the account of an address a new password and prints the address.
+func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
+	password, err := readPassword(ctx, in)
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	account, err := auth.NewGate(store, auth.Options{}).SetPassword(ctx, by, email, password)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q", email)
+	}
+	if err != nil {
+		return fmt.Errorf("set password: %w", err)
+	}
+	_, err = fmt.Fprintln(out, account.Email)
+	return err
+}
+
 // readPassword asks for a password without echo if in is a terminal; else in is the password, with or
 // without a newline behind it. It gives up when ctx ends, although the read itself goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {

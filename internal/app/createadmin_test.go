@@ -57,6 +57,33 @@ func TestCreateAdminPrintsJustTheAddress(t *testing.T) {
 	}
 }
 
+func TestSetPasswordPrintsJustTheAddress(t *testing.T) {
+	t.Parallel()
+	store, err := pgstore.Open(t.Context(), devdbtest.Postgres(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "ada@example.com"}, "lost"); err != nil {
+		t.Fatal(err)
+	}
+	set := func(email string) (string, error) {
+		var out bytes.Buffer
+		err := setPassword(t.Context(), store, rules.Actor{}, email, strings.NewReader("a fine engine\n"), &out)
+		return out.String(), err
+	}
+	if out, err := set("ADA@example.com"); err != nil || out != "ada@example.com\n" {
+		t.Errorf("it prints %q (%v)", out, err)
+	}
+	entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", "a fine engine", auth.Browser{})
+	if err != nil || entry.Session.Account.PlatformAdmin {
+		t.Errorf("%+v signs in (%v)", entry.Session.Account, err)
+	}
+	if out, err := set("bob@example.com"); out != "" || err == nil || !strings.Contains(err.Error(), "there is no account") {
+		t.Errorf("for nobody it prints %q (%v)", out, err)
+	}
+}
+
 func TestWhoIsAskedForAPasswordMayGiveUp(t *testing.T) {
 	t.Parallel()
 	nothing, writer := io.Pipe()

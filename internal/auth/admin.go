@@ -25,11 +25,8 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if !errors.Is(err, rules.ErrExists) {
 		return created, err
 	}
-	account, from, err := g.store.PasswordOf(ctx, email)
+	account, err := g.replacePassword(ctx, by, email, hash)
 	if err != nil {
-		return Account{}, err
-	}
-	if err := g.store.ChangePassword(ctx, by, account.ID, from, hash, 0); err != nil {
 		return Account{}, err
 	}
 	account.PlatformAdmin, account.DisabledAt = true, time.Time{}
@@ -37,4 +34,31 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 		return Account{}, err
 	}
 	return account, g.forget(ctx, addressSubject(email))
+}
+
+// SetPassword gives the account with an address another password, and signs it out everywhere; what it may
+// do stays as it is. It is for who lost theirs and cannot change it themselves. It is rules.ErrNotFound if there is no such
+// account, and rules.FieldErrors on password.
+func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
+	if wrong := wrongPassword("password", password, email); len(wrong) > 0 {
+		return Account{}, wrong
+	}
+	hash, err := g.hasher.hash(ctx, password)
+	if err != nil {
+		return Account{}, err
+	}
+	account, err := g.replacePassword(ctx, by, email, hash)
+	if err != nil {
+		return Account{}, err
+	}
+	return account, g.forget(ctx, addressCounter(email))
+}
+
+// replacePassword changes the password of the account with an address, and ends all its sessions.
+func (g *Gate) replacePassword(ctx context.Context, by rules.Actor, email, hash string) (Account, error) {
+	account, from, err := g.store.PasswordOf(ctx, email)
+	if err != nil {
+		return Account{}, err
+	}
+	return account, g.store.ChangePassword(ctx, by, account.ID, from, hash, 0)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -257,6 +258,40 @@ func TestCreateAdminIsTheWayBackIn(t *testing.T) {
 	wantError(t, err, auth.ErrSignedOut)
 	_, err = w.CreateAdmin(ctx, rules.Actor{}, "bob", "short")
 	wantFields(t, err, "email", "password")
+}
+
+func TestSettingAPasswordGivesNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	ctx := t.Context()
+	member, entry := w.join(t, "bob@example.com", auth.Viewer)
+	for range auth.FreeAttempts + 1 {
+		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
+	}
+	const next = "a finer difference engine"
+	by := rules.Actor{Kind: rules.ActorCommand, Name: "set-password by alice"}
+	if account := must(w.SetPassword(ctx, by, "BOB@example.com", next))(t); account != member.Account {
+		t.Errorf("the account is %+v, want %+v", account, member.Account)
+	}
+	_, err := w.Authenticate(ctx, entry.Token)
+	wantError(t, err, auth.ErrSignedOut)
+	if again := must(w.SignIn(ctx, "bob@example.com", next, laptop()))(t); again.Session.Account.PlatformAdmin {
+		t.Error("who got a password is a platform admin")
+	}
+	if n := w.count(t, `SELECT count(*) FROM platform_audit_event
+		WHERE object_id = $1 AND actor_name = $2 AND after ? 'password_hash_changed'`, fmt.Sprint(member.Account.ID), by.Name); n != 1 {
+		t.Errorf("the log has it %d times", n)
+	}
+	_, err = w.SetPassword(ctx, by, "eve@example.com", next)
+	wantError(t, err, rules.ErrNotFound)
+	_, err = w.SetPassword(ctx, by, "bob@example.com", "short")
+	wantFields(t, err, "password")
+
+	member.Account.DisabledAt = time.Now()
+	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
+	if account := must(w.SetPassword(ctx, by, "bob@example.com", "the finest difference engine"))(t); account.DisabledAt.IsZero() {
+		t.Error("an account that was disabled is enabled")
+	}
 }
 
 func TestADatabaseThatIsAwayIsNotAWrongPassword(t *testing.T) {

@@ -16,6 +16,7 @@ const (
 	AdminServe        Command = "admin serve"
 	AdminMigrate      Command = "admin migrate"
 	AdminCreateAdmin  Command = "admin create-admin"
+	AdminSetPassword  Command = "admin set-password"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
 	AdminApply        Command = "admin apply"
@@ -32,6 +33,7 @@ var commands = []struct {
 	{AdminServe, "Answer the admin API and show the web UI."},
 	{AdminMigrate, "Bring the database schema up to this binary's."},
 	{AdminCreateAdmin, "Make an account a platform admin, with a new password that it asks for."},
+	{AdminSetPassword, "Give an account a new password that it asks for, and sign it out everywhere."},
 	{AdminCreateTenant, "Create a tenant."},
 	{AdminCreateKey, "Create an API key of a tenant and print it. It is shown only this once."},
 	{AdminApply, "Make a tenant's plans, rules and overrides those of a file."},

@@ -55,7 +55,7 @@ var (
 var options = []option{
 	{
 		group: groupArguments, name: "email", argument: true,
-		takers: []Command{AdminCreateAdmin}, requiredBy: []Command{AdminCreateAdmin},
+		takers: []Command{AdminCreateAdmin, AdminSetPassword}, requiredBy: []Command{AdminCreateAdmin, AdminSetPassword},
 		help:  "The address to sign in with.",
 		value: func(c *Config) value { return text{&c.Arguments.Email, "ADDRESS"} },
 	},

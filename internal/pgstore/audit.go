@@ -106,6 +106,18 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id rules.
 	return auditEntryFromRow(row), nil
 }
 
+// PlatformAudit returns the entries of the platform's audit log, the latest first: those before an id, at
+// most limit of them.
+func (s *Store) PlatformAudit(ctx context.Context, before rules.AuditID, limit int) ([]rules.AuditEntry, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
+		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the platform's audit log: %w", err)
+	}
+	return each(rows, platformAuditEntryFromRow), nil
+}
+
 // RecordChange runs a change to something that is not in the database, and writes it to the audit log.
 //
 // Its entry is written before the change, and taken back, so that a database that cannot write it keeps

@@ -180,6 +180,20 @@ func auditEntryFromRow(row dbsqlc.AuditEvent) rules.AuditEntry {
 	}
 }
 
+func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) rules.AuditEntry {
+	return rules.AuditEntry{
+		ID: rules.AuditID(row.AuditID),
+		At: row.At.UTC(),
+		Actor: rules.Actor{
+			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
+		},
+		Action: rules.AuditAction(row.Action),
+		Object: rules.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+		Before: row.Before,
+		After:  row.After,
+	}
+}
+
 func orEmpty(text *string) string {
 	if text == nil {
 		return ""

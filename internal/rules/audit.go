@@ -23,7 +23,8 @@ const (
 
 // AuditObject is what was changed.
 type AuditObject struct {
-	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket.
+	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket; on the
+	// platform it is tenant or account.
 	Kind string
 	// ID is what the API calls it: a rule's number, a plan's name, a user's id; an override's is its rule
 	// and user, as in 12:42.
@@ -66,4 +67,7 @@ type AuditLog interface {
 	// at the end.
 	Audit(ctx context.Context, tenant TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)
 	AuditEntry(ctx context.Context, tenant TenantID, id AuditID) (AuditEntry, error)
+	// PlatformAudit returns what happened to accounts, and that tenants came, were suspended and went: the
+	// entries before an id, at most limit; 0 is no bound. They have numbers of their own, and no Change.
+	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
 }

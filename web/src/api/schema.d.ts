@@ -283,6 +283,27 @@ export interface paths {
         patch: operations["updateAccount"];
         trace?: never;
     };
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List changes to accounts, and to which tenants there are
+         * @description What no tenant's log has, or nobody can read there any more: accounts that were made or changed, passwords that
+         *     were changed, and tenants that were created, suspended, resumed or removed.
+         */
+        get: operations["listPlatformAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -2708,6 +2729,60 @@ export interface components {
             id: string;
         };
         /**
+         * @example {
+         *       "audit_id": 31,
+         *       "at": "2026-11-20T12:00:00Z",
+         *       "actor": {
+         *         "kind": "account",
+         *         "id": "3",
+         *         "name": "ada@example.com",
+         *         "act": "",
+         *         "request_id": "5f0c9a1e7b3d2468"
+         *       },
+         *       "action": "update",
+         *       "object": {
+         *         "kind": "account",
+         *         "id": "7"
+         *       },
+         *       "before": {
+         *         "is_platform_admin": false
+         *       },
+         *       "after": {
+         *         "is_platform_admin": true
+         *       }
+         *     }
+         */
+        PlatformAuditEntry: {
+            /**
+             * Format: int64
+             * @description Numbered apart from the entries of tenants
+             */
+            audit_id: number;
+            /** Format: date-time */
+            at: string;
+            actor: components["schemas"]["Actor"];
+            /** @enum {string} */
+            action: "create" | "update" | "remove";
+            object: components["schemas"]["PlatformAuditObject"];
+            /** @description As it was stored, without secrets; null: there was none */
+            before: {
+                [key: string]: unknown;
+            } | null;
+            after: {
+                [key: string]: unknown;
+            } | null;
+        };
+        PlatformAuditList: {
+            items: components["schemas"]["PlatformAuditEntry"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        PlatformAuditObject: {
+            /** @enum {string} */
+            kind: "account" | "tenant";
+            /** @description An account's id, a tenant's slug */
+            id: string;
+        };
+        /**
          * @description A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
          *     checks that differed in nothing but time, tokens and wait.
          * @example {
@@ -4383,6 +4458,36 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             428: components["responses"]["PreconditionRequired"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listPlatformAudit: {
+        parameters: {
+            query?: {
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlatformAuditList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

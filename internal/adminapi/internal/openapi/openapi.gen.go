@@ -315,6 +315,45 @@ func (e Permission) Valid() bool {
 	}
 }
 
+// Defines values for PlatformAuditEntryAction.
+const (
+	PlatformAuditEntryActionCreate PlatformAuditEntryAction = "create"
+	PlatformAuditEntryActionRemove PlatformAuditEntryAction = "remove"
+	PlatformAuditEntryActionUpdate PlatformAuditEntryAction = "update"
+)
+
+// Valid indicates whether the value is a known member of the PlatformAuditEntryAction enum.
+func (e PlatformAuditEntryAction) Valid() bool {
+	switch e {
+	case PlatformAuditEntryActionCreate:
+		return true
+	case PlatformAuditEntryActionRemove:
+		return true
+	case PlatformAuditEntryActionUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PlatformAuditObjectKind.
+const (
+	PlatformAuditObjectKindAccount PlatformAuditObjectKind = "account"
+	PlatformAuditObjectKindTenant  PlatformAuditObjectKind = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the PlatformAuditObjectKind enum.
+func (e PlatformAuditObjectKind) Valid() bool {
+	switch e {
+	case PlatformAuditObjectKindAccount:
+		return true
+	case PlatformAuditObjectKindTenant:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProcessStatusDatabase.
 const (
 	ProcessStatusDatabaseDown    ProcessStatusDatabase = "down"
@@ -1328,6 +1367,42 @@ type PlanList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// PlatformAuditEntry defines model for PlatformAuditEntry.
+type PlatformAuditEntry struct {
+	Action PlatformAuditEntryAction                  `json:"action"`
+	Actor  Actor                                     `json:"actor"`
+	After  nullable.Nullable[map[string]interface{}] `json:"after"`
+	At     time.Time                                 `json:"at"`
+
+	// AuditId Numbered apart from the entries of tenants
+	AuditId int64 `json:"audit_id"`
+
+	// Before As it was stored, without secrets; null: there was none
+	Before nullable.Nullable[map[string]interface{}] `json:"before"`
+	Object PlatformAuditObject                       `json:"object"`
+}
+
+// PlatformAuditEntryAction defines model for PlatformAuditEntry.Action.
+type PlatformAuditEntryAction string
+
+// PlatformAuditList defines model for PlatformAuditList.
+type PlatformAuditList struct {
+	Items []PlatformAuditEntry `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// PlatformAuditObject defines model for PlatformAuditObject.
+type PlatformAuditObject struct {
+	// Id An account's id, a tenant's slug
+	Id   string                  `json:"id"`
+	Kind PlatformAuditObjectKind `json:"kind"`
+}
+
+// PlatformAuditObjectKind defines model for PlatformAuditObject.Kind.
+type PlatformAuditObjectKind string
+
 // Point defines model for Point.
 type Point struct {
 	Allowed int64 `json:"allowed"`
@@ -2051,6 +2126,15 @@ type UpdateAccountParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// ListPlatformAuditParams defines parameters for ListPlatformAudit.
+type ListPlatformAuditParams struct {
+	// Limit How many items to answer at most
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Q Part of the slug or name
@@ -2590,6 +2674,9 @@ type ServerInterface interface {
 	// UpdateAccount Make an account a platform admin, disable it, or undo that
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(w http.ResponseWriter, r *http.Request, accountId AccountID, params UpdateAccountParams)
+	// ListPlatformAudit List changes to accounts, and to which tenants there are
+	// (GET /api/v1/audit)
+	ListPlatformAudit(w http.ResponseWriter, r *http.Request, params ListPlatformAuditParams)
 	// GetReference This description, to read
 	// (GET /api/v1/docs)
 	GetReference(w http.ResponseWriter, r *http.Request)
@@ -3024,6 +3111,52 @@ func (siw *ServerInterfaceWrapper) UpdateAccount(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateAccount(w, r, accountId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListPlatformAudit operation middleware
+func (siw *ServerInterfaceWrapper) ListPlatformAudit(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPlatformAuditParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListPlatformAudit(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7075,6 +7208,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts/{account_id}", wrapper.UpdateAccount).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/audit", wrapper.ListPlatformAudit).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/docs", wrapper.GetReference).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/invitations/accept", wrapper.AcceptInvitation).Methods(http.MethodPost)
@@ -7513,6 +7648,28 @@ func (response UpdateAccount200JSONResponse) VisitUpdateAccountResponse(w http.R
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPlatformAuditRequestObject struct {
+	Params ListPlatformAuditParams
+}
+
+type ListPlatformAuditResponseObject interface {
+	VisitListPlatformAuditResponse(w http.ResponseWriter) error
+}
+
+type ListPlatformAudit200JSONResponse PlatformAuditList
+
+func (response ListPlatformAudit200JSONResponse) VisitListPlatformAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9498,6 +9655,9 @@ type StrictServerInterface interface {
 	// UpdateAccount Make an account a platform admin, disable it, or undo that
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
+	// ListPlatformAudit List changes to accounts, and to which tenants there are
+	// (GET /api/v1/audit)
+	ListPlatformAudit(ctx context.Context, request ListPlatformAuditRequestObject) (ListPlatformAuditResponseObject, error)
 	// GetReference This description, to read
 	// (GET /api/v1/docs)
 	GetReference(ctx context.Context, request GetReferenceRequestObject) (GetReferenceResponseObject, error)
@@ -9916,6 +10076,32 @@ func (sh *strictHandler) UpdateAccount(w http.ResponseWriter, r *http.Request, a
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateAccountResponseObject); ok {
 		if err := validResponse.VisitUpdateAccountResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListPlatformAudit operation middleware
+func (sh *strictHandler) ListPlatformAudit(w http.ResponseWriter, r *http.Request, params ListPlatformAuditParams) {
+	var request ListPlatformAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPlatformAudit(ctx, request.(ListPlatformAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPlatformAudit")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListPlatformAuditResponseObject); ok {
+		if err := validResponse.VisitListPlatformAuditResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -535,6 +535,47 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
+const platformAuditPage = `-- name: PlatformAuditPage :many
+SELECT audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after FROM platform_audit_event
+WHERE $1::bigint = 0 OR audit_id < $1::bigint
+ORDER BY audit_id DESC
+LIMIT $2
+`
+
+// The latest first: those before an id; 0 is no bound.
+func (q *Queries) PlatformAuditPage(ctx context.Context, before int64, pageSize int32) ([]PlatformAuditEvent, error) {
+	rows, err := q.db.Query(ctx, platformAuditPage, before, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PlatformAuditEvent
+	for rows.Next() {
+		var i PlatformAuditEvent
+		if err := rows.Scan(
+			&i.AuditID,
+			&i.At,
+			&i.ActorKind,
+			&i.ActorID,
+			&i.ActorName,
+			&i.Act,
+			&i.RequestID,
+			&i.Action,
+			&i.ObjectKind,
+			&i.ObjectID,
+			&i.Before,
+			&i.After,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const processes = `-- name: Processes :many
 SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms FROM api_process
 WHERE reported_at >= now() - make_interval(secs => $1::double precision)
