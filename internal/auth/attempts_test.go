@@ -177,16 +177,20 @@ func network(n int) auth.Browser {
 func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	// The wait of the network that guesses is as long as any, and it goes on guessing, in two processes.
-	w.exec(t, "INSERT INTO login_failure VALUES ($1, '2001:db8::/64', 1000, now())", subjectBytes(adaEmail))
+	for range auth.Tight.Free {
+		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(0))
+		wantError(t, err, auth.ErrWrongPassword)
+	}
+	// The wait of that network becomes as long as any, and it goes on guessing, in two processes.
+	w.exec(t, "UPDATE login_failure SET failures = 1000, last_at = now() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {
 			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err, &auth.TooSoonError{}) {
 				t.Fatalf("a guess is answered by %v", err)
 			}
 		}
-		if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 1 {
-			t.Errorf("guesses that are not looked at are counted: there are %d counters", n)
+		if n := w.count(t, "SELECT failures FROM login_failure WHERE network = '0.0.0.0/0'"); n != auth.Tight.Free {
+			t.Errorf("guesses that are not looked at are counted: there are %d", n)
 		}
 	}
 	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
@@ -234,6 +238,29 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		t.Errorf("create-admin leaves %d counters", n)
 	}
 	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
+}
+
+func TestForgettingDoesNotWaitForAttemptsInACircle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	subject := auth.AddressLimits(adaEmail, netip.Addr{})[0].Subject
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			for range 30 {
+				if _, _, err := w.store.Attempt(t.Context(), auth.AddressLimits(adaEmail, network(n).IP)); err != nil {
+					t.Error(err)
+				}
+				if n%4 > 0 {
+					continue
+				}
+				if err := w.store.ForgetAttempts(t.Context(), subject); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
