@@ -51,7 +51,7 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 	if err != nil {
 		return Account{}, err
 	}
-	return account, g.forget(ctx, addressCounter(email))
+	return account, g.forget(ctx, addressSubject(email))
 }
 
 // replacePassword changes the password of the account with an address, and ends all its sessions.
