@@ -19,7 +19,7 @@ type Readiness struct {
 	RulesAge time.Duration
 	// Database and Redis are single words, such as up, down, or memory.
 	Database, Redis string
-	// Warnings are sentences about settings under which limits do not hold.
+	// Warnings are sentences about what keeps limits from holding, such as a setting of Redis.
 	Warnings []string
 }
 

@@ -78,7 +78,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		},
 		Buckets:      a.manageable(),
 		PlainCookies: cfg.Command == config.SluiceDev,
-		Readiness:    func() adminapi.Readiness { return adminapi.Readiness(readiness(a.watcher, a.buckets)) },
+		Readiness:    func() adminapi.Readiness { return adminapi.Readiness(readiness(cfg.Command, a.watcher, a.buckets)) },
 		Requests:     &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
 		UI:           ui,
 	})
@@ -164,6 +164,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
 		group.Go(func() error { a.watcher.Run(ctx); return nil })
+		group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 		group.Go(func() error { a.keyUses.Run(ctx); return nil })
 		group.Go(func() error { return a.buckets.watch(ctx) })
 		group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -68,7 +69,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 		Snapshots: a.watcher,
 		Limiter:   limiter,
 		KeyUsed:   a.keyUses.Note,
-		Readiness: func() checkapi.Readiness { return readiness(a.watcher, a.buckets) },
+		Readiness: func() checkapi.Readiness { return readiness(cfg.Command, a.watcher, a.buckets) },
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
 	})
 	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
@@ -135,6 +136,7 @@ func (a *API) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
 	group.Go(func() error { fleet.Keep(ctx, a.store, a.self, a.log); return nil })
@@ -168,13 +170,13 @@ func checkSchema(ctx context.Context, cfg config.Config) error {
 	}
 }
 
-func readiness(watcher *rules.Watcher, buckets *buckets) checkapi.Readiness {
+func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets) checkapi.Readiness {
 	state := checkapi.Readiness{
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
 		Database:    "up",
 		Redis:       buckets.state(),
-		Warnings:    buckets.warnings(),
+		Warnings:    slices.Concat(buckets.warnings(), demoKeyWarnings(command, watcher.Snapshot(), time.Now())),
 	}
 	switch {
 	case watcher.LastError() != nil:

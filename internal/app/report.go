@@ -19,7 +19,7 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 		name = "unknown"
 	}
 	return func() (fleet.Process, fleet.Count) {
-		state := readiness(a.watcher, a.buckets)
+		state := readiness(a.cfg.Command, a.watcher, a.buckets)
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,
 			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis,

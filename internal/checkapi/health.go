@@ -17,7 +17,7 @@ type Readiness struct {
 	// Database and Redis are single words, such as up, down, or memory for buckets that are not
 	// in Redis. Anybody who reaches the port can read them.
 	Database, Redis string
-	// Warnings are sentences about settings under which limits do not hold.
+	// Warnings are sentences about what keeps limits from holding, such as a setting of Redis.
 	Warnings []string
 }
 

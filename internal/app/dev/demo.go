@@ -12,14 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rulesfile"
 )
-
-// DemoToken is the demo tenant's API key. It exists in no database but those of sluice dev.
-const DemoToken = "slk_demo_0123456789abcdef0123456789abcdef"
 
 const demoSlug = "demo"
 
@@ -41,7 +39,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 		return fmt.Errorf("look whose the database is: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	demoKey, _, _ := rules.SplitToken(DemoToken)
+	demoKey, _, _ := rules.SplitToken(app.DemoToken)
 	var foreign string
 	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
 		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
@@ -76,7 +74,7 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	if err != nil {
 		return false, err
 	}
-	id, secret, _ := rules.SplitToken(DemoToken)
+	id, secret, _ := rules.SplitToken(app.DemoToken)
 	key, err := store.Key(ctx, tenant.ID, id)
 	if err == nil {
 		works = key.RevokedAt.IsZero()

@@ -161,7 +161,7 @@ func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Confi
 	if data != "" {
 		database, kept = "'"+string(cfg.DatabaseURL)+"'", data+" (kept between runs)"
 	}
-	try := fmt.Sprintf(tryIt, api.CheckAddr(), DemoToken)
+	try := fmt.Sprintf(tryIt, api.CheckAddr(), app.DemoToken)
 	if !works {
 		try = fmt.Sprintf(tryYours, api.CheckAddr())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
@@ -91,7 +92,7 @@ func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
 func TestTheDemoIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.EmptyPostgres(t)
-	if greeting, _, err := runDev(t, databaseURL); err != nil || !strings.Contains(greeting, DemoToken) {
+	if greeting, _, err := runDev(t, databaseURL); err != nil || !strings.Contains(greeting, app.DemoToken) {
 		t.Fatalf("the first start greets with %q (%v)", greeting, err)
 	}
 	store := open(t, databaseURL)
@@ -109,7 +110,7 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id, _, _ := rules.SplitToken(DemoToken)
+	id, _, _ := rules.SplitToken(app.DemoToken)
 	if err := writer.RevokeKey(t.Context(), demo.ID, id, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(greeting, DemoToken) || !strings.Contains(log, "the demo key was revoked") {
+	if strings.Contains(greeting, app.DemoToken) || !strings.Contains(log, "the demo key was revoked") {
 		t.Errorf("it greets with %q and logs %s, want no revoked key and a warning", greeting, log)
 	}
 	if left, err := store.Rules(t.Context(), demo.ID, rules.RuleFilter{}, 0, 100); err != nil || len(left.Rules) > 0 {
