@@ -265,7 +265,7 @@ func TestSettingAPasswordGivesNothingElse(t *testing.T) {
 	w := newWorld(t, auth.Options{})
 	ctx := t.Context()
 	member, entry := w.join(t, "bob@example.com", auth.Viewer)
-	for range auth.FreeAttempts + 1 {
+	for range auth.Tight.Free + 1 {
 		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
 	}
 	const next = "a finer difference engine"
