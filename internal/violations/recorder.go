@@ -36,10 +36,13 @@ type Options struct {
 const (
 	shards = 16
 
-	// busyPart is the part of the time that a process keeps the store busy at most, as 1/n, as long as
-	// that does not make it wait longer than maxPause.
+	// busyPart is the part of the time that a process with much to write keeps the store busy at most, as
+	// 1/n, as long as that does not make it wait longer than maxPause. One with little to write never waits
+	// longer than the flush interval, however slow the store is.
 	busyPart = 16
 	maxPause = 10 * time.Second
+	// little is how many batches that is: one of decisions and one of violations.
+	little = 2
 
 	// minBackoff to maxBackoff pass between two tries while the store is away.
 	minBackoff = 100 * time.Millisecond
@@ -62,10 +65,11 @@ type Recorder struct {
 	waiting                          atomic.Int64 // batches
 	writtenAt                        atomic.Int64 // when all that had happened until then was written; Unix nanoseconds
 
-	flushing sync.Mutex // guards what follows
-	batch    []*Batch   // taken from memory and not written yet, in the order of their numbers
-	takenAt  time.Time
-	written  int64 // the latest number
+	flushing  sync.Mutex // guards what follows
+	batch     []*Batch   // taken from memory and not written yet, in the order of their numbers
+	takenAt   time.Time
+	wroteMuch atomic.Bool // the latest flush did
+	written   int64       // the latest number
 }
 
 // NewRecorder returns a Recorder that writes to a sink once Run is called.
@@ -132,7 +136,10 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 			if away > 0 {
 				r.log.InfoContext(ctx, "violations are written again")
 			}
-			away, pause = 0, max(r.options.FlushInterval, min((busyPart-1)*took, maxPause))
+			away, pause = 0, r.options.FlushInterval
+			if r.wroteMuch.Load() {
+				pause = max(pause, min((busyPart-1)*took, maxPause))
+			}
 		case ctx.Err() == nil:
 			if away == 0 {
 				r.log.ErrorContext(ctx, "violations cannot be written; they are counted in memory meanwhile", "error", err)
@@ -211,6 +218,7 @@ func (r *Recorder) take() {
 		counted[i] = c.take()
 	}
 	r.batch = r.batches(decisions(counted), tallies(r.shards[:]))
+	r.wroteMuch.Store(len(r.batch) > little)
 }
 
 // refuse takes the first batch apart.
