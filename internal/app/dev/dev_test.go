@@ -37,7 +37,7 @@ func runDev(t *testing.T, databaseURL string) (greeting, log string, err error) 
 	t.Helper()
 	cfg, err := config.Parse("sluice", []string{
 		"dev", "--database-url", databaseURL, "--data-dir", t.TempDir(),
-		"--check-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+		"--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
