@@ -44,14 +44,14 @@ type index struct {
 
 // shape is a group of rules that look at the same fields in the same way.
 type shape struct {
-	needs termKinds        // of all its terms
-	path  int              // the length of its path, 0 for none
-	bits  int              // the length of its network, -1 for none
-	terms []term           // those with a value
-	rules map[uint64]*link // by the hash of the terms' values
+	needs termKinds       // of all its terms
+	path  int             // the length of its path, 0 for none
+	bits  int             // the length of its network, -1 for none
+	terms []term          // those with a value
+	rules map[uint64]link // by the hash of the terms' values
 }
 
-// link is one rule among those with the same hash.
+// link is one rule among those with the same hash, of which there is nearly always but one.
 type link struct {
 	rule *Rule
 	next *link
@@ -158,7 +158,8 @@ func (x *index) visitFile(q *query, file []shape, found func(*Rule)) {
 		if !s.fits(q) {
 			continue
 		}
-		for l := s.rules[x.hashOf(q, s.terms)]; l != nil; l = l.next {
+		first := s.rules[x.hashOf(q, s.terms)]
+		for l := &first; l != nil && l.rule != nil; l = l.next {
 			if q.meets(l.rule) {
 				found(l.rule)
 			}

@@ -126,7 +126,7 @@ func (g *shapeGroup) fileName() string {
 }
 
 func (g *shapeGroup) shape() shape {
-	s := shape{bits: -1, rules: make(map[uint64]*link, len(g.rules))}
+	s := shape{bits: -1, rules: make(map[uint64]link, len(g.rules))}
 	for _, t := range g.terms {
 		s.needs |= t.kind.set()
 		switch t.kind {
@@ -139,10 +139,12 @@ func (g *shapeGroup) shape() shape {
 			s.terms = append(s.terms, t)
 		}
 	}
-	links := make([]link, len(g.rules))
 	for i, rule := range g.rules {
-		links[i] = link{rule: rule, next: s.rules[g.hashes[i]]}
-		s.rules[g.hashes[i]] = &links[i]
+		first := link{rule: rule}
+		if others, ok := s.rules[g.hashes[i]]; ok {
+			first.next = new(others)
+		}
+		s.rules[g.hashes[i]] = first
 	}
 	return s
 }

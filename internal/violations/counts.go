@@ -23,8 +23,11 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series are the minutes of one rule that are not written yet, oldest first; nearly always one.
-type series []minuteVerdicts
+// series are the minutes of one rule that are not written yet; nearly always one.
+type series struct {
+	latest  minuteVerdicts
+	earlier []minuteVerdicts
+}
 
 type minuteVerdicts struct {
 	minute int64 // since the Unix epoch
@@ -78,16 +81,17 @@ func (v *Verdicts) take(cost Tokens) { v.Taken, v.TakenParts = int64(cost/Token)
 // at returns where to count. When there is no room for another minute it is the last one there is.
 func (c *counters) at(key ruleKey, minute int64) *Verdicts {
 	s, ok := c.series[key]
-	if !ok {
-		s = new(series)
+	switch {
+	case !ok:
+		s = &series{latest: minuteVerdicts{minute: minute}}
 		c.series[key] = s
+		c.minutes++
+	case s.latest.minute < minute && c.minutes < c.most:
+		s.earlier = append(s.earlier, s.latest)
+		s.latest = minuteVerdicts{minute: minute}
+		c.minutes++
 	}
-	if last := len(*s) - 1; last >= 0 && ((*s)[last].minute >= minute || c.minutes >= c.most) {
-		return &(*s)[last].Verdicts
-	}
-	c.minutes++
-	*s = append(*s, minuteVerdicts{minute: minute})
-	return &(*s)[len(*s)-1].Verdicts
+	return &s.latest.Verdicts
 }
 
 // take returns all that was counted and begins anew.
@@ -109,10 +113,10 @@ func decisions(taken []map[ruleKey]*series) []DecisionCount {
 	sums := map[place]Verdicts{}
 	for _, all := range taken {
 		for key, s := range all {
-			for i := range *s {
-				at := place{key, (*s)[i].minute}
+			for _, counted := range append(s.earlier, s.latest) {
+				at := place{key, counted.minute}
 				sum := sums[at]
-				sum.add((*s)[i].Verdicts)
+				sum.add(counted.Verdicts)
 				sums[at] = sum
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,9 @@ type Recorder struct {
 	writer  string
 	seed    maphash.Seed
 
-	counters [shards]*counters
+	// counters are as many as there are processors: more would cool the caches, since every one of them
+	// comes to hold every rule.
+	counters []*counters
 	shards   [shards]*shard
 
 	recorded, dropped, refused, lost atomic.Int64
@@ -86,10 +89,13 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		writer: rand.Text(), seed: maphash.MakeSeed(),
 	}
 	// Of the half that fills up while the other is written, the counts of decisions get a quarter.
-	half := options.MaxBytes / 2 / shards
+	half := options.MaxBytes / 2
+	processors := min(shards, runtime.GOMAXPROCS(0))
+	for range processors {
+		r.counters = append(r.counters, newCounters(half/4/processors))
+	}
 	for i := range shards {
-		r.counters[i] = newCounters(half / 4)
-		r.shards[i] = newShard(half-half/4, max(1, options.MaxDetails/shards))
+		r.shards[i] = newShard((half-half/4)/shards, max(1, options.MaxDetails/shards))
 	}
 	r.writtenAt.Store(time.Now().UnixNano())
 	return r
@@ -101,7 +107,7 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 		return
 	}
 	// Any counters will do; this chooses without a shared word of memory.
-	r.counters[mathrand.Uint64()%shards].add(now.Unix()/60, c)
+	r.counters[mathrand.IntN(len(r.counters))].add(now.Unix()/60, c)
 	switch {
 	case !c.Allowed:
 		r.add(c, &c.Tiers[c.Deciding], now)
@@ -213,9 +219,9 @@ func (r *Recorder) Flush(ctx context.Context) error {
 
 func (r *Recorder) take() {
 	r.takenAt = time.Now()
-	counted := make([]map[ruleKey]*series, shards)
-	for i, c := range r.counters {
-		counted[i] = c.take()
+	var counted []map[ruleKey]*series
+	for _, c := range r.counters {
+		counted = append(counted, c.take())
 	}
 	r.batch = r.batches(decisions(counted), tallies(r.shards[:]))
 	r.wroteMuch.Store(len(r.batch) > little)

@@ -25,6 +25,7 @@ describe.each([
   }, async () => {
     const { page, complaints, close } = await newPage(browser, sluice, look);
     await page.goto('/sign-in');
+    await settled(page);
     await expectAccessible(page);
     await signIn(page);
     for (const { path } of screens) {

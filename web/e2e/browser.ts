@@ -66,8 +66,9 @@ export async function signIn(page: Page, email = demo.email, password = demo.pas
   await page.waitForURL((url) => url.pathname !== '/sign-in');
 }
 
-/** Waits until nothing on the page is loading any more. */
+/** Waits until the page is drawn and nothing on it is loading any more. */
 export async function settled(page: Page): Promise<void> {
+  await page.locator('main h1').first().waitFor();
   await page.waitForLoadState('networkidle');
   await page.waitForFunction(() => !document.querySelector('[role="status"][aria-label="Loading"]'));
 }
