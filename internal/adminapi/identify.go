@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -147,9 +146,7 @@ func (s *surface) browser(v *visit) auth.Browser {
 	if cookie, err := v.r.Cookie(s.cookie(plainDevice)); err == nil {
 		from.Device = cookie.Value
 	}
-	if address, err := netip.ParseAddrPort(v.r.RemoteAddr); err == nil {
-		from.IP = address.Addr()
-	}
+	from.IP = clientIP(v.r, s.TrustedProxies)
 	return from
 }
 

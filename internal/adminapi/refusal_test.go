@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -330,4 +331,22 @@ func TestTheUIAnswersWhatIsNotTheAPIs(t *testing.T) {
 			t.Errorf("%s is answered %d, want %d", path, got.status, status)
 		}
 	}
+}
+
+func TestBehindAProxyOneClientsGuessesDoNotSlowAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} // httptest's peer
+	})
+	email := w.account(false).Email
+	signIn := func(from, password string) answer {
+		return w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": email, "password": password}, "X-Forwarded-For", from)
+	}
+	guesses := 0
+	for signIn("203.0.113.9", "not the password at all").status != http.StatusTooManyRequests {
+		if guesses++; guesses == 20 {
+			t.Fatal("twenty guesses were not slowed")
+		}
+	}
+	w.want(signIn("203.0.113.9, 198.51.100.7", password), http.StatusOK)
 }

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -18,7 +19,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, PlainCookies, Closing, UI and Now must be given.
+// Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies,
+// Closing, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -43,6 +45,8 @@ type Config struct {
 	// and Secure, which such browsers insist on TLS for. It is told and not guessed from requests, because
 	// a proxy may name a loopback address as the Host of requests from anywhere.
 	PlainCookies bool
+	// TrustedProxies are networks from which X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
 	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
 	// Version is of this program.

@@ -77,10 +77,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 			return checkapi.Explain(limiter, w, r, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
-		PlainCookies: cfg.Command == config.SluiceDev,
-		Readiness:    func() adminapi.Readiness { return adminapi.Readiness(readiness(cfg.Command, a.watcher, a.buckets)) },
-		Requests:     &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
-		UI:           ui,
+		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
+		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(cfg.Command, a.watcher, a.buckets)) },
+		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:        ui,
 	})
 	if err != nil {
 		return nil, err

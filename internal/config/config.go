@@ -33,6 +33,8 @@ type Config struct {
 	CheckAddr   string
 	AdminAddr   string
 	MetricsAddr string
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For the admin API believes.
+	TrustedProxies []netip.Prefix
 
 	// StoreBudget is the time Redis has to answer before failure modes do.
 	StoreBudget time.Duration

@@ -173,6 +173,13 @@ var options = []option{
 		value:     func(c *Config) value { return address{&c.AdminAddr} },
 	},
 	{
+		group: groupListeners, name: "trusted-proxies",
+		takers: []Command{AdminServe},
+		help: "Networks of the proxies in front of the admin API, separated by commas. Whoever connects from " +
+			"there is told apart by X-Forwarded-For.",
+		value: func(c *Config) value { return networks{&c.TrustedProxies} },
+	},
+	{
 		group: groupListeners, name: "metrics-addr", normal: ":9090",
 		normalFor: map[Command]string{AdminServe: ":9091", SluiceDev: "127.0.0.1:9090"},
 		takers:    servers,

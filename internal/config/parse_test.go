@@ -52,6 +52,10 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	if got := allowing.WebhookAllow; len(got) != 2 || got[0].String() != "10.0.0.0/8" || got[1].String() != "::1/128" {
 		t.Errorf("alerts may be posted to %v", got)
 	}
+	behind := mustParse(t, "admin", []string{"serve", "--database-url", "postgres://localhost/sluice", "--trusted-proxies", "10.1.2.3"})
+	if got := behind.TrustedProxies; len(got) != 1 || got[0].String() != "10.1.2.3/32" {
+		t.Errorf("X-Forwarded-For is believed from %v", got)
+	}
 	if dev.ViolationRetention != 30*24*time.Hour || dev.CountRetention != 13*30*24*time.Hour+6*24*time.Hour {
 		t.Errorf("sluice dev keeps violations for %s and counts for %s", dev.ViolationRetention, dev.CountRetention)
 	}

@@ -1,0 +1,40 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// clientIP returns the address that a request comes from, or the zero Addr if that cannot be told. It is
+// the peer's, unless the peer is a trusted proxy. Each proxy appends the address of its own peer to
+// X-Forwarded-For; so, read from the end, the first that is no trusted proxy is the client. Anybody can
+// have written what stands before it.
+func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	client := peer.Addr().Unmap()
+	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, text := range slices.Backward(forwarded) {
+		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool { return network.Contains(client) })
+		before, ok := forwardedAddr(text)
+		if !isProxy || !ok {
+			break
+		}
+		client = before
+	}
+	return client
+}
+
+// forwardedAddr reads one address of X-Forwarded-For. Some proxies append a port.
+func forwardedAddr(text string) (netip.Addr, bool) {
+	text = strings.TrimSpace(text)
+	if withPort, err := netip.ParseAddrPort(text); err == nil {
+		return withPort.Addr().Unmap().WithZone(""), true
+	}
+	addr, err := netip.ParseAddr(text)
+	return addr.Unmap().WithZone(""), err == nil
+}
