@@ -9,7 +9,7 @@ import (
 
 // reservePort finds a port. These systems refuse it to a server while another socket is bound to it.
 func reservePort() (number int, kept *os.File, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it waits for nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, nil, err
 	}
