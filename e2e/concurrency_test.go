@@ -133,7 +133,9 @@ func TestScriptFlushUnderLoadDisturbsNoCheck(t *testing.T) {
 	loaded := make(chan []asked)
 	watch := awake.Start()
 	defer watch.Stop()
-	go func() { loaded <- a.load(watch, []string{`{"user_id":"1"}`, `{"user_id":"2"}`}, 8, time.Millisecond, stop) }()
+	go func() {
+		loaded <- a.load(watch, []string{`{"user_id":"1"}`, `{"user_id":"2"}`}, 8, time.Millisecond, stop)
+	}()
 	flushes := 0
 	for running := true; running; flushes++ {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
