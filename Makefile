@@ -36,7 +36,8 @@ test: ## Install what is missing and run every test
 	@scripts/install.sh test
 	@$(MAKE) --no-print-directory web/dist/index.html
 	$(call each_module,go vet ./...)
-	$(call each_module,go test -race ./...)
+	@# A machine that is slow or busy needs more than the ten minutes that go test gives a package.
+	$(call each_module,go test -race -timeout 40m ./...)
 	cd web && npm run --silent check && npm run --silent test
 	go build -o .bin/sluice ./cmd/sluice
 	cd web && npm run --silent e2e

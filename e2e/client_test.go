@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/awake"
 )
 
 // newClient returns a client that keeps a connection for each of many callers.
@@ -171,18 +173,17 @@ func (a *api) metric(t *testing.T, name string) float64 {
 	return 0
 }
 
-// asked is one check of a load.
+// asked is one check of a load, and when it was asked by the load's watch.
 type asked struct {
-	body string
-	at   time.Time
-	took time.Duration
-	got  answer
-	err  error
+	body     string
+	at, took time.Duration
+	got      answer
+	err      error
 }
 
 // load asks the bodies, each from several callers at once that pause between two checks, until stop
 // is closed; then it returns all that was asked.
-func (a *api) load(bodies []string, callersEach int, pause time.Duration, stop <-chan struct{}) []asked {
+func (a *api) load(watch *awake.Watch, bodies []string, callersEach int, pause time.Duration, stop <-chan struct{}) []asked {
 	const roomy = 1 << 16
 	results := make(chan []asked)
 	callers := 0
@@ -194,9 +195,9 @@ func (a *api) load(bodies []string, callersEach int, pause time.Duration, stop <
 				defer tick.Stop()
 				var mine []asked
 				for {
-					at := time.Now()
+					at := watch.Now()
 					got, err := a.try(body)
-					mine = append(mine, asked{body, at, time.Since(at), got, err})
+					mine = append(mine, asked{body, at, watch.Since(at), got, err})
 					select {
 					case <-stop:
 						results <- mine

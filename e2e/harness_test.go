@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -273,6 +273,7 @@ func (tn tenant) apiEnvironment(redisURL string) []string {
 	return []string{
 		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+		"SLUICE_SHUTDOWN_TIMEOUT=1m", // it has to end in good order on a slow machine, too
 	}
 }
 
@@ -286,19 +287,19 @@ func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...stri
 	return apis
 }
 
-// eventually polls until a condition holds, and fails the test if that takes longer than limit.
+// eventually polls until a condition holds, and fails the test if that takes longer than limit while there is
+// a processor to run on.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
+	watch := awake.Start()
+	defer watch.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for !holds() {
-		select {
-		case <-ctx.Done():
+		if watch.Now() > limit {
 			t.Fatalf("waited %s in vain for %s", limit, what)
-		case <-tick.C:
 		}
+		<-tick.C
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -261,22 +262,24 @@ func TestAKilledProcessLosesAtMostOneFlushInterval(t *testing.T) {
 	const interval = time.Second
 	a := tn.spawnAPI(t, devdbtest.Redis(t).URL(), unhurried)
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
-	denials := make([]time.Time, 0, 1024) // when each was answered
+	watch := awake.Start()
+	defer watch.Stop()
+	denials := make([]time.Duration, 0, 1024) // when each was answered
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < 4*interval; <-tick.C {
+	for ; watch.Now() < 4*interval; <-tick.C {
 		if got, err := a.try(`{"user_id":"42"}`); err == nil && got.status == http.StatusTooManyRequests {
-			denials = append(denials, time.Now())
+			denials = append(denials, watch.Now())
 		}
 	}
-	killed := time.Now()
+	killed := watch.Now()
 	if err := a.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-a.ended
 	old := 0 // those that a flush and the time that it takes were enough for
 	for _, at := range denials {
-		if killed.Sub(at) > 2*interval {
+		if killed-at > 2*interval {
 			old++
 		}
 	}

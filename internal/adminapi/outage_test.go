@@ -3,13 +3,13 @@ package adminapi_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -18,13 +18,10 @@ import (
 // outage signs nobody out, and tells nobody that something does not exist.
 func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
 	t.Parallel()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	nobody := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := must(devdb.ReservePort())(t)
+	t.Cleanup(nobody.Release)
 	w := newWorld(t, func(c *adminapi.Config) {
-		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody+"/sluice?sslmode=disable", c.Requests.Log))(t)
+		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody.Addr()+"/sluice?sslmode=disable", c.Requests.Log))(t)
 		t.Cleanup(away.Close)
 		c.Stores, c.People, c.Gate = away, away, auth.NewGate(away, auth.Options{})
 	})

@@ -41,6 +41,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
 const (
 	password = "a password nobody would guess"
 	loopback = "http://127.0.0.1:8081"
+	// patience is for what is quick on a machine that is not busy.
+	patience = 20 * time.Second
 )
 
 // passwordHash is that of every account's password: hashing is what takes time in a test.
@@ -97,9 +99,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.store = must(pgstore.Open(t.Context(), devdbtest.Postgres(t), log))(t)
 	t.Cleanup(w.store.Close)
-	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), time.Second))(t))
+	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), patience))(t))
 	t.Cleanup(func() { _ = client.Close() })
-	buckets := redisbucket.New(client, time.Second)
+	buckets := redisbucket.New(client, patience)
 	w.watcher = rules.NewWatcher(w.store, rules.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	w.gate = auth.NewGate(w.store, auth.Options{})
 	w.metrics = metrics.New("test", "test")

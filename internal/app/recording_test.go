@@ -24,8 +24,10 @@ func (k *kept) WriteViolations(_ context.Context, batch *violations.Batch) error
 		k.rows = append(k.rows, batch.Tallies[i].Details...)
 	}
 	for i := range batch.Decisions {
-		if batch.Decisions[i].Rule == 0 {
-			k.checks = batch.Decisions[i].Verdicts
+		if d := &batch.Decisions[i]; d.Rule == 0 { // one for each minute, of which there may be two
+			k.checks.Allowed += d.Allowed
+			k.checks.Denied += d.Denied
+			k.checks.Taken += d.Taken
 		}
 	}
 	return nil
@@ -46,7 +48,7 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	}).Tenant(1)
 	sink := &kept{}
 	recorder := violations.NewRecorder(sink, violations.Options{})
-	buckets := membucket.New(membucket.Options{})
+	buckets := membucket.New(membucket.Options{Clock: func() int64 { return 0 }})
 	limiter := enforce.NewLimiter(buckets, buckets, observers{recording{recorder}}, nil)
 	check := enforce.Check{Cost: enforce.Token, Request: rules.Request{
 		UserID: "42", Endpoint: "/api", Method: "GET", IP: netip.MustParseAddr("::ffff:203.0.113.9"),

@@ -59,7 +59,7 @@ func guess(t *testing.T, gate *auth.Gate, email string, most int) (looked int, w
 
 func TestGuessesAreSlowedAlikeForAllAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	for _, email := range []string{adaEmail, "nobody@example.com"} {
 		looked, wait := guess(t, w.Gate, email, 20)
 		if looked != auth.Tight.Free || wait <= 0 || wait > time.Second {
@@ -79,7 +79,7 @@ func TestGuessesAreSlowedAlikeForAllAddresses(t *testing.T) {
 
 func TestWaitsGrowAndAreForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	tight := auth.AddressLimits(adaEmail, laptop().IP)[1:]
 	pass := func(interval string) {
 		w.exec(t, "UPDATE login_failure SET last_at = last_at - $1::interval", interval)
@@ -120,7 +120,7 @@ func TestWaitsGrowAndAreForgotten(t *testing.T) {
 
 func TestASuccessForgetsFailures(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	guess(t, w.Gate, adaEmail, auth.Tight.Free-1)
 	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
 	if looked, _ := guess(t, w.Gate, adaEmail, 20); looked != auth.Tight.Free {
@@ -144,13 +144,13 @@ func TestOldFailuresAreCleared(t *testing.T) {
 // of them may be looked at.
 func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	for range auth.Tight.Free {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", auth.Browser{})
 	}
 	w.exec(t, "UPDATE login_failure SET failures = 20") // so that no second wait ends while the test runs
 	for round := range 4 {
-		w.exec(t, "UPDATE login_failure SET last_at = now() - interval '59 seconds' - $1 * interval '2 seconds'", round%2)
+		w.exec(t, "UPDATE login_failure SET last_at = clock_timestamp() - interval '59 seconds' - $1 * interval '2 seconds'", round%2)
 		gates := []*auth.Gate{w.newGate(w.store, auth.Options{}), w.newGate(w.store, auth.Options{})}
 		before := w.hashes.Load()
 		var all sync.WaitGroup
@@ -176,13 +176,13 @@ func network(n int) auth.Browser {
 
 func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	for range auth.Tight.Free {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(0))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
 	// The wait of that network becomes as long as any, and it goes on guessing, in two processes.
-	w.exec(t, "UPDATE login_failure SET failures = 1000, last_at = now() WHERE network <> '0.0.0.0/0'")
+	w.exec(t, "UPDATE login_failure SET failures = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {
 			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err, &auth.TooSoonError{}) {
@@ -198,14 +198,14 @@ func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 
 func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	for n := range auth.Loose.Free {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(n))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
 	w.exec(t, "UPDATE login_failure SET failures = 1000 WHERE network = '0.0.0.0/0'") // no second wait ends meanwhile
 	for _, ago := range []time.Duration{0, auth.Loose.Longest} {
-		w.exec(t, "UPDATE login_failure SET last_at = now() - $1::interval", ago)
+		w.exec(t, "UPDATE login_failure SET last_at = clock_timestamp() - $1::interval", ago)
 		var counted atomic.Int64
 		var all sync.WaitGroup
 		for n := range 100 {
@@ -265,14 +265,14 @@ func TestForgettingDoesNotWaitForAttemptsInACircle(t *testing.T) {
 
 func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	ctx := t.Context()
 	_, evil := w.join(t, "eve@example.com", auth.Viewer)
 	home := auth.Browser{Device: must(w.SignIn(ctx, adaEmail, adaPassword, laptop()))(t).Device}
 	flood := func() {
-		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = now()")
+		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = clock_timestamp()")
 		guess(t, w.Gate, adaEmail, 6)
-		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = now() WHERE subject = $1", subjectBytes(adaEmail))
+		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = clock_timestamp() WHERE subject = $1", subjectBytes(adaEmail))
 	}
 	signIn := func(from auth.Browser) error {
 		_, err := w.SignIn(ctx, adaEmail, adaPassword, from)
@@ -320,7 +320,7 @@ func subjectBytes(email string) []byte {
 
 func TestAThiefOfASessionCannotGuessThePassword(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, auth.Options{})
+	w := newStillWorld(t, auth.Options{})
 	entry := must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
 	for range auth.Tight.Free {
 		_, err := w.ChangePassword(t.Context(), entry.Session, "guess", "a finer difference engine", laptop())

@@ -36,7 +36,26 @@ type world struct {
 
 func newWorld(t *testing.T, options auth.Options) *world {
 	t.Helper()
-	w := &world{url: devdbtest.Postgres(t)}
+	return newWorldOn(t, devdbtest.Postgres(t), options)
+}
+
+// newStillWorld is newWorld with a database whose clock stands still, so that no wait ends because the machine is
+// slow. Whatever reads clock_timestamp() there reads that clock; now() goes on.
+func newStillWorld(t *testing.T, options auth.Options) *world {
+	t.Helper()
+	url := devdbtest.Postgres(t)
+	if _, err := connect(t, url).Exec(t.Context(), `DO $$ BEGIN
+		EXECUTE format('CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE RETURN %L::timestamptz', now());
+		EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
+	END $$`); err != nil {
+		t.Fatal(err)
+	}
+	return newWorldOn(t, url, options)
+}
+
+func newWorldOn(t *testing.T, url string, options auth.Options) *world {
+	t.Helper()
+	w := &world{url: url}
 	w.store = must(pgstore.Open(t.Context(), w.url, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(w.store.Close)
 	w.Gate = w.newGate(w.store, options)

@@ -37,7 +37,7 @@ type Postgres struct {
 	lock     *os.File // held by this process and the server
 	options  PostgresOptions
 	password string
-	port     int
+	port     *Port
 	proc     *process
 }
 
@@ -57,7 +57,7 @@ func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*P
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
 	var err error
-	p.proc, p.port, err = serve(ctx, func(port int) (*process, error) { return p.start(ctx, port) })
+	p.proc, p.port, err = serve(func(port *Port) (*process, error) { return p.start(ctx, port) })
 	if err != nil {
 		_ = p.lock.Close()
 		return nil, fmt.Errorf("start Postgres: %w", err)
@@ -132,9 +132,9 @@ func (p *Postgres) initialize(ctx context.Context) error {
 	return os.Rename(unfinished, p.path(dataDir))
 }
 
-func (p *Postgres) start(ctx context.Context, port int) (*process, error) {
+func (p *Postgres) start(ctx context.Context, port *Port) (*process, error) {
 	settings := []string{
-		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(port),
+		"listen_addresses=127.0.0.1", "port=" + port.String(),
 		"unix_socket_directories=", // a socket's path is limited to 107 bytes, a directory's is not
 		"max_connections=200", "timezone=UTC", "log_timezone=UTC",
 	}
@@ -190,9 +190,9 @@ func (p *Postgres) Dir() string { return p.dir }
 // URL is the address of one of the server's databases, as a superuser.
 func (p *Postgres) URL(database string) string { return connectionURL(p.port, p.password, database) }
 
-func connectionURL(port int, password, database string) string {
+func connectionURL(port *Port, password, database string) string {
 	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(superuser, password), Host: address(port),
+		Scheme: "postgres", User: url.UserPassword(superuser, password), Host: port.Addr(),
 		Path: "/" + database, RawQuery: "sslmode=disable",
 	}
 	return u.String()
@@ -241,6 +241,7 @@ func (p *Postgres) Kill() {
 }
 
 func (p *Postgres) unlock() error {
+	p.port.Release()
 	if err := p.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("unlock directory: %w", err)
 	}

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
@@ -17,7 +15,7 @@ import (
 
 const (
 	startPatience = 30 * time.Second // recovery after a crash included
-	stopPatience  = 10 * time.Second
+	stopPatience  = 30 * time.Second // a busy machine included
 	probeInterval = 10 * time.Millisecond
 	portAttempts  = 5
 	tailBytes     = 2048 // of a log, in an error message
@@ -133,34 +131,22 @@ func (p *process) awaitReady(ctx context.Context, probe func(context.Context) er
 	}
 }
 
-// serve starts a server on a loopback port that nobody listens on. Between finding such a port and
-// using it another program may take it; then the next one is tried.
-func serve(ctx context.Context, start func(port int) (*process, error)) (p *process, port int, err error) {
+// serve starts a server on a port of its own. Where ports cannot be kept, another program may take it before
+// the server does; then the next one is tried.
+func serve(start func(port *Port) (*process, error)) (p *process, port *Port, err error) {
 	for range portAttempts {
-		if port, err = freePort(ctx); err != nil {
-			return nil, 0, err
+		if port, err = ReservePort(); err != nil {
+			return nil, nil, err
 		}
-		p, err = start(port)
-		if err == nil || !strings.Contains(err.Error(), "ddress already in use") {
+		if p, err = start(port); err == nil {
+			return p, port, nil
+		}
+		port.Release()
+		if !strings.Contains(err.Error(), "ddress already in use") {
 			break
 		}
 	}
-	return p, port, err
-}
-
-func freePort(ctx context.Context) (int, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	if err := l.Close(); err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	address, err := netip.ParseAddrPort(l.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return int(address.Port()), nil
+	return nil, nil, err
 }
 
 // newPassword returns a random password with 130 bits of entropy that needs no quoting in a URL.

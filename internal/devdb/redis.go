@@ -23,7 +23,7 @@ type Redis struct {
 	dir      string
 	as       *runAs // nil: as this process's own user
 	password string // "": none
-	port     int
+	port     *Port  // kept for as long as r is, so that Restart finds it free
 	proc     *process
 }
 
@@ -59,14 +59,14 @@ func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	r.proc, r.port, err = serve(ctx, func(port int) (*process, error) { return r.start(ctx, port) })
+	r.proc, r.port, err = serve(func(port *Port) (*process, error) { return r.start(ctx, port) })
 	if err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	return r, nil
 }
 
-func (r *Redis) start(ctx context.Context, port int) (*process, error) {
+func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	dir, settings := r.dir, "" // of this process's user, whom replication may need to write there
 	if r.as != nil {
 		dir = "/" // where every user can be; this one may not get to its own, and writes nothing
@@ -75,7 +75,7 @@ func (r *Redis) start(ctx context.Context, port int) (*process, error) {
 		settings = "requirepass " + r.password + "\n" // by standard input: everybody can read arguments
 	}
 	// The server outlives ctx.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir,
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, "--bind", "127.0.0.1", "--port", port.String(), "--dir", dir,
 		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no", "-")
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(settings)
@@ -91,8 +91,8 @@ func (r *Redis) start(ctx context.Context, port int) (*process, error) {
 
 // ping asks the Redis on a port whether it is the process that was started there: the port may have
 // been taken by another Redis in between.
-func ping(ctx context.Context, port int, password string, pid int) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(port))
+func ping(ctx context.Context, port *Port, password string, pid int) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", port.Addr())
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func ping(ctx context.Context, port int, password string, pid int) error {
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "process_id:"); ok {
 			if text != strconv.Itoa(pid) {
-				return fmt.Errorf("port %d: address already in use by the Redis process %s", port, text)
+				return fmt.Errorf("port %s: address already in use by the Redis process %s", port, text)
 			}
 			return nil
 		}
@@ -124,7 +124,7 @@ func ping(ctx context.Context, port int, password string, pid int) error {
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // Addr is host:port, the same for the life of r.
-func (r *Redis) Addr() string { return address(r.port) }
+func (r *Redis) Addr() string { return r.port.Addr() }
 
 // URL is the address as a redis:// URL, with the password if there is one.
 func (r *Redis) URL() string {

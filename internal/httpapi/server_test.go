@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -18,24 +20,29 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var remotes []string
-	server.ConnState = func(c net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			remotes = append(remotes, c.RemoteAddr().String()) // only the accepting goroutine comes here
-		}
-	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	transport := &http.Transport{}
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	// By hand: a Transport takes another connection if it learns too late that its request was written.
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
 	get := func(header string) int {
 		r, err := http.NewRequest("GET", "http://"+listener.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("X-Filler", header)
-		answer, err := client.Do(r)
+		if err := r.Write(conn); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(answers, r)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
@@ -47,13 +54,9 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	if got := get(strings.Repeat("a", 32<<10)); got != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("32 KiB of headers are answered %d", got)
 	}
-	transport.CloseIdleConnections()
 	_ = server.Close()
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serving ended with %v", err)
-	}
-	if len(remotes) != 1 {
-		t.Errorf("three requests took the connections %v, want one", remotes)
 	}
 }
 

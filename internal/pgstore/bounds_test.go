@@ -68,11 +68,11 @@ func TestMigrateGivesUpOnADatabaseThatStalls(t *testing.T) {
 	query.Del("port")
 	database.Host, database.RawQuery = listener.Addr().String(), query.Encode()
 	began := time.Now()
-	err := pgstore.MigrateWithin(t.Context(), database.String(), 2*time.Second)
+	err := pgstore.MigrateWithin(t.Context(), database.String(), 10*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "take the lock") {
 		t.Errorf("the error is %v, want one about the lock", err)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > 50*time.Second { // of the minute that there is for all of it
 		t.Errorf("it took %s to give up", took)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -24,9 +25,10 @@ func clusterNodes(t *testing.T, n int) (*Store, []*proxy) {
 	for range n {
 		addr, bus := startClusterNode(t)
 		busPort = cmp.Or(busPort, bus)
-		direct = append(direct, redis.NewClient(&redis.Options{Addr: addr}))
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { _ = rdb.Close() })
+		direct = append(direct, rdb)
 		proxies = append(proxies, newProxy(t, addr))
-		t.Cleanup(func() { _ = direct[len(proxies)-1].Close() })
 	}
 	for i, rdb := range direct {
 		eventually(t, "a node answers", patience, func() bool { return rdb.Ping(t.Context()).Err() == nil })
@@ -61,10 +63,8 @@ func clusterNodes(t *testing.T, n int) (*Store, []*proxy) {
 
 func startClusterNode(t *testing.T) (addr, busPort string) {
 	t.Helper()
-	addr, bus := freeAddr(t), freeAddr(t)
-	_, port, _ := net.SplitHostPort(addr)
-	_, busPort, _ = net.SplitHostPort(bus)
-	cmd := exec.CommandContext(t.Context(), "redis-server", "--port", port, "--cluster-port", busPort, "--bind", "127.0.0.1",
+	port, bus := reservePort(t), reservePort(t)
+	cmd := exec.CommandContext(t.Context(), "redis-server", "--port", port.String(), "--cluster-port", bus.String(), "--bind", "127.0.0.1",
 		"--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -73,20 +73,18 @@ func startClusterNode(t *testing.T) (addr, busPort string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return addr, busPort
+	return port.Addr(), bus.String()
 }
 
-// freeAddr returns a loopback address that nobody listens on.
-func freeAddr(t *testing.T) string {
+// reservePort returns a port that nobody else gets before the test ends.
+func reservePort(t *testing.T) *devdb.Port {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := devdb.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return listener.Addr().String()
+	t.Cleanup(port.Release)
+	return port
 }
 
 func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {

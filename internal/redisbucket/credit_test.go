@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -151,10 +152,12 @@ func TestACreditToAFrozenRedisIsAnErrorWithinTheBudget(t *testing.T) {
 	if err := server.Freeze(); err != nil {
 		t.Fatal(err)
 	}
+	watch := awake.Start()
+	defer watch.Stop()
 	for range tripAfter {
-		start := time.Now()
-		if err := credit(); err == nil || time.Since(start) > DefaultBudget+late {
-			t.Errorf("%v after %v", err, time.Since(start))
+		start := watch.Now()
+		if err := credit(); err == nil || watch.Since(start) > DefaultBudget+late {
+			t.Errorf("%v after %v", err, watch.Since(start))
 		}
 	}
 	if s.State() == Up {

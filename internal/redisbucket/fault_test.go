@@ -14,6 +14,7 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 
+	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -50,9 +51,10 @@ func TestUnderFaultsNothingIsGivenTwiceAndNobodyHangs(t *testing.T) {
 			direct := New(client(t, server.URL(), patience), patience)
 			mustTake(t, direct, one(user("warm", still))) // so that Redis knows the script
 
-			load := startLoad(s, budget)
+			load := startLoad(t, s, budget)
 			for range repeats(2) {
-				load.run(t, 100*time.Millisecond)
+				before := load.answered.Load()
+				eventually(t, "the load is answered", patience, func() bool { return load.answered.Load() >= before+100 })
 				if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(fault)); err != nil {
 					t.Fatal(err)
 				}
@@ -86,6 +88,7 @@ func newToxic(t *testing.T, upstream string) *toxiproxy.Proxy {
 // they got.
 type load struct {
 	store    enforce.Buckets
+	watch    *awake.Watch
 	budget   time.Duration
 	stopped  chan struct{}
 	callers  sync.WaitGroup
@@ -96,8 +99,8 @@ type load struct {
 }
 
 const (
-	// starved is for how long a busy machine may keep a caller from its processor. The driver's own
-	// timeouts are longer.
+	// starved is for how long other callers may keep one from its processor while the process has one. The
+	// driver's own timeouts are longer.
 	starved     = 2 * time.Second
 	loadBuckets = 20
 	loadBurst   = 300
@@ -110,8 +113,10 @@ func loadTier(bucket int) enforce.Tier {
 	}
 }
 
-func startLoad(s *Store, budget time.Duration) *load {
-	l := &load{store: enforce.NewDenialCache(s, nil), budget: budget, stopped: make(chan struct{})}
+func startLoad(t *testing.T, s *Store, budget time.Duration) *load {
+	t.Helper()
+	l := &load{store: enforce.NewDenialCache(s, nil), watch: awake.Start(), budget: budget, stopped: make(chan struct{})}
+	t.Cleanup(l.watch.Stop)
 	for range 24 {
 		l.callers.Go(func() {
 			pace := time.NewTicker(2 * time.Millisecond) // else those who fail at once would keep the processors busy
@@ -136,9 +141,9 @@ func (l *load) ask() {
 	for i, bucket := range buckets {
 		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{loadTier(bucket)}}
 	}
-	start := time.Now()
+	start := l.watch.Now()
 	err := l.store.Take(context.Background(), asks)
-	for took := int64(time.Since(start)); ; {
+	for took := int64(l.watch.Since(start)); ; {
 		most := l.slowest.Load()
 		if took <= most || l.slowest.CompareAndSwap(most, took) {
 			break
@@ -177,9 +182,6 @@ func (l *load) mustHaveTakenWhatWasAllowed(t *testing.T, direct *Store) {
 	t.Helper()
 	if slowest := time.Duration(l.slowest.Load()); slowest > l.budget+starved {
 		t.Errorf("a call with a budget of %v took %v", l.budget, slowest)
-	}
-	if l.answered.Load() == 0 {
-		t.Error("nothing was ever answered")
 	}
 	unknown := int64(0)
 	for bucket := range loadBuckets {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,15 +255,20 @@ func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
 func TestAThousandChecksAtOnceAreAllAnsweredInAFewPipelines(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)
-	s := New(client(t, server.URL(), time.Second), time.Second) // the budget of a busy machine
+	s := New(client(t, server.URL(), patience), patience)
 	mustTake(t, s, one(user("warm", still)))
 	before := scriptCalls(t, s)
 	limit := enforce.Limit{Rate: rules.MinRate, Burst: 700}
+	if err := server.Freeze(); err != nil { // until all have come, however slowly
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	allowed := 0
+	var came atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {
+			came.Add(1)
 			asks := []enforce.Ask{fourTiers(i, limit)}
 			if err := s.Take(context.Background(), asks); err != nil {
 				t.Errorf("check %d was not answered: %v", i, err)
@@ -274,13 +280,17 @@ func TestAThousandChecksAtOnceAreAllAnsweredInAFewPipelines(t *testing.T) {
 			}
 		})
 	}
+	eventually(t, "all have come", patience, func() bool { return came.Load() == 1000 })
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
 	wg.Wait()
 	if allowed != 700 {
 		t.Errorf("%d of 1000 passed a burst of 700", allowed)
 	}
 	calls := scriptCalls(t, s) - before
 	t.Logf("%d scripts for 1000 checks", calls)
-	if calls > 500 {
+	if calls > 100 { // of up to 64 checks; the last who came may have sent their own
 		t.Errorf("%d scripts for 1000 checks at once", calls)
 	}
 }

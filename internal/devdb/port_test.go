@@ -1,0 +1,51 @@
+package devdb_test
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/devdb"
+)
+
+func TestAReservedPortIsOnlyForWhoeverNamesIt(t *testing.T) {
+	t.Parallel()
+	port, err := devdb.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	for range 3 { // as a server that is killed and comes back
+		if conn, err := net.Dial("tcp", port.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("while nobody listens a connection is %v, error %v; want it refused", conn, err)
+		}
+		l, err := net.Listen("tcp", port.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", port.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return // as the type says
+	}
+	// The system chooses a port by this rule, for outgoing connections too: nobody is bound to it.
+	alone := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var refused error
+		err := c.Control(func(fd uintptr) {
+			refused = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0)
+		})
+		return errors.Join(err, refused)
+	}}
+	if l, err := alone.Listen(t.Context(), "tcp", port.Addr()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("somebody who wants it alone has %v, error %v; want that it is in use", l, err)
+	}
+}

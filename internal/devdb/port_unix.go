@@ -1,0 +1,17 @@
+//go:build unix && !linux
+
+package devdb
+
+import (
+	"net"
+	"os"
+)
+
+// reservePort finds a port. These systems refuse it to a server while another socket is bound to it.
+func reservePort() (number int, kept *os.File, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, nil, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, nil, l.Close()
+}
