@@ -3,7 +3,7 @@
 #
 #   scripts/install.sh run    for `make run`: Postgres, and Redis if it can be had; without Redis,
 #                             `sluice dev` keeps buckets in memory and says so
-#   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, and a
+#   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, curl and a
 #                             browser
 #   scripts/install.sh ui     says whether the UI can be built here, and if not, why
 #
@@ -53,6 +53,8 @@ has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null;
 
 # The tests look for the same names.
 has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+
+has_curl() { command -v curl >/dev/null; }
 
 # Node is not installed from here either. Vite needs this one.
 readonly oldest_node=20.19
@@ -148,12 +150,14 @@ debian_redis() {
 }
 debian_chromium() { apt_install chromium; }
 debian_compiler() { apt_install gcc libc6-dev; }
+debian_curl() { apt_install curl; }
 
 # --- macOS -----------------------------------------------------------------------------------
 
 brew_postgres() { brew install --quiet postgresql@17 >&2; }
 brew_redis() { brew install --quiet redis >&2; }
 brew_chromium() { brew install --quiet --cask chromium >&2; }
+brew_curl() { brew install --quiet curl >&2; }
 brew_compiler() {
   say "a C compiler is missing; run: xcode-select --install"
   return 1
@@ -161,7 +165,7 @@ brew_compiler() {
 
 # --- anywhere --------------------------------------------------------------------------------
 
-# install <postgres|redis|compiler|chromium> <what to tell a person>
+# install <postgres|redis|compiler|chromium|curl> <what to tell a person>
 install() {
   if command -v apt-get >/dev/null; then
     without_starting_services "debian_$1"
@@ -190,6 +194,7 @@ main() {
       has_redis || install redis "Redis $oldest_redis or later" || exit 1
       has_compiler || install compiler "a C compiler, which the race detector needs," || exit 1
       has_chromium || install chromium "Chromium" || exit 1
+      has_curl || install curl "curl, which the browser tests paste lines of," || exit 1
       if ! has_node; then
         say "the UI's tests need Node $oldest_node or later and npm; see https://nodejs.org"
         exit 1

@@ -36,6 +36,8 @@ export default defineConfig({
     include: ['src/**/*.test.{ts,tsx}'],
     setupFiles: ['test/setup.ts'],
     restoreMocks: true,
-    testTimeout: 60_000, // the machine may have other things to do; a hang still ends
+    // The machine may have other things to do; a hang still ends.
+    testTimeout: 300_000,
+    hookTimeout: 60_000,
   },
 });

@@ -20,9 +20,7 @@ describe.each([
   { scheme: 'light' as const, width: 1280 },
   { scheme: 'dark' as const, width: 390 },
 ])('$scheme, $width wide', (look) => {
-  test('no screen has what WCAG 2.2 AA forbids, and none complains in the console', {
-    timeout: 300_000,
-  }, async () => {
+  test('no screen has what WCAG 2.2 AA forbids, and none complains in the console', async () => {
     const { page, complaints, close } = await newPage(browser, sluice, look);
     await page.goto('/sign-in');
     await settled(page);

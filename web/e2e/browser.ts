@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { expect } from 'vitest';
-import { demo, type Sluice } from './sluice';
+import { demo, patience, type Sluice } from './sluice';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -16,6 +16,7 @@ const found = [
 export function startBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: found,
+    timeout: 2 * patience, // the first start of a browser reads it from the disk
     args: [
       '--no-sandbox', // Chromium has none when root starts it
       '--disable-gpu',
@@ -45,7 +46,7 @@ export async function newPage(browser: Browser, sluice: Sluice, look: Partial<Lo
     permissions: ['clipboard-read', 'clipboard-write'],
   });
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(patience);
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(String(error)));
   page.on('console', (message) => {

@@ -30,7 +30,8 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
 
   await page.getByRole('button', { name: 'and only for …' }).click();
   await page.getByLabel('Value').fill('/api/orders');
-  expect(await page.getByLabel('Key pattern').inputValue()).toBe('user:{user_id}:endpoint:/api/orders');
+  const built = 'user:{user_id}:endpoint:/api/orders';
+  await until(async () => (await page.getByLabel('Key pattern').inputValue()) === built);
   await page.getByText('Each user on /api/orders').waitFor();
   await page.getByText('bucket of user 43').waitFor();
   await page.getByLabel('Rate', { exact: true }).fill('2/min');
@@ -49,7 +50,7 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await page.getByText('This rule begins to decide').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
   const id = Number(page.url().split('/').at(-1));
-  await until(5000, async () => (await ask(check)).rule === id);
+  await until(async () => (await ask(check)).rule === id);
   expect(complaints).toEqual([]);
   await close();
 });
@@ -66,7 +67,7 @@ test('a rule is changed, its history says how, and the change is undone', async 
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await page.getByText('Undone').waitFor();
-  await until(5000, async () => (await page.getByLabel('Burst').inputValue()) === '3');
+  await until(async () => (await page.getByLabel('Burst').inputValue()) === '3');
   await close();
 });
 
@@ -85,7 +86,7 @@ test('a lost race on a rule shows both versions; theirs can be taken', async () 
   await dialog.getByRole('cell', { name: '2,200' }).waitFor();
   await dialog.getByRole('button', { name: 'Take the saved one' }).click();
   await dialog.waitFor({ state: 'hidden' });
-  await until(5000, async () => (await page.getByLabel('Burst').inputValue()) === '2,200');
+  await until(async () => (await page.getByLabel('Burst').inputValue()) === '2,200');
   await close();
 });
 
@@ -102,10 +103,7 @@ test('one user gets an own limit that ends', async () => {
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Give limit' }).click();
   await page.getByRole('row', { name: /42.*migration week.*in 7/ }).waitFor();
-  await until(
-    5000,
-    async () => (await ask({ user_id: '42', endpoint: '/api/reports', cost: 20 })).status === 200,
-  );
+  await until(async () => (await ask({ user_id: '42', endpoint: '/api/reports', cost: 20 })).status === 200);
   await settled(page);
   expect(complaints).toEqual([]);
   await close();

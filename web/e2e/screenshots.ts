@@ -28,7 +28,7 @@ afterAll(async () => {
 
 for (const scheme of ['light', 'dark'] as const) {
   for (const size of widths) {
-    test(`${scheme}, ${size.width} wide`, { timeout: 300_000 }, async () => {
+    test(`${scheme}, ${size.width} wide`, async () => {
       const { page, close } = await newPage(browser, sluice, { ...size, scheme });
       const shoot = async (name: string) => {
         await settled(page);

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -29,46 +28,94 @@ export const demo = {
 export async function startSluice(): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));
-  const [check, admin, metrics] = await Promise.all([freePort(), freePort(), freePort()]);
-  const env = {
-    ...environment,
-    SLUICE_DATA_DIR: join(folder, 'data'),
-    SLUICE_CHECK_ADDR: `127.0.0.1:${check}`,
-    SLUICE_ADMIN_ADDR: `127.0.0.1:${admin}`,
-    SLUICE_METRICS_ADDR: `127.0.0.1:${metrics}`,
-  };
-  const url = `http://127.0.0.1:${admin}`;
-  let process_: ChildProcess;
-
-  async function start() {
-    const log: string[] = [];
-    process_ = spawn(binary, ['dev'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    process_.stdout?.on('data', (text) => log.push(String(text)));
-    process_.stderr?.on('data', (text) => log.push(String(text)));
-    await until(60_000, async () => {
-      if (process_.exitCode !== null) throw new Error(`sluice dev ended:\n${log.join('')}`);
-      return (await answers(`${url}/healthz`)) && (await answers(`http://127.0.0.1:${check}/readyz`));
-    });
-  }
-
-  async function end() {
-    if (process_.exitCode !== null) return;
-    const ended = new Promise((resolve) => process_.once('exit', resolve));
-    process_.kill('SIGTERM');
-    await ended;
-  }
-
-  await start();
+  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }).catch(
+    async (error) => {
+      await rm(folder, { recursive: true, force: true });
+      throw error;
+    },
+  );
+  const { addresses } = running;
   return {
-    url,
-    checkUrl: `http://127.0.0.1:${check}`,
-    pause: end,
-    resume: start,
+    url: `http://${addresses.admin}`,
+    checkUrl: `http://${addresses.check}`,
+    pause: () => end(running.process),
+    async resume() {
+      // Whoever was lent one of the ports meanwhile has it for a moment.
+      await until(async () => {
+        try {
+          running = await run(folder, addresses);
+          return true;
+        } catch (error) {
+          if (String(error).includes('address already in use')) return false;
+          throw error;
+        }
+      });
+    },
     async stop() {
-      await end();
+      await end(running.process);
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A port that the system chooses when it is listened on, so that nobody can take it before. */
+const anyPort = '127.0.0.1:0';
+
+interface Addresses {
+  check: string;
+  admin: string;
+  metrics: string;
+}
+
+/** Starts the process and waits until it answers; if it does not, it is gone. */
+async function run(folder: string, wanted: Addresses) {
+  const env = {
+    ...environment,
+    SLUICE_DATA_DIR: join(folder, 'data'),
+    SLUICE_CHECK_ADDR: wanted.check,
+    SLUICE_ADMIN_ADDR: wanted.admin,
+    SLUICE_METRICS_ADDR: wanted.metrics,
+    // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
+    SLUICE_STORE_BUDGET: '5s',
+  };
+  const process = spawn(binary, ['dev'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  for (const stream of [process.stdout, process.stderr]) stream.on('data', (text) => (log += text));
+  process.once('error', (error) => (log += error)); // it cannot be run at all
+  try {
+    await until(async () => {
+      if (hasEnded(process)) throw new Error('it ended');
+      const greeted = greeting(log);
+      return (
+        greeted !== null &&
+        (await answers(`http://${greeted.admin}/healthz`)) &&
+        (await answers(`http://${greeted.check}/readyz`))
+      );
+    });
+  } catch (error) {
+    await end(process);
+    throw new Error(`sluice dev does not answer: ${error}\n${log}`);
+  }
+  return { process, addresses: greeting(log) ?? wanted };
+}
+
+/** The addresses that \`sluice dev\` says, once it said all of them. */
+function greeting(log: string): Addresses | null {
+  const check = /http:\/\/([\d.:]+)\/v1\/check/.exec(log)?.[1];
+  const admin = /^Admin +http:\/\/([\d.:]+)/m.exec(log)?.[1];
+  const metrics = /^Metrics +http:\/\/([\d.:]+)\/metrics$/m.exec(log)?.[1];
+  return check && admin && metrics ? { check, admin, metrics } : null;
+}
+
+function hasEnded({ pid, exitCode, signalCode }: ChildProcess): boolean {
+  return pid === undefined || exitCode !== null || signalCode !== null;
+}
+
+async function end(process: ChildProcess): Promise<void> {
+  if (hasEnded(process)) return;
+  const ended = new Promise((resolve) => process.once('exit', resolve));
+  process.kill('SIGTERM');
+  await ended;
 }
 
 async function answers(url: string): Promise<boolean> {
@@ -79,25 +126,33 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-/** Waits until a condition holds, asking often; fails after so many milliseconds. */
-export async function until(ms: number, condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + ms;
+/**
+ * How long anything may take before it counts as never. It says nothing about how fast the product is: the
+ * machine may have other things to do.
+ */
+export const patience = 60_000;
+
+const pause = 50;
+
+/** Waits until a condition holds, asking often. */
+export async function until(condition: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + patience;
   while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`it did not happen within ${ms} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    if (Date.now() > deadline) throw new Error(`it did not happen within ${patience} ms`);
+    await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
 
-/** A port that was free a moment ago. */
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() =>
-        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
-      );
-    });
+/**
+ * How many milliseconds it takes until a condition holds, by the pauses between the questions. On a machine
+ * with nothing else to do that is the time on the clock; where others take the processor, the pauses get longer
+ * as the server's own do.
+ */
+export async function timeUntil(condition: () => Promise<boolean>): Promise<number> {
+  let asked = 0;
+  await until(async () => {
+    asked++;
+    return condition();
   });
+  return (asked - 1) * pause;
 }

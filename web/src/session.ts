@@ -1,15 +1,22 @@
-import { useQuery, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
+import { createContext, useContext } from 'react';
 import { api } from '~/api/client';
 import { sessionKey, sessionQuery } from '~/api/queries';
 import type { Membership, Session } from '~/api/types';
 import { type Permissions, permissions } from '~/domain/roles';
 
-/** Who is signed in. Below the shell there always is somebody: its route sees to that. */
+/** Who is signed in, as the shell drew it. */
+export const SessionContext = createContext<Session | null>(null);
+
+/**
+ * Who is signed in. Below the shell there always is somebody. That is why the shell hands it down: whatever
+ * is drawn for the first time just when the session ends would find nobody in the cache, before the shell does.
+ */
 export function useSession(): Session {
-  const { data } = useSuspenseQuery(sessionQuery);
-  if (!data) throw new Error('useSession outside of the shell');
-  return data;
+  const session = useContext(SessionContext);
+  if (!session) throw new Error('useSession outside of the shell');
+  return session;
 }
 
 /** The slug of the tenant that the screen is about. */

@@ -10,7 +10,12 @@ export interface Reply {
   events?: string;
   headers?: Record<string, string>;
 }
-type Handler = (request: { path: string; query: URLSearchParams; body: unknown; headers: Headers }) => Reply;
+type Handler = (request: {
+  path: string;
+  query: URLSearchParams;
+  body: unknown;
+  headers: Headers;
+}) => Reply | Promise<Reply>;
 
 /**
  * Stands in for the server in component tests: "GET /api/v1/session" → its answer. A request that the test
@@ -27,7 +32,8 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     const handler = handlers[`${request.method} ${pathname}`];
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
-    const reply: Reply = typeof handler === 'function' ? (handler as Handler)(asked) : { json: handler };
+    const reply: Reply =
+      typeof handler === 'function' ? await (handler as Handler)(asked) : { json: handler };
     const { status = 200, json, events, headers = {} } = reply;
     if (events !== undefined) {
       return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });

@@ -2,7 +2,7 @@ import { cleanup, configure } from '@testing-library/react';
 import { afterEach, vi } from 'vitest';
 
 // A screen's code is loaded when it is visited, and the machine may have other things to do.
-configure({ asyncUtilTimeout: 10_000 });
+configure({ asyncUtilTimeout: 60_000 });
 
 // What jsdom lacks and Mantine asks for.
 window.matchMedia = (query: string) =>

@@ -6,6 +6,7 @@ import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { sessionQuery } from '~/api/queries';
 import { IconMenu, IconSearch } from '~/components/icons';
 import { LoadingLines } from '~/components/states';
+import { SessionContext } from '~/session';
 import { Logo } from './Logo';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
@@ -38,38 +39,40 @@ export function Shell() {
 
   if (!session) return <LoadingLines />;
   return (
-    <div className={styles.shell}>
-      <a className={styles.skip} href="#content">
-        Skip to content
-      </a>
-      <header className={styles.phoneBar}>
-        <ActionIcon aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(true)}>
-          <IconMenu size={18} />
-        </ActionIcon>
-        <Logo />
-        <ActionIcon aria-label="Search" onClick={find}>
-          <IconSearch size={18} />
-        </ActionIcon>
-      </header>
-      <Drawer.Root opened={menu} onClose={() => setMenu(false)} size={260}>
-        <Drawer.Overlay />
-        <Drawer.Content aria-label="Menu">
+    <SessionContext value={session}>
+      <div className={styles.shell}>
+        <a className={styles.skip} href="#content">
+          Skip to content
+        </a>
+        <header className={styles.phoneBar}>
+          <ActionIcon aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(true)}>
+            <IconMenu size={18} />
+          </ActionIcon>
+          <Logo />
+          <ActionIcon aria-label="Search" onClick={find}>
+            <IconSearch size={18} />
+          </ActionIcon>
+        </header>
+        <Drawer.Root opened={menu} onClose={() => setMenu(false)} size={260}>
+          <Drawer.Overlay />
+          <Drawer.Content aria-label="Menu">
+            <Sidebar onFind={find} />
+          </Drawer.Content>
+        </Drawer.Root>
+        <aside className={styles.sidebar} aria-label="Tenant and screens">
           <Sidebar onFind={find} />
-        </Drawer.Content>
-      </Drawer.Root>
-      <aside className={styles.sidebar} aria-label="Tenant and screens">
-        <Sidebar onFind={find} />
-      </aside>
-      <main ref={main} id="content" className={styles.main} tabIndex={-1}>
-        <Suspense fallback={<LoadingLines />}>
-          <Outlet />
-        </Suspense>
-      </main>
-      {palette !== 'never' && (
-        <Suspense fallback={null}>
-          <CommandPalette opened={palette === 'open'} onClose={() => setPalette('closed')} />
-        </Suspense>
-      )}
-    </div>
+        </aside>
+        <main ref={main} id="content" className={styles.main} tabIndex={-1}>
+          <Suspense fallback={<LoadingLines />}>
+            <Outlet />
+          </Suspense>
+        </main>
+        {palette !== 'never' && (
+          <Suspense fallback={null}>
+            <CommandPalette opened={palette === 'open'} onClose={() => setPalette('closed')} />
+          </Suspense>
+        )}
+      </div>
+    </SessionContext>
   );
 }

@@ -51,7 +51,7 @@ test('a rule is found by words of its pattern, its name and what it means', () =
   expect(fits(rule({ is_active: false }), { state: 'on' })).toBe(false);
 });
 
-test('a lost race shows both versions, and mine is saved on top of theirs', { timeout: 60_000 }, async () => {
+test('a lost race shows both versions, and mine is saved on top of theirs', async () => {
   let stored = live;
   let etag = '"3"';
   const requests = fakeServer({

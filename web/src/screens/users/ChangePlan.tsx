@@ -20,8 +20,8 @@ interface Props {
 /** Puts the user on a plan; an empty one is the tenant's default, whichever that is. */
 export function ChangePlan({ tenant, user, onClose }: Props) {
   const { user_id, plan, plan_source } = user.value;
-  const { data: plans = [] } = useQuery(plansQuery(tenant));
-  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const { data: plans = [], isPending: awaitsPlans } = useQuery(plansQuery(tenant));
+  const { data: rules = [], isPending: awaitsRules } = useQuery(rulesQuery(tenant));
   const [chosen, setChosen] = useState(plan_source === 'user' ? (plan ?? '') : '');
   const [theirs, setTheirs] = useState<Tagged<User> | null>(null);
   const queries = useQueryClient();
@@ -47,6 +47,8 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
     },
   });
 
+  // Without them it would say that no plan has limits, and offer none.
+  if (awaitsPlans || awaitsRules) return null;
   return (
     <Modal opened onClose={onClose} title={`Change the plan of user ${user_id}`}>
       <form

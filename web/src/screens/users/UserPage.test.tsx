@@ -120,6 +120,17 @@ test('the plan changes with the tag that was read, after the limits of both were
   expect(sent?.headers.get('If-Match')).toBe('"0"');
 });
 
+test('a change of plan waits for the plans and their limits before it offers them', async () => {
+  let answer = (_: { json: unknown }) => {};
+  server({ [`GET ${base}/plans`]: () => new Promise((resolve) => (answer = resolve)) });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Change plan' }));
+  expect(screen.queryByRole('dialog')).toBeNull();
+  answer({ json: page([plan('free', { is_default: true }), plan('pro')]) });
+  const choice = within(await screen.findByRole('dialog')).getByLabelText('Plan');
+  expect(within(choice).getByRole('option', { name: 'pro' })).toBeDefined();
+});
+
 test('a bucket can be filled up and credited', async () => {
   const change = { bucket_key: '12:42', tokens_before: 20, tokens_after: 50, burst_capacity: 50 };
   const requests = server({
