@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -21,11 +22,12 @@ import (
 
 // The sizes of a large tenant; the small one that it is compared with has a hundredth of each.
 const (
-	listRules   = 100_000
-	listUsers   = 1_000_000
-	listEntries = 10_000_000
-	listShare   = 100
-	listPage    = 50
+	listRules    = 100_000
+	listUsers    = 1_000_000
+	listEntries  = 10_000_000
+	listAccounts = 100_000 // and as many tenants and invitations
+	listShare    = 100
+	listPage     = 50
 )
 
 var listScale = flag.Int("scale", 1, "divides the sizes that lists are measured with")
@@ -40,8 +42,11 @@ var pro = "pro"
 
 // lists are all that people page through.
 var lists = []list{
-	{"tenants", func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
-		_, err := s.Tenants(ctx, "", "", listPage)
+	{"tenants", tenantsWith("")},
+	{"tenants with a text", tenantsWith("T7")},
+	{"tenants with a text that none has", tenantsWith("nowhere")},
+	{"tenants of an account", func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
+		_, err := s.Memberships(ctx, 1, "", listPage)
 		return err
 	}},
 	{"plans", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
@@ -74,6 +79,25 @@ var lists = []list{
 		_, err := s.Keys(ctx, t, "", listPage)
 		return err
 	}},
+	{"accounts", accountsWith("")},
+	{"accounts with a text", accountsWith("Somebody7")},
+	{"accounts with a text that none has", accountsWith("nowhere")},
+	{"members", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
+		_, err := s.Members(ctx, t, "", listPage)
+		return err
+	}},
+	{"invitations", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
+		_, err := s.Invitations(ctx, t, 0, listPage)
+		return err
+	}},
+	{"invitations that have all expired", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
+		_, err := s.Invitations(ctx, t+1, 0, listPage)
+		return err
+	}},
+	{"sessions of an account", func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
+		_, err := s.Sessions(ctx, 1, auth.Live{})
+		return err
+	}},
 	{"audit", auditWith(rules.AuditFilter{})},
 	{"audit of an actor", auditWith(rules.AuditFilter{ActorID: "3"})},
 	{"audit of a kind", auditWith(rules.AuditFilter{ObjectKind: "plan"})},
@@ -82,6 +106,20 @@ var lists = []list{
 	{"audit of an action", auditWith(rules.AuditFilter{Action: rules.AuditRemove})},
 	{"audit of an action that none is", auditWith(rules.AuditFilter{Action: rules.AuditCredit})},
 	{"audit of a kind and an actor", auditWith(rules.AuditFilter{ObjectKind: "plan", ActorID: "3"})},
+}
+
+func tenantsWith(text string) func(context.Context, *pgstore.Store, rules.TenantID) error {
+	return func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
+		_, err := s.Tenants(ctx, text, "", listPage)
+		return err
+	}
+}
+
+func accountsWith(text string) func(context.Context, *pgstore.Store, rules.TenantID) error {
+	return func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
+		_, err := s.Accounts(ctx, text, "", listPage)
+		return err
+	}
 }
 
 func rulesWith(filter rules.RuleFilter) func(context.Context, *pgstore.Store, rules.TenantID) error {
@@ -181,7 +219,7 @@ func loaded(ctx context.Context, server *devdb.Postgres, name string, divisor in
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	sizes := strings.NewReplacer("{rules}", fmt.Sprint(listRules/divisor), "{users}", fmt.Sprint(listUsers/divisor),
-		"{entries}", fmt.Sprint(listEntries/divisor))
+		"{entries}", fmt.Sprint(listEntries/divisor), "{accounts}", fmt.Sprint(listAccounts/divisor))
 	for _, statement := range loading {
 		if _, err := conn.Exec(ctx, sizes.Replace(statement)); err != nil {
 			return s, fmt.Errorf("load %s: %s: %w", name, statement, err)
@@ -195,7 +233,7 @@ func loaded(ctx context.Context, server *devdb.Postgres, name string, divisor in
 // loading fills a database without its triggers, for the log has entries of its own.
 var loading = []string{
 	"SET session_replication_role = replica",
-	"INSERT INTO tenant (slug, name, default_plan) SELECT 't' || n, 'Tenant', 'free' FROM generate_series(1, 100) AS n",
+	"INSERT INTO tenant (slug, name, default_plan) SELECT 't' || n, 'Tenant', 'free' FROM generate_series(1, {accounts}) AS n",
 	"INSERT INTO plan (tenant_id, name, revision) SELECT 1, unnest(ARRAY['free', 'pro', 'enterprise', 'tiny']), 1",
 	`INSERT INTO rate_limit_rule (tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity,
 		algorithm, mode, action, is_active, in_force_since, revision)
@@ -217,6 +255,19 @@ var loading = []string{
 			CASE WHEN n % 100 = 0 THEN 'remove' ELSE 'update' END, (ARRAY['user', 'user', 'user', 'rule', 'plan'])[n % 5 + 1],
 			'user-' || n % 10000, n / 3, '{"plan": "free"}', '{"plan": "pro"}'
 		FROM generate_series(1, {entries}) AS n`,
+	`INSERT INTO account (email, name, password_hash)
+		SELECT 'somebody' || n || '@example.com', 'Somebody ' || n, '' FROM generate_series(1, {accounts}) AS n`,
+	// A tenth are members of the tenant that is read, and the first account of a tenth of the tenants.
+	`INSERT INTO member (tenant_id, account_id, role)
+		SELECT 1, n * 10 + 1, 'viewer' FROM generate_series(0, {accounts} / 10 - 1) AS n
+		UNION ALL SELECT n * 10 + 2, 1, 'viewer' FROM generate_series(0, {accounts} / 10 - 1) AS n`,
+	// One a minute until now, each for seven days; those of the other tenant were open a year ago.
+	`INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, created_at, expires_at)
+		SELECT t, 'somebody' || n || '@example.com', 'viewer', sha256(convert_to(t || ' ' || n, 'UTF8')), 'owner@example.com', at, at + interval '7 days'
+		FROM generate_series(1, 2) AS t, generate_series(1, {accounts}) AS n,
+			LATERAL (SELECT now() - ({accounts} - n) * interval '1 minute' - (t - 1) * interval '1 year' AS at) AS made`,
+	`INSERT INTO session (account_id, token_digest)
+		SELECT a, sha256(convert_to(a || ' ' || n, 'UTF8')) FROM generate_series(1, {accounts}) AS a, generate_series(1, 10) AS n`,
 	"VACUUM ANALYZE",
 }
 

@@ -7,6 +7,7 @@
 //	go run . -rounds 9 -round 2s
 //	go run . -only lists            takes minutes, and 5 GB of disk; with -scale 10 a tenth of that
 //	go run . -only violations       takes twenty minutes; fewer with -violations 1000000
+//	go run . -only exporting        takes two
 //
 // It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
 // a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
@@ -46,6 +47,7 @@ var sections = []section{
 	{"memory: a map increment and membucket", memoryTake},
 	{"lists: first pages", firstPages},
 	{"violations: reading many", readViolations},
+	{"violations: exporting a million", exportViolations},
 }
 
 func main() {

@@ -47,7 +47,7 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 		return nil, fmt.Errorf("make a directory for the servers: %w", err)
 	}
 	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
-	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {".", "./noop"}} {
+	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {"..", "./cmd/admin"}, {".", "./noop"}} {
 		build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", from.program)
 		build.Dir = from.module
 		if output, err := build.CombinedOutput(); err != nil {

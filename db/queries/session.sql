@@ -37,9 +37,8 @@ DELETE FROM session WHERE account_id = $1 AND session_id = $2;
 -- name: EndSessionByToken :exec
 DELETE FROM session WHERE token_digest = $1;
 
--- name: EndOtherSessions :execrows
--- All, if there is none with the id to keep.
-DELETE FROM session WHERE account_id = sqlc.arg(account_id) AND session_id <> sqlc.arg(keep);
+-- name: EndSessions :execrows
+DELETE FROM session WHERE account_id = $1;
 
 -- name: EndStaleSessions :exec
 -- Those that are not live, and all but the latest so many.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxUserBuckets is how many buckets of a user are shown.
+	// maxUserBuckets is how many buckets that the user id alone fixes are shown.
 	maxUserBuckets = 500
 	// tiersPerAsk keeps one question from blocking Redis; see enforce.Buckets.
 	tiersPerAsk = 64
@@ -39,7 +39,9 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	if err != nil {
 		return nil, err
 	}
-	matches := tenant.UserBuckets(request.UserId, s.Now(), maxUserBuckets)
+	matches := tenant.UserBuckets(request.UserId, s.Now(), maxUserBuckets+1)
+	hasMore := len(matches) > maxUserBuckets
+	matches = matches[:min(len(matches), maxUserBuckets)]
 	fixed := len(matches)
 	if matches, err = s.addViolated(ctx, tenant, request.UserId, matches); err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	if err != nil {
 		return nil, err
 	}
-	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers))}
+	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers)), HasMore: hasMore}
 	for i := range tiers {
 		answer.Items[i] = showBucket(&matches[i], &tiers[i])
 		if i >= fixed {

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,58 +41,34 @@ func isBearer(authorization string) bool {
 	return strings.EqualFold(scheme, "Bearer")
 }
 
-// unknownKey is one answer for a key that does not exist and for a wrong secret: the two must not
-// be told apart.
-const unknownKey = "No API key in force has this id and secret."
-
 func (s *surface) identifyKey(v *visit, authorization []string) error {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil {
 		v.w.Header().Set("Retry-After", "1")
 		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
 	}
-	_, token, _ := strings.Cut(authorization[0], " ")
-	id, secret, ok := rules.SplitToken(strings.TrimLeft(token, " "))
-	if !ok || len(authorization) != 1 {
-		return unauthorized(v, "Send one API key: Authorization: Bearer slk_<key id>_<secret>.")
-	}
-	key, found := snapshot.Key(id)
-	digest := rules.DigestSecret(secret)
-	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || !found || snapshot.Tenant(key.TenantID) == nil {
-		return unauthorized(v, unknownKey)
-	}
-	if err := s.judgeKey(v, &key, key.Revoked); err != nil {
-		return err
-	}
-	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
-	// key is in force: it knows a second or two earlier.
-	named, err := s.Stores.Key(v.r.Context(), key.TenantID, id)
-	switch {
-	case errors.Is(err, rules.ErrNotFound):
-		return unauthorized(v, unknownKey)
-	case err != nil:
-		return fmt.Errorf("find the API key's name: %w", err)
-	}
-	if err := s.judgeKey(v, &named.Key, !named.RevokedAt.IsZero()); err != nil {
-		return err
-	}
-	v.key = &named.Key
-	v.actor = rules.Actor{Kind: rules.ActorKey, ID: id, Name: named.Name, RequestID: v.requestID}
-	return nil
-}
-
-// judgeKey says whether a key that has proved itself may be used here, and notes its use if it is in force.
-func (s *surface) judgeKey(v *visit, key *rules.Key, isRevoked bool) error {
-	switch {
-	case isRevoked:
-		return unauthorized(v, "This API key was revoked; use another.")
-	case !key.ExpiresAt.IsZero() && !s.Now().Before(key.ExpiresAt):
-		return unauthorized(v, "This API key has expired; use another.")
+	key, _, refusal := snapshot.Authenticate(authorization, s.Now())
+	if refusal != "" {
+		return unauthorized(v, refusal)
 	}
 	s.KeyUsed(key.ID, s.Now())
 	if !slices.Contains(key.Permissions, rules.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
+	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
+	// key is in force: it knows a second or two earlier.
+	named, err := s.Stores.Key(v.r.Context(), key.TenantID, key.ID)
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
+		return unauthorized(v, rules.UnknownKey)
+	case err != nil:
+		return fmt.Errorf("find the API key's name: %w", err)
+	}
+	if refusal := named.Refusal(s.Now()); refusal != "" {
+		return unauthorized(v, refusal)
+	}
+	v.key = &named.Key
+	v.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: named.Name, RequestID: v.requestID}
 	return nil
 }
 

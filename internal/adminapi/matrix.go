@@ -203,7 +203,7 @@ func showDiff(diff []rules.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 	answer := openapi.MatrixDiff{Changes: []openapi.RuleChange{}}
 	var changed []rules.Change[rules.Rule]
 	for _, change := range diff {
-		if change.Before != nil && change.After != nil && isSame(change.Before, change.After) {
+		if change.Before != nil && change.After != nil && change.Before.Version == change.After.Version {
 			continue
 		}
 		changed = append(changed, change)
@@ -226,11 +226,4 @@ func showDiff(diff []rules.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 	err := rules.Changes{Rules: changed}.WriteText(&text)
 	answer.Text = text.String()
 	return answer, err
-}
-
-// isSame says that people see no difference.
-func isSame(a, b *rules.Rule) bool {
-	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
-		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action && a.FailureMode == b.FailureMode &&
-		a.Active == b.Active && a.Description == b.Description
 }

@@ -15,7 +15,7 @@ func TestThePlatformsAuditIsPagedTheLatestFirst(t *testing.T) {
 	w.suspend(&gone)
 	promoted := w.account(false)
 	w.want(w.send(by, "PATCH", fmt.Sprintf("/api/v1/accounts/%d", promoted.ID), map[string]any{"platform_admin": true}, "If-Match", "*"), http.StatusOK)
-	if err := w.store.ChangePassword(t.Context(), by.account.Actor(), promoted.ID, passwordHash(), "another hash", 0); err != nil {
+	if err := w.store.ChangePassword(t.Context(), by.account.Actor(), promoted.ID, passwordHash(), "another hash"); err != nil {
 		t.Fatal(err)
 	}
 	w.want(w.send(by, "DELETE", "/api/v1/tenants/"+gone.Slug, nil, "If-Match", "*"), http.StatusNoContent)

@@ -51,17 +51,19 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	if err != nil {
 		return answer, err
 	}
-	overrides, err := s.Stores.OverridesOfUser(ctx, tenant.ID, userID, 0, maxOverrides)
+	overrides, err := s.Stores.OverridesOfUser(ctx, tenant.ID, userID, 0, maxOverrides+1)
 	if err != nil {
 		return answer, err
 	}
+	hasMore := len(overrides) > maxOverrides
+	overrides = overrides[:min(len(overrides), maxOverrides)]
 	recent, err := s.recentViolations(ctx, userID, maxRecent)
 	if err != nil {
 		return answer, err
 	}
 	user := openapi.User{
 		UserId: userID, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
-		Overrides: itemsOf(overrides, s.showOverride), RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
+		Overrides: itemsOf(overrides, s.showOverride), HasMoreOverrides: hasMore, RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
 	}
 	switch {
 	case assignment.Plan != "":

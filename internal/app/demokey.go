@@ -20,7 +20,7 @@ func demoKeyWarnings(command config.Command, snapshot *rules.Snapshot, now time.
 	}
 	id, _, _ := rules.SplitToken(DemoToken)
 	key, ok := snapshot.Key(id)
-	if !ok || key.Revoked || !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt) {
+	if !ok || key.Refusal(now) != "" {
 		return nil
 	}
 	return []string{"the API key of sluice dev's demo, which everybody knows, is in force in this database; revoke it"}

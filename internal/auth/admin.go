@@ -60,5 +60,5 @@ func (g *Gate) replacePassword(ctx context.Context, by rules.Actor, email, hash 
 	if err != nil {
 		return Account{}, err
 	}
-	return account, g.store.ChangePassword(ctx, by, account.ID, from, hash, 0)
+	return account, g.store.ChangePassword(ctx, by, account.ID, from, hash)
 }

@@ -140,7 +140,7 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, old, to, 0); err != nil {
+	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, old, to); err != nil {
 		return Entry{}, err
 	}
 	opened, token, err := g.openSession(ctx, account, to, from)

@@ -87,9 +87,9 @@ type Store interface {
 	// ends all its sessions; and open invitations of who may invite no longer are revoked.
 	// It is ErrLastAdmin, or an OnlyOwnerError, for who is needed.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
-	// ChangePassword replaces the hash, and ends all sessions of the account but keep; none has the id 0. It is
-	// rules.ErrChanged if the account has another hash than from.
-	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string, keep int64) error
+	// ChangePassword replaces the hash, and ends all sessions of the account. It is rules.ErrChanged if the
+	// account has another hash than from.
+	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string) error
 	// Rehash replaces the hash by another one of the same password. It does nothing if the account has
 	// another hash than from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error

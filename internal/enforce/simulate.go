@@ -31,11 +31,6 @@ type Simulation struct {
 	LongestWait time.Duration
 }
 
-// AllowedShare returns which part of the arrivals was allowed, from 0 to 1.
-func (s *Simulation) AllowedShare() float64 {
-	return float64(s.Allowed) / float64(len(s.Verdicts))
-}
-
 // Verdict is the answer to one arrival.
 type Verdict struct {
 	At      time.Duration // since the start

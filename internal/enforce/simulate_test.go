@@ -61,7 +61,7 @@ func TestASimulationTellsTheStoryOfABucket(t *testing.T) {
 		t.Errorf("curve\n%+v\nwant\n%+v", got.Tiers[0].Curve, curve)
 	}
 	if got.Allowed != 3 || got.Denied != 2 || got.FirstDenied != 2 || got.LongestWait != 100*ms ||
-		got.AllowedShare() != 0.6 || got.Tiers[0].Violations != 2 {
+		got.Tiers[0].Violations != 2 {
 		t.Errorf("totals %+v", got)
 	}
 }

@@ -94,7 +94,7 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 			err = q.RevokeInvitationsOfAccount(ctx, account.ID)
 		}
 		if err == nil && row.DisabledAt != nil {
-			_, err = q.EndOtherSessions(ctx, account.ID, 0)
+			_, err = q.EndSessions(ctx, account.ID)
 		}
 		updated = accountFromRow(row)
 		return err
@@ -130,8 +130,8 @@ func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Accoun
 	return err
 }
 
-// ChangePassword replaces a password's hash, and ends all sessions but one.
-func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.AccountID, from, to string, keep int64) error {
+// ChangePassword replaces a password's hash, and ends all sessions of the account.
+func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.AccountID, from, to string) error {
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		changed, err := q.SetPasswordHash(ctx, to, id, from)
 		switch {
@@ -140,7 +140,7 @@ func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.Acco
 		case changed == 0:
 			return missingOrChanged(ctx, q, id)
 		}
-		_, err = q.EndOtherSessions(ctx, id, keep)
+		_, err = q.EndSessions(ctx, id)
 		return err
 	})
 	if err != nil {

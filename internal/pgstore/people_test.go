@@ -266,7 +266,7 @@ func TestChangesToAccountsAreAuditedOnThePlatform(t *testing.T) {
 	ctx, viewer := t.Context(), p.ours.viewer.Account
 	viewer.PlatformAdmin = true
 	must(p.UpdateAccount(ctx, p.ours.by, viewer))(t)
-	if err := p.ChangePassword(ctx, p.ours.by, viewer.ID, someHash, "another hash", 0); err != nil {
+	if err := p.ChangePassword(ctx, p.ours.by, viewer.ID, someHash, "another hash"); err != nil {
 		t.Fatal(err)
 	}
 	var log string
@@ -360,8 +360,8 @@ func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
 	account.ID = 0
 	_, err = p.UpdateAccount(ctx, p.ours.by, account)
 	wantError(t, err, rules.ErrNotFound)
-	wantError(t, p.ChangePassword(ctx, p.ours.by, updated.ID, "another hash", "new", 0), rules.ErrChanged)
-	wantError(t, p.ChangePassword(ctx, p.ours.by, 0, someHash, "new", 0), rules.ErrNotFound)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, updated.ID, "another hash", "new"), rules.ErrChanged)
+	wantError(t, p.ChangePassword(ctx, p.ours.by, 0, someHash, "new"), rules.ErrNotFound)
 }
 
 func TestAnAddressIsOneAccounts(t *testing.T) {

@@ -89,7 +89,7 @@ func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64
 // EndSessions ends all sessions of an account and returns how many those were.
 func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64, error) {
 	ended, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.EndOtherSessions(ctx, account, 0)
+		return q.EndSessions(ctx, account)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("end the sessions of account %d: %w", account, err)

@@ -151,8 +151,8 @@ type Store interface {
 	// from now on. It returns the rule that is in force, which becomes active if it was not.
 	PromoteRule(ctx context.Context, tenant TenantID, candidate RuleID, expected Expected, live RuleID, liveExpected Expected) (Rule, error)
 	// ChangeRules makes all of the changes or none; an error that concerns single ones is a
-	// RuleChangeErrors. It returns what each has changed. A dry run does all of it and takes it back; its
-	// new rules have no ID.
+	// RuleChangeErrors. It returns what each has changed: an update that changes nothing leaves the Version
+	// as it was. A dry run does all of it and takes it back; its new rules have no ID.
 	ChangeRules(ctx context.Context, tenant TenantID, changes []RuleChange, dryRun bool) ([]Change[Rule], error)
 
 	// PutOverride creates the user's override for the rule (NoneStored) or takes the place of the one

@@ -3,8 +3,10 @@ package rules
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"strings"
+	"time"
 )
 
 // tokenPrefix begins every API key, so that scanners for leaked secrets know one.
@@ -30,3 +32,50 @@ func SplitToken(token string) (keyID, secret string, ok bool) {
 
 // DigestSecret returns what is stored of a key's secret.
 func DigestSecret(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+// UnknownKey is one refusal for a key that does not exist and for a wrong secret: the two must not be told
+// apart.
+const UnknownKey = "No API key in force has this id and secret."
+
+// Authenticate finds the key in force that the lines of a request's Authorization header carry, and its tenant,
+// or says to whoever sent them why there is none. That a key was revoked or has expired is told only to those
+// who know its secret.
+func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key Key, tenant *TenantRules, refusal string) {
+	id, secret, ok := bearerKey(authorization)
+	if !ok {
+		return Key{}, nil, "Send one API key: Authorization: Bearer slk_<key id>_<secret>."
+	}
+	key, found := s.Key(id)
+	digest := DigestSecret(secret)
+	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || !found {
+		return Key{}, nil, UnknownKey
+	}
+	if refusal = key.Refusal(now); refusal != "" {
+		return Key{}, nil, refusal
+	}
+	if tenant = s.Tenant(key.TenantID); tenant == nil {
+		return Key{}, nil, UnknownKey
+	}
+	return key, tenant, ""
+}
+
+// Refusal says to its holder why a key is not in force; "" if it is.
+func (k *Key) Refusal(now time.Time) string {
+	switch {
+	case k.Revoked:
+		return "This API key was revoked; use another."
+	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+		return "This API key has expired; use another."
+	}
+	return ""
+}
+
+// bearerKey takes the key out of the one Authorization header that there must be.
+func bearerKey(authorization []string) (id, secret string, ok bool) {
+	if len(authorization) != 1 {
+		return "", "", false
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	id, secret, ok = SplitToken(strings.TrimLeft(token, " "))
+	return id, secret, ok && strings.EqualFold(scheme, "Bearer")
+}

@@ -153,6 +153,7 @@ export function user(more: Partial<User> = {}): User {
     plan: 'free',
     plan_source: 'tenant',
     overrides: [],
+    has_more_overrides: false,
     recent_violations: [],
     version: 0,
     ...more,

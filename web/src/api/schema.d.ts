@@ -858,7 +858,7 @@ export interface paths {
          * Look into a user's buckets
          * @description The buckets that the user id alone fixes, on the plan that the user has now, and those of the user's last 100
          *     violations, as they stand. Nothing is taken. 409 if buckets are in the memory of other processes, because no
-         *     Redis is configured.
+         *     Redis is configured. Of the former at most 500 are shown; `has_more` says that there are more.
          */
         get: operations["listBuckets"];
         put?: never;
@@ -2469,6 +2469,8 @@ export interface components {
             plan_source: "user" | "tenant" | null;
             /** @description The first 500 by rule, expired ones too */
             overrides: components["schemas"]["Override"][];
+            /** @description There are more than overrides shows; listOverrides has those of each rule */
+            has_more_overrides: boolean;
             /** @description The latest 20; listViolations has all */
             recent_violations: components["schemas"]["Violation"][];
             /**
@@ -2543,6 +2545,8 @@ export interface components {
         };
         BucketList: {
             items: components["schemas"]["Bucket"][];
+            /** @description The user id alone fixes more buckets than 500; the first 500 by rule are shown */
+            has_more: boolean;
         };
         BucketReset: {
             bucket_key: string;

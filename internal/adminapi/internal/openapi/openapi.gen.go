@@ -952,7 +952,9 @@ type BucketCredit struct {
 
 // BucketList defines model for BucketList.
 type BucketList struct {
-	Items []Bucket `json:"items"`
+	// HasMore The user id alone fixes more buckets than 500; the first 500 by rule are shown
+	HasMore bool     `json:"has_more"`
+	Items   []Bucket `json:"items"`
 }
 
 // BucketReset defines model for BucketReset.
@@ -1823,6 +1825,9 @@ type TopItem struct {
 
 // User defines model for User.
 type User struct {
+	// HasMoreOverrides There are more than overrides shows; listOverrides has those of each rule
+	HasMoreOverrides bool `json:"has_more_overrides"`
+
 	// Overrides The first 500 by rule, expired ones too
 	Overrides []Override `json:"overrides"`
 

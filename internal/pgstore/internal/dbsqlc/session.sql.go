@@ -53,19 +53,6 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 	return i, err
 }
 
-const endOtherSessions = `-- name: EndOtherSessions :execrows
-DELETE FROM session WHERE account_id = $1 AND session_id <> $2
-`
-
-// All, if there is none with the id to keep.
-func (q *Queries) EndOtherSessions(ctx context.Context, accountID auth.AccountID, keep int64) (int64, error) {
-	result, err := q.db.Exec(ctx, endOtherSessions, accountID, keep)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const endSession = `-- name: EndSession :execrows
 DELETE FROM session WHERE account_id = $1 AND session_id = $2
 `
@@ -85,6 +72,18 @@ DELETE FROM session WHERE token_digest = $1
 func (q *Queries) EndSessionByToken(ctx context.Context, tokenDigest []byte) error {
 	_, err := q.db.Exec(ctx, endSessionByToken, tokenDigest)
 	return err
+}
+
+const endSessions = `-- name: EndSessions :execrows
+DELETE FROM session WHERE account_id = $1
+`
+
+func (q *Queries) EndSessions(ctx context.Context, accountID auth.AccountID) (int64, error) {
+	result, err := q.db.Exec(ctx, endSessions, accountID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const endStaleSessions = `-- name: EndStaleSessions :exec

@@ -37,19 +37,26 @@ export function Buckets({ tenant, user, edit, onRaise }: Props) {
             fill here.
           </EmptyState>
         ) : (
-          <ul className={styles.buckets}>
-            {buckets.data.items.map((bucket) => (
-              <BucketRow
-                key={bucket.bucket_key}
-                tenant={tenant}
-                bucket={bucket}
-                readAt={buckets.data.readAt}
-                edit={edit}
-                onRaise={onRaise}
-                onAct={(verb) => setAct({ verb, bucket })}
-              />
-            ))}
-          </ul>
+          <>
+            <ul className={styles.buckets}>
+              {buckets.data.items.map((bucket) => (
+                <BucketRow
+                  key={bucket.bucket_key}
+                  tenant={tenant}
+                  bucket={bucket}
+                  readAt={buckets.data.readAt}
+                  edit={edit}
+                  onRaise={onRaise}
+                  onAct={(verb) => setAct({ verb, bucket })}
+                />
+              ))}
+            </ul>
+            {buckets.data.hasMore && (
+              <p className={styles.none}>
+                More rules give this user a bucket. These are of the first 500, and of the recent denials.
+              </p>
+            )}
+          </>
         )
       ) : isStatus(buckets.error, 409) ? (
         <EmptyState title="These buckets cannot be seen from here">

@@ -19,13 +19,14 @@ interface Props {
   tenant: string;
   user: string;
   overrides: Override[];
+  hasMore: boolean;
   rules: Rule[];
   edit: boolean;
   onEdit: (rule: number) => void;
 }
 
 /** The limits that the user has of their own. */
-export function Overrides({ tenant, user, overrides, rules, edit, onEdit }: Props) {
+export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdit }: Props) {
   const [ending, setEnding] = useState<Override | null>(null);
   const queries = useQueryClient();
   const ruleOf = ({ rule_id }: Override) => rules.find((rule) => rule.rule_id === rule_id);
@@ -88,6 +89,11 @@ export function Overrides({ tenant, user, overrides, rules, edit, onEdit }: Prop
         <p className={styles.none}>None. The limits of the rules hold.</p>
       ) : (
         <DataTable label="Own limits" columns={columns} rows={overrides} rowKey={({ rule_id }) => rule_id} />
+      )}
+      {hasMore && (
+        <p className={styles.none}>
+          User {user} has more of these. The first 500 are shown; the page of each rule has the others.
+        </p>
       )}
       {ending && (
         <ConfirmAction

@@ -22,7 +22,7 @@ function server(more: Record<string, unknown> = {}, overrides: () => Override[] 
       json: someUser({ overrides: overrides(), recent_violations: [violation()] }),
       headers: tag,
     }),
-    [`GET ${its}/buckets`]: { items: [bucket()] },
+    [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
     ...more,
   });
 }
@@ -104,6 +104,17 @@ test('an own limit can be ended, after its effect was said', async () => {
   await user.click(within(dialog).getByRole('button', { name: 'End it' }));
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
+});
+
+test('a user with more than is shown says so', async () => {
+  const json = someUser({ overrides: [override()], has_more_overrides: true });
+  server({
+    [`GET ${its}`]: () => ({ json, headers: tag }),
+    [`GET ${its}/buckets`]: { items: [bucket()], has_more: true },
+  });
+  open('/t/acme/users/42');
+  expect(await screen.findByText(/has more of these/)).toBeDefined();
+  expect(await screen.findByText(/More rules give this user a bucket/)).toBeDefined();
 });
 
 test('the plan changes with the tag that was read, after the limits of both were shown', async () => {

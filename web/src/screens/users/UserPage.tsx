@@ -73,6 +73,7 @@ export default function UserPage() {
               tenant={tenant}
               user={id}
               overrides={value.overrides}
+              hasMore={value.has_more_overrides}
               rules={rules}
               edit={edit}
               onEdit={raise}

@@ -39,13 +39,13 @@ export const bucketsQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'buckets', user),
     queryFn: async ({ signal }) => {
-      const { items } = await body(
+      const { items, has_more } = await body(
         api.GET('/api/v1/tenants/{tenant}/users/{user_id}/buckets', {
           params: { path: { tenant, user_id: user } },
           signal,
         }),
       );
-      return { items, readAt: Date.now() };
+      return { items, hasMore: has_more, readAt: Date.now() };
     },
     refetchInterval: 2_000,
     staleTime: 0,
