@@ -59,6 +59,22 @@ test('a new key is shown once, with a line to paste, and neither Escape nor a cl
   await waitFor(() => expect(screen.queryByText('slk_k3Jx9mQ2_secret')).toBeNull());
 });
 
+test('the form of a new key is gone when its secret is shown, however long the list takes', async () => {
+  let reads = 0;
+  server({
+    [`GET ${acme}/api-keys`]: () => (reads++ === 0 ? { json: page([key()]) } : new Promise(() => {})),
+    [`POST ${acme}/api-keys`]: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+  });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Create key' }));
+  const form = await screen.findByRole('dialog');
+  await user.type(within(form).getByLabelText('Name'), 'ci');
+  await user.click(within(form).getByRole('button', { name: 'Create key' }));
+  expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
+  await waitFor(() => expect(screen.getAllByRole('dialog')).toHaveLength(1));
+  await waitFor(() => expect(reads).toBe(2));
+});
+
 test('a key that cannot be made says so at its field, and keeps what was typed', async () => {
   server({
     [`POST ${acme}/api-keys`]: () =>

@@ -52,7 +52,8 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       );
       onSecret(created.secret);
     }
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+    // The list is not waited for: the form would stay open below the secret.
+    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
   }
 
   return (

@@ -48,8 +48,9 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
         },
       }),
     );
+    // The list is not waited for: the form would stay open below the secret.
+    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
     onCreated(created);
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
   }
 
   return (

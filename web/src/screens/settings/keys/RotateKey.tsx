@@ -34,8 +34,9 @@ export function RotateKey({ tenant, item, onClose, onCreated }: Props) {
         body: { grace_seconds: Number(grace) },
       }),
     );
+    // The list is not waited for: the form would stay open below the secret.
+    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
     onCreated(created);
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
   }
 
   return (
