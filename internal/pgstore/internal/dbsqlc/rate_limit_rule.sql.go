@@ -58,14 +58,10 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 }
 
 const matrixLast = `-- name: MatrixLast :one
-SELECT row.key_pattern, row.name
-FROM (
-    SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
-    WHERE r.tenant_id = $1 AND r.removed_at IS NULL
-        AND (r.key_pattern, r.name) > ($2::text, $3::text)
-    ORDER BY r.key_pattern, r.name
-) AS row
-ORDER BY row.key_pattern, row.name
+SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
+WHERE r.tenant_id = $1 AND r.removed_at IS NULL
+    AND (r.key_pattern, r.name) > ($2::text, $3::text)
+ORDER BY r.key_pattern, r.name
 LIMIT 1 OFFSET $4::bigint - 1
 `
 
@@ -81,7 +77,8 @@ type MatrixLastRow struct {
 	Name       string
 }
 
-// The last of a number of matrix rows after one; none if there are fewer.
+// The last of a number of matrix rows after one; none if there are fewer. It reads the index in order and stops
+// there; in a subquery it would be planned as if all rows were wanted.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,
