@@ -288,15 +288,15 @@ func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...stri
 }
 
 // eventually polls until a condition holds, and fails the test if that takes longer than limit while there is
-// a processor to run on.
+// a processor to run on, or ten times as long in any case.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
-	watch := awake.Start()
+	began, watch := time.Now(), awake.Start()
 	defer watch.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for !holds() {
-		if watch.Now() > limit {
+		if watch.Now() > limit || time.Since(began) > 10*limit {
 			t.Fatalf("waited %s in vain for %s", limit, what)
 		}
 		<-tick.C

@@ -16,7 +16,7 @@ func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	client := peer.Addr().Unmap()
+	client := peer.Addr().Unmap().WithZone("")
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
 		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool { return network.Contains(client) })

@@ -3,8 +3,8 @@
 // A promise such as "within 2 s" is about a process that gets a processor when it wants one. A [Watch] asks for
 // one every millisecond, and counts at most a few milliseconds for each time that it gets one: where it is not
 // kept waiting it is a clock like any other, and where it gets a tenth of a processor it runs at about a tenth
-// of the speed, as does what is measured. It never runs fast, so a promise that is kept by it was kept for
-// want of a processor at most.
+// of the speed. It is never ahead of real time by more than a beat. So what it finds too slow was too slow; what
+// it finds quick enough was that for certain only on a machine with nothing else to do.
 //
 // It is for tests.
 package awake

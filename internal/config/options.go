@@ -176,7 +176,7 @@ var options = []option{
 		group: groupListeners, name: "trusted-proxies",
 		takers: []Command{AdminServe},
 		help: "Networks of the proxies in front of the admin API, separated by commas. Whoever connects from " +
-			"there is told apart by X-Forwarded-For.",
+			"there is told apart by X-Forwarded-For, to which each proxy must append its client's address.",
 		value: func(c *Config) value { return networks{&c.TrustedProxies} },
 	},
 	{

@@ -201,11 +201,12 @@ func (v networks) set(s string) error {
 	for text := range strings.SplitSeq(s, ",") {
 		text = strings.TrimSpace(text)
 		if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+			ip = ip.Unmap()
 			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
 			continue
 		}
 		network, err := netip.ParsePrefix(text)
-		if err != nil {
+		if err != nil || network.Addr().Is4In6() {
 			return errors.New("a list of networks such as 10.1.0.0/16 or addresses, separated by commas")
 		}
 		list = append(list, network.Masked())

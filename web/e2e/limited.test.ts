@@ -115,7 +115,9 @@ test('a bucket fills up before one’s eyes, and is filled by a press', async ()
   await drain();
   const filled = page.waitForResponse(/\/buckets\/reset$/);
   await page.getByRole('dialog').getByRole('button', { name: 'Fill it up' }).click();
-  expect(await (await filled).json()).toMatchObject({ tokens_after: 3 });
+  const { tokens_before, tokens_after } = await (await filled).json();
+  expect(tokens_before).toBeLessThan(3);
+  expect(tokens_after).toBe(3);
   await until(async () => (await level()) === 100);
   await close();
 });

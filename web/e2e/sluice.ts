@@ -144,15 +144,20 @@ export async function until(condition: () => Promise<boolean>): Promise<void> {
 }
 
 /**
- * How many milliseconds it takes until a condition holds, by the pauses between the questions. On a machine
- * with nothing else to do that is the time on the clock; where others take the processor, the pauses get longer
- * as the server's own do.
+ * How many milliseconds it takes until a condition holds, less what the pauses between the questions were too
+ * long, which is when others had the processor.
  */
 export async function timeUntil(condition: () => Promise<boolean>): Promise<number> {
-  let asked = 0;
+  const began = performance.now();
+  let late = 0;
+  let paused = began;
+  let first = true;
   await until(async () => {
-    asked++;
-    return condition();
+    if (!first) late += Math.max(0, performance.now() - paused - pause);
+    first = false;
+    const holds = await condition();
+    paused = performance.now();
+    return holds;
   });
-  return (asked - 1) * pause;
+  return performance.now() - began - late;
 }

@@ -20,8 +20,8 @@ interface Props {
 /** Puts the user on a plan; an empty one is the tenant's default, whichever that is. */
 export function ChangePlan({ tenant, user, onClose }: Props) {
   const { user_id, plan, plan_source } = user.value;
-  const { data: plans = [], isPending: awaitsPlans } = useQuery(plansQuery(tenant));
-  const { data: rules = [], isPending: awaitsRules } = useQuery(rulesQuery(tenant));
+  const { data: plans = [], isPending: awaitsPlans, error: noPlans } = useQuery(plansQuery(tenant));
+  const { data: rules = [], isPending: awaitsRules, error: noRules } = useQuery(rulesQuery(tenant));
   const [chosen, setChosen] = useState(plan_source === 'user' ? (plan ?? '') : '');
   const [theirs, setTheirs] = useState<Tagged<User> | null>(null);
   const queries = useQueryClient();
@@ -49,8 +49,19 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
 
   // Without them it would say that no plan has limits, and offer none.
   if (awaitsPlans || awaitsRules) return null;
+  const title = `Change the plan of user ${user_id}`;
+  const failure = noPlans ?? noRules;
+  if (failure) {
+    return (
+      <Modal opened onClose={onClose} title={title}>
+        <p role="alert" style={{ color: 'var(--denied)' }}>
+          {sentence(failure)}
+        </p>
+      </Modal>
+    );
+  }
   return (
-    <Modal opened onClose={onClose} title={`Change the plan of user ${user_id}`}>
+    <Modal opened onClose={onClose} title={title}>
       <form
         className={styles.raise}
         onSubmit={(event) => {

@@ -11,7 +11,6 @@ import { done } from '~/components/toast';
 import { exactTime } from '~/domain/format';
 import { type Limit, limitProblems, limitSentence } from '~/domain/rate';
 import { type Expiry, expiresAt, expiryOf, lengths } from './expiry';
-import { userQuery } from './queries';
 import styles from './Users.module.css';
 
 interface Props {
@@ -79,8 +78,7 @@ function Form({ tenant, user, rule, present, onClose }: FormProps) {
     },
     onError: async (error) => {
       if (!isStatus(error, 412)) return;
-      const fresh = await queries.fetchQuery({ ...userQuery(tenant, user.user_id), staleTime: 0 });
-      const now = fresh.value.overrides.find(({ rule_id }) => rule_id === rule.rule_id);
+      const now = await read(tenant, user.user_id, rule.rule_id);
       setBasis(now);
       if (now) setTheirs(now);
       else save.mutate(undefined); // they removed it: ours is the only one
@@ -248,6 +246,19 @@ function limitOf({ limit, reason, expiry }: Draft): OverrideLimit {
     reason: reason.trim(),
     expires_at: end?.toISOString() ?? null,
   };
+}
+
+/** The override as it is now, if there is one; a user's first 500 may be without it. */
+async function read(tenant: string, user: string, rule: number): Promise<Override | undefined> {
+  const path = { tenant, rule_id: rule, user_id: user };
+  try {
+    return await body(
+      api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', { params: { path } }),
+    );
+  } catch (error) {
+    if (isStatus(error, 404)) return undefined;
+    throw error;
+  }
 }
 
 function put(tenant: string, user: string, rule: number, over: Override | undefined, limit: OverrideLimit) {

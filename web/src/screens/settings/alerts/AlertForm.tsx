@@ -52,8 +52,9 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       );
       onSecret(created.secret);
     }
-    // The list is not waited for: the form would stay open below the secret.
-    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+    const read = queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+    // Where a secret is shown the list is not waited for: the form would stay open below it.
+    if (alert) await read;
   }
 
   return (
