@@ -1,6 +1,7 @@
 package app
 
 import (
+	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -43,13 +44,13 @@ func (all observers) StoreAnswered(took time.Duration, err error) {
 // know each other.
 type recording struct{ recorder *violations.Recorder }
 
-// usualTiers is how many rules match a check at most, as a rule; more of them cost an allocation.
-const usualTiers = 8
+// recordings are the memory of checks while they are recorded.
+var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
 // Decided records one decision.
 func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
-	var room [usualTiers]violations.Tier
-	tiers := room[:0]
+	c := recordings.Get().(*violations.Check)
+	tiers := c.Tiers[:0]
 	for i := range decision.Tiers {
 		t := &decision.Tiers[i]
 		tiers = append(tiers, violations.Tier{
@@ -58,11 +59,15 @@ func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, deci
 			Known: t.Known, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
 		})
 	}
-	r.recorder.Record(time.Now(), &violations.Check{
+	*c = violations.Check{
 		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
 		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
 		Tiers: tiers, Deciding: decision.Deciding,
-	})
+	}
+	r.recorder.Record(time.Now(), c)
+	clear(tiers)
+	*c = violations.Check{Tiers: tiers}
+	recordings.Put(c)
 }
 
 // StoreAnswered is not the recorder's business.

@@ -15,12 +15,13 @@ func (s *surface) authorize(w http.ResponseWriter, r *http.Request, permission r
 		w.Header().Set("Retry-After", "1")
 		return nil, httpapi.Unavailable.Problem("No rules were loaded yet; try again in a second.")
 	}
-	key, tenant, refusal := snapshot.Authenticate(r.Header["Authorization"], s.Now())
+	now := s.Now()
+	key, tenant, refusal := snapshot.Authenticate(r.Header["Authorization"], now)
 	if refusal != "" {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 		return nil, httpapi.Unauthorized.Problem(refusal)
 	}
-	s.KeyUsed(key.ID, s.Now())
+	s.KeyUsed(key.ID, now)
 	switch {
 	case tenant.Tenant.Suspended:
 		return nil, httpapi.Suspended.Problem("No checks are answered for this tenant until an administrator lifts the suspension.")

@@ -51,7 +51,7 @@ func (d *draft) add(rows *Rows) {
 	}
 	for i := range rows.Rules {
 		if t := d.tenant(rows.Rules[i].TenantID); t != nil {
-			t.addRule(&rows.Rules[i], d.intern(rows.Rules[i].Plan))
+			t.addRule(&rows.Rules[i], d.intern)
 		}
 	}
 	for i := range rows.Overrides {
@@ -83,7 +83,7 @@ func (d *draft) tenant(id TenantID) *tenantDraft {
 	return t
 }
 
-// intern returns one copy of a plan's name for all who are on it.
+// intern returns one copy of a text that many rows have, such as the name of a plan.
 func (d *draft) intern(name string) string {
 	if one, ok := d.names[name]; ok {
 		return one
@@ -213,7 +213,7 @@ func (t *tenantDraft) addPlan(row *Plan) {
 	t.plans.set(row.Name, row.Name)
 }
 
-func (t *tenantDraft) addRule(row *Rule, plan string) {
+func (t *tenantDraft) addRule(row *Rule, intern func(string) string) {
 	if row.Removed {
 		t.rules.remove(row.ID)
 		return
@@ -223,7 +223,10 @@ func (t *tenantDraft) addRule(row *Rule, plan string) {
 		return
 	}
 	rule := *row
-	rule.Plan = plan
+	rule.Plan = intern(row.Plan)
+	rule.Mode, rule.Action = Mode(intern(string(row.Mode))), Action(intern(string(row.Action)))
+	rule.FailureMode = FailureMode(intern(string(row.FailureMode)))
+	rule.RateUnit, rule.Algorithm = RateUnit(intern(string(row.RateUnit))), Algorithm(intern(string(row.Algorithm)))
 	t.rules.set(rule.ID, &rule)
 }
 

@@ -38,6 +38,7 @@ type index struct {
 	rules []*Rule // all of them by id, inactive ones too
 	seed  maphash.Seed
 	files map[string][]shape // by the shapes' first attribute; "" for shapes without
+	sieve sieve              // of all hashes in the shapes' maps
 
 	networks networks
 }
@@ -48,7 +49,8 @@ type shape struct {
 	path  int             // the length of its path, 0 for none
 	bits  int             // the length of its network, -1 for none
 	terms []term          // those with a value
-	rules map[uint64]link // by the hash of the terms' values
+	all   []*Rule         // if none of the terms has a value
+	rules map[uint64]link // else, by the hash of the terms' values
 }
 
 // link is one rule among those with the same hash, of which there is nearly always but one.
@@ -158,7 +160,19 @@ func (x *index) visitFile(q *query, file []shape, found func(*Rule)) {
 		if !s.fits(q) {
 			continue
 		}
-		first := s.rules[x.hashOf(q, s.terms)]
+		for _, rule := range s.all {
+			if q.meets(rule) {
+				found(rule)
+			}
+		}
+		if len(s.terms) == 0 {
+			continue
+		}
+		hash := x.hashOf(q, s.terms)
+		if !x.sieve.mayHave(hash) {
+			continue
+		}
+		first := s.rules[hash]
 		for l := &first; l != nil && l.rule != nil; l = l.next {
 			if q.meets(l.rule) {
 				found(l.rule)
@@ -205,6 +219,23 @@ func (x *index) network(ip netip.Addr, bits int) uint64 {
 	bytes := prefix.Addr().As16()
 	return maphash.Bytes(x.seed, bytes[:])
 }
+
+// sieve tells most hashes that are in no map, by one look into memory that a tenant's rules have together:
+// most probes find nothing, and one into a map that nobody asked lately costs several misses of the caches.
+// It is a Bloom filter of one bit for each hash, with 16 to 32 bits for each rule.
+type sieve []uint64
+
+func newSieve(rules int) sieve {
+	words := 1
+	for words*64 < rules*16 {
+		words *= 2
+	}
+	return make(sieve, words)
+}
+
+func (s sieve) add(hash uint64) { s[hash>>6%uint64(len(s))] |= 1 << (hash % 64) }
+
+func (s sieve) mayHave(hash uint64) bool { return s[hash>>6%uint64(len(s))]&(1<<(hash%64)) != 0 }
 
 // combine is order-sensitive, so that the same value in two fields is two hashes. The multiplier is
 // 2⁶⁴ divided by the golden ratio, whose bits are well spread.

@@ -27,7 +27,11 @@ func (x *index) build() {
 	}
 	x.networks = newNetworks(prefixes)
 	x.thinOut(groups)
+	x.sieve = newSieve(len(x.rules))
 	for _, g := range groups {
+		for _, hash := range g.hashes {
+			x.sieve.add(hash)
+		}
 		name := g.fileName()
 		x.files[name] = append(x.files[name], g.shape())
 	}
@@ -126,7 +130,7 @@ func (g *shapeGroup) fileName() string {
 }
 
 func (g *shapeGroup) shape() shape {
-	s := shape{bits: -1, rules: make(map[uint64]link, len(g.rules))}
+	s := shape{bits: -1}
 	for _, t := range g.terms {
 		s.needs |= t.kind.set()
 		switch t.kind {
@@ -139,6 +143,11 @@ func (g *shapeGroup) shape() shape {
 			s.terms = append(s.terms, t)
 		}
 	}
+	if len(s.terms) == 0 {
+		s.all = g.rules
+		return s
+	}
+	s.rules = make(map[uint64]link, len(g.rules))
 	for i, rule := range g.rules {
 		first := link{rule: rule}
 		if others, ok := s.rules[g.hashes[i]]; ok {

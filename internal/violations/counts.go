@@ -13,9 +13,15 @@ import (
 // counters, and each check takes the lock of any.
 type counters struct {
 	mu      sync.Mutex
-	series  map[ruleKey]*series
+	tenants map[rules.TenantID]*tenantCounts
 	minutes int // in all series
 	most    int
+}
+
+// tenantCounts are kept together, so that a check finds all it counts in few places of memory.
+type tenantCounts struct {
+	checks series
+	rules  map[rules.RuleID]*series
 }
 
 type ruleKey struct {
@@ -23,7 +29,7 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series are the minutes of one rule that are not written yet; nearly always one.
+// series are the minutes that are not written yet of one rule, or of a tenant's checks; nearly always one.
 type series struct {
 	latest  minuteVerdicts
 	earlier []minuteVerdicts
@@ -38,7 +44,7 @@ type minuteVerdicts struct {
 const verdictsBytes = 200
 
 func newCounters(maxBytes int) *counters {
-	return &counters{series: map[ruleKey]*series{}, most: maxBytes / verdictsBytes}
+	return &counters{tenants: map[rules.TenantID]*tenantCounts{}, most: maxBytes / verdictsBytes}
 }
 
 // add counts a check and the verdicts of its tiers.
@@ -49,14 +55,24 @@ func (c *counters) add(minute int64, check *Check) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at(ruleKey{check.Tenant, 0}, minute).add(whole)
+	counts, ok := c.tenants[check.Tenant]
+	if !ok {
+		counts = &tenantCounts{checks: c.begin(minute), rules: map[rules.RuleID]*series{}}
+		c.tenants[check.Tenant] = counts
+	}
+	c.at(&counts.checks, minute).add(whole)
 	for i := range check.Tiers {
 		t := &check.Tiers[i]
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.Known {
 			verdicts.take(check.Cost)
 		}
-		c.at(ruleKey{check.Tenant, t.Rule.ID}, minute).add(verdicts)
+		s, ok := counts.rules[t.Rule.ID]
+		if !ok {
+			s = new(c.begin(minute))
+			counts.rules[t.Rule.ID] = s
+		}
+		c.at(s, minute).add(verdicts)
 	}
 }
 
@@ -78,15 +94,15 @@ func (c *Check) verdicts(allowed bool) (v Verdicts) {
 
 func (v *Verdicts) take(cost Tokens) { v.Taken, v.TakenParts = int64(cost/Token), cost%Token }
 
+// begin returns a series that begins with a minute.
+func (c *counters) begin(minute int64) series {
+	c.minutes++
+	return series{latest: minuteVerdicts{minute: minute}}
+}
+
 // at returns where to count. When there is no room for another minute it is the last one there is.
-func (c *counters) at(key ruleKey, minute int64) *Verdicts {
-	s, ok := c.series[key]
-	switch {
-	case !ok:
-		s = &series{latest: minuteVerdicts{minute: minute}}
-		c.series[key] = s
-		c.minutes++
-	case s.latest.minute < minute && c.minutes < c.most:
+func (c *counters) at(s *series, minute int64) *Verdicts {
+	if s.latest.minute < minute && c.minutes < c.most {
 		s.earlier = append(s.earlier, s.latest)
 		s.latest = minuteVerdicts{minute: minute}
 		c.minutes++
@@ -95,36 +111,42 @@ func (c *counters) at(key ruleKey, minute int64) *Verdicts {
 }
 
 // take returns all that was counted and begins anew.
-func (c *counters) take() map[ruleKey]*series {
+func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	taken := c.series
-	c.series, c.minutes = make(map[ruleKey]*series, len(taken)), 0
+	taken := c.tenants
+	c.tenants, c.minutes = make(map[rules.TenantID]*tenantCounts, len(taken)), 0
 	return taken
 }
 
 // decisions merges what several counters counted, in the order of the store's keys, so that processes
 // which write the same rows do not wait for each other in a circle.
-func decisions(taken []map[ruleKey]*series) []DecisionCount {
+func decisions(taken []map[rules.TenantID]*tenantCounts) []DecisionCount {
 	type place struct {
 		ruleKey
 		minute int64
 	}
 	sums := map[place]Verdicts{}
-	for _, all := range taken {
-		for key, s := range all {
-			for _, counted := range append(s.earlier, s.latest) {
-				at := place{key, counted.minute}
-				sum := sums[at]
-				sum.add(counted.Verdicts)
-				sums[at] = sum
+	sum := func(key ruleKey, s *series) {
+		for _, counted := range append(s.earlier, s.latest) {
+			at := place{key, counted.minute}
+			verdicts := sums[at]
+			verdicts.add(counted.Verdicts)
+			sums[at] = verdicts
+		}
+	}
+	for _, tenants := range taken {
+		for tenant, counts := range tenants {
+			sum(ruleKey{tenant, 0}, &counts.checks)
+			for rule, s := range counts.rules {
+				sum(ruleKey{tenant, rule}, s)
 			}
 		}
 	}
 	counts := make([]DecisionCount, 0, len(sums))
-	for at, sum := range sums {
+	for at, verdicts := range sums {
 		counts = append(counts, DecisionCount{
-			Tenant: at.tenant, Rule: at.rule, Minute: minuteTime(at.minute), Verdicts: sum,
+			Tenant: at.tenant, Rule: at.rule, Minute: minuteTime(at.minute), Verdicts: verdicts,
 		})
 	}
 	slices.SortFunc(counts, func(a, b DecisionCount) int {

@@ -219,7 +219,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 
 func (r *Recorder) take() {
 	r.takenAt = time.Now()
-	var counted []map[ruleKey]*series
+	var counted []map[rules.TenantID]*tenantCounts
 	for _, c := range r.counters {
 		counted = append(counted, c.take())
 	}

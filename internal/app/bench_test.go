@@ -1,0 +1,136 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// BenchmarkCheck is all that happens to a check of four tiers between net/http's reading and its writing:
+// routing, the key, matching, buckets in memory, counting, metrics and the answer. A hundred thousand rules
+// are in a thousand tenants, who ask in turn.
+func BenchmarkCheck(b *testing.B) {
+	for _, tenants := range []int{1, 1000} {
+		b.Run(fmt.Sprint(tenants, " tenants"), func(b *testing.B) {
+			p := newPath(b, tenants, 100)
+			w := &nowhere{header: http.Header{}}
+			asked := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				p.ask(w, asked)
+				asked++
+			}
+			if w.status != http.StatusOK {
+				b.Fatalf("the last answer is %d, want 200", w.status)
+			}
+		})
+	}
+}
+
+// path is a decision plane without its sockets and its database.
+type path struct {
+	handler  http.Handler
+	snapshot *rules.Snapshot
+	requests []*http.Request
+	bodies   []string
+	reader   bytes.Reader
+}
+
+func (p *path) Snapshot() *rules.Snapshot { return p.snapshot }
+
+// written keeps nothing.
+type written struct{}
+
+func (written) WriteViolations(context.Context, *violations.Batch) error { return nil }
+
+func newPath(b *testing.B, tenants, rulesEach int) *path {
+	b.Helper()
+	p := &path{}
+	var rows rules.Rows
+	for tenant := range rules.TenantID(tenants) {
+		rows.Tenants = append(rows.Tenants, rules.Tenant{
+			ID: tenant + 1, Slug: fmt.Sprint("t", tenant), Settings: rules.DefaultSettings(),
+		})
+		rows.Keys = append(rows.Keys, rules.Key{
+			ID: fmt.Sprint("k", tenant), TenantID: tenant + 1, Digest: rules.DigestSecret("secret"),
+			Permissions: []rules.Permission{rules.PermissionCheck},
+		})
+		for n := range rulesEach {
+			pattern, err := rules.ParsePattern(patternOf(n))
+			if err != nil {
+				b.Fatal(err)
+			}
+			rows.Rules = append(rows.Rules, rules.Rule{
+				ID: rules.RuleID(int(tenant)*rulesEach + n + 1), TenantID: tenant + 1, Pattern: pattern, Active: true,
+				RatePerSecond: rules.MaxRate, Burst: rules.MaxBurst, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+			})
+		}
+	}
+	p.snapshot = rules.NewSnapshot(rows)
+	log := slog.New(slog.DiscardHandler)
+	m := metrics.New("bench", "bench")
+	recorder := violations.NewRecorder(written{}, violations.Options{})
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() { recorder.Run(ctx, time.Second); close(done) }()
+	b.Cleanup(func() { cancel(); <-done })
+	store := membucket.New(membucket.Options{})
+	observer := observers{m.Decisions("memory"), recording{recorder}, m.Violations()}
+	p.handler = checkapi.NewHandler(checkapi.Config{
+		Snapshots: p, Limiter: enforce.NewLimiter(store, store, observer, nil),
+		Requests: &httpapi.Requests{Log: log, Observer: m.Requests("check"), Deadline: 0},
+		KeyUsed:  rules.NewKeyUses(nil, log).Note,
+	})
+	for i := range 20_000 {
+		r := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", fmt.Sprintf("Bearer slk_k%d_secret", i%tenants))
+		p.requests = append(p.requests, r)
+		p.bodies = append(p.bodies, fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.0.%d.%d"}`,
+			i, i%20, i>>8, i&255))
+	}
+	return p
+}
+
+// patternOf is the pattern of a tenant's n-th rule. Every check meets the first four alone.
+func patternOf(n int) string {
+	if n < 4 {
+		return []string{"user:{user_id}", "endpoint:{endpoint}", "global", "ip:{ip}"}[n]
+	}
+	return fmt.Sprintf([]string{
+		"user:someone-%d", "ip:192.168.%d.0/24", "user:{user_id}:endpoint:/other/%d", "endpoint:POST /v%d/*",
+	}[n%4], n)
+}
+
+func (p *path) ask(w http.ResponseWriter, i int) {
+	i %= len(p.requests)
+	p.reader.Reset([]byte(p.bodies[i]))
+	r := p.requests[i]
+	r.Body, r.ContentLength = io.NopCloser(&p.reader), int64(len(p.bodies[i]))
+	clear(w.Header())
+	p.handler.ServeHTTP(w, r)
+}
+
+// nowhere is an answer that nobody reads.
+type nowhere struct {
+	header http.Header
+	status int
+}
+
+func (w *nowhere) Header() http.Header         { return w.header }
+func (w *nowhere) WriteHeader(status int)      { w.status = status }
+func (w *nowhere) Write(b []byte) (int, error) { return len(b), nil }
