@@ -124,7 +124,7 @@ func TestARedisThatIsNearHasOnePipelineAtATime(t *testing.T) {
 			t.Helper()
 			p := <-l.pipelines
 			p.mustCarry(t, want)
-			time.Sleep(took)
+			<-time.After(took)
 			p.result <- nil
 			synctest.Wait()
 		}
@@ -157,7 +157,7 @@ func TestARedisThatIsNearHasOnePipelineAtATime(t *testing.T) {
 			two := len(l.pipelines) == 2
 			for range 2 {
 				p := <-l.pipelines
-				time.Sleep(nearby)
+				<-time.After(nearby)
 				p.result <- nil
 				synctest.Wait()
 			}
@@ -399,7 +399,7 @@ func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
 		}
 		under := []*sent{<-l.pipelines, <-l.pipelines}
 		for len(under) > 0 {
-			time.Sleep(took) //nolint:forbidigo // the bubble's clock
+			<-time.After(took) //nolint:forbidigo // the bubble's clock
 			if len(l.pipelines) > 0 {
 				t.Fatalf("a third pipeline was started %v after one had ended", took)
 			}
