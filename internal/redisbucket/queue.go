@@ -56,6 +56,7 @@ type queue struct {
 	// quickest is how long the quickest pipeline of late took; 0 while none was answered.
 	quickest time.Duration
 	nearby   time.Duration
+	hanging  bool // one more was started, and none that took long has ended since
 	// spill runs while calls wait.
 	spill    *time.Timer
 	spilling bool
@@ -215,6 +216,9 @@ func (q *queue) finish(p *pipeline, sender *call, sent time.Time) fate {
 			q.learn(now.Sub(sent))
 		}
 	}
+	if now.Sub(sent) >= q.patience() {
+		q.hanging = false
+	}
 	own := finished
 	woken := p.parts[:0]
 	for _, part := range p.parts {
@@ -259,9 +263,10 @@ func (q *queue) handOn() *call {
 	return next
 }
 
-// few is how many pipelines are under way at most, unless they hang.
+// few is how many pipelines are under way at most, unless they hang. Where one is enough, a second goes past
+// one that hangs.
 func (q *queue) few() int {
-	if q.quickest > 0 && q.quickest < q.nearby {
+	if q.quickest > 0 && q.quickest < q.nearby && !q.hanging {
 		return 1
 	}
 	return pipelines
@@ -292,6 +297,7 @@ func (q *queue) spillOver() {
 		return
 	}
 	if q.underWay < maxPipelines {
+		q.hanging = true
 		q.underWay++
 		next := q.waiting[0]
 		q.waiting = slices.Delete(q.waiting, 0, 1)

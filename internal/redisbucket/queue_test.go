@@ -177,6 +177,57 @@ func TestARedisThatIsNearHasOnePipelineAtATime(t *testing.T) {
 	})
 }
 
+func TestThePipelineOfANearRedisThatHangsIsPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		l.nearby = nearby
+		answers := []<-chan error{l.ask(0, 1)}
+		(<-l.pipelines).result <- nil
+		synctest.Wait()
+
+		start := time.Now()
+		hangs := l.ask(1, 1)
+		<-l.pipelines
+		answers = append(answers, l.ask(2, 1))
+		past := <-l.pipelines
+		past.mustCarry(t, []int{2})
+		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
+			t.Errorf("the next went after %v", waited)
+		}
+		for i := range 5 { // the others wait for each other alone
+			answers = append(answers, l.ask(3+i, 1))
+			past.result <- nil
+			past = <-l.pipelines
+			past.mustCarry(t, []int{3 + i})
+		}
+		past.result <- nil
+		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
+			t.Errorf("the last was answered after %v", waited)
+		}
+		for i, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Errorf("ask %d: %v", i, err)
+			}
+		}
+		if err := <-hangs; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the one that hangs: %v", err)
+		}
+		synctest.Wait()
+
+		// It is over, and one at a time is enough again.
+		one, two := l.ask(10, 1), l.ask(11, 1)
+		if n := len(l.pipelines); n != 1 {
+			t.Errorf("%d pipelines are under way, want 1", n)
+		}
+		(<-l.pipelines).result <- nil
+		(<-l.pipelines).result <- nil
+		if err := errors.Join(<-one, <-two); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -399,7 +450,7 @@ func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
 		}
 		under := []*sent{<-l.pipelines, <-l.pipelines}
 		for len(under) > 0 {
-			<-time.After(took) //nolint:forbidigo // the bubble's clock
+			time.Sleep(took) //nolint:forbidigo // the bubble's clock
 			if len(l.pipelines) > 0 {
 				t.Fatalf("a third pipeline was started %v after one had ended", took)
 			}
