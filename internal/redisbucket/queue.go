@@ -11,14 +11,10 @@ import (
 )
 
 const (
-	// pipelines is how many are under way while Redis is quick: one being executed, and one on its way.
-	// More make each smaller.
+	// pipelines is how many are under way while Redis is quick: one being executed, and one whose
+	// answers are being read. One alone would save a seventh of Redis's time on two shared cores, and with
+	// Redis a network away make every check wait for the one before it; more make each smaller.
 	pipelines = 2
-	// nearby is how quickly Redis answers when it is so near that one pipeline at a time is enough: waiting
-	// for the one before costs a check less than the second one would cost Redis, a seventh of its time.
-	nearby = 500 * time.Microsecond
-	// memory is how many pipelines it takes, about, to forget how quick one was.
-	memory = 256
 	// maxPipelines is how many are under way at most.
 	maxPipelines = 16
 	// patienceShare is the part of the budget that calls in line wait for one of the few to end.
@@ -30,8 +26,8 @@ const (
 	maxPipelineTiers = 4 * maxKeys
 )
 
-// queue lets concurrent calls share pipelines. A call that finds less than a few of them under way, which is
-// one or two, sends its own at once, in its own goroutine. Others wait, and when a pipeline ends, the one that has
+// queue lets concurrent calls share pipelines. A call that finds less than a few of them under way
+// sends its own at once, in its own goroutine. Others wait, and when a pipeline ends, the one that has
 // waited longest sends the next, with all who wait. Nobody waits for others to come: how large a
 // pipeline is depends on how many came during the last.
 //
@@ -53,10 +49,6 @@ type queue struct {
 	waiting  []*call   // in the order of their turns
 	underWay int       // pipelines; nobody waits while there are less than a few
 	ended    time.Time // when one was last answered
-	// quickest is how long the quickest pipeline of late took; 0 while none was answered.
-	quickest time.Duration
-	nearby   time.Duration
-	hanging  bool // one more was started, and none that took long has ended since
 	// spill runs while calls wait.
 	spill    *time.Timer
 	spilling bool
@@ -106,7 +98,7 @@ type part struct {
 }
 
 func newQueue(budget time.Duration, send func(*pipeline)) *queue {
-	q := &queue{budget: budget, send: send, nearby: nearby}
+	q := &queue{budget: budget, send: send}
 	q.calls.New = func() any { return &call{turn: make(chan bool, 1)} }
 	q.spill = time.AfterFunc(budget, q.spillOver)
 	q.spill.Stop()
@@ -120,9 +112,8 @@ func (q *queue) take(asks []enforce.Ask) error {
 	c.asks, c.asked, c.err = asks, time.Now(), nil
 	for lead := q.enter(c) || <-c.turn; lead; {
 		p := q.fill(c)
-		sent := time.Now()
 		q.send(p)
-		then := q.finish(p, c, sent)
+		then := q.finish(p, c)
 		p.release()
 		switch then {
 		case again:
@@ -139,7 +130,7 @@ func (q *queue) take(asks []enforce.Ask) error {
 func (q *queue) enter(c *call) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.underWay < q.few() {
+	if q.underWay < pipelines {
 		q.underWay++
 		return true
 	}
@@ -207,17 +198,11 @@ const (
 
 // finish wakes the calls that a pipeline has finished, puts those with more asks in line again, and
 // hands the turn on.
-func (q *queue) finish(p *pipeline, sender *call, sent time.Time) fate {
+func (q *queue) finish(p *pipeline, sender *call) fate {
 	now := time.Now()
 	q.mu.Lock()
 	if p.err == nil {
 		q.ended = now
-		if p.tiers > 0 {
-			q.learn(now.Sub(sent))
-		}
-	}
-	if now.Sub(sent) >= q.patience() {
-		q.hanging = false
 	}
 	own := finished
 	woken := p.parts[:0]
@@ -254,30 +239,13 @@ func (q *queue) finish(p *pipeline, sender *call, sent time.Time) fate {
 // handOn takes the call out of the line that is to send the next pipeline; nil if there is none, or if
 // more pipelines are under way than a few.
 func (q *queue) handOn() *call {
-	if len(q.waiting) == 0 || q.underWay > q.few() {
+	if len(q.waiting) == 0 || q.underWay > pipelines {
 		q.underWay--
 		return nil
 	}
 	next := q.waiting[0]
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	return next
-}
-
-// few is how many pipelines are under way at most, unless they hang. Where one is enough, a second goes past
-// one that hangs.
-func (q *queue) few() int {
-	if q.quickest > 0 && q.quickest < q.nearby && !q.hanging {
-		return 1
-	}
-	return pipelines
-}
-
-// learn notes how long a pipeline took. The quickest says how far Redis is, however busy it is.
-func (q *queue) learn(took time.Duration) {
-	if slowly := q.quickest + q.quickest/memory + 1; q.quickest > 0 && slowly < took {
-		took = slowly
-	}
-	q.quickest = max(1, took)
 }
 
 // spillOver starts one more pipeline for calls that have waited too long for one to end.
@@ -297,7 +265,6 @@ func (q *queue) spillOver() {
 		return
 	}
 	if q.underWay < maxPipelines {
-		q.hanging = true
 		q.underWay++
 		next := q.waiting[0]
 		q.waiting = slices.Delete(q.waiting, 0, 1)

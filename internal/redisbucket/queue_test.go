@@ -16,8 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// line is a queue whose pipelines end when a test says so, or at their deadline. However quickly they do,
-// it takes Redis to be far unless the test says otherwise.
+// line is a queue whose pipelines end when a test says so, or at their deadline.
 type line struct {
 	*queue
 	pipelines chan *sent
@@ -55,7 +54,6 @@ func newLine(budget time.Duration) *line {
 			}
 		}
 	})
-	l.nearby = 0
 	return l
 }
 
@@ -110,120 +108,6 @@ func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) 
 		}
 		if waited := time.Since(start); waited != 0 {
 			t.Errorf("somebody waited for a timer, %v", waited)
-		}
-	})
-}
-
-func TestARedisThatIsNearHasOnePipelineAtATime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
-		l.nearby = nearby
-		var answers []<-chan error
-		answer := func(want []int, took time.Duration) {
-			t.Helper()
-			p := <-l.pipelines
-			p.mustCarry(t, want)
-			<-time.After(took)
-			p.result <- nil
-			synctest.Wait()
-		}
-		alone := func(want []int) {
-			t.Helper()
-			synctest.Wait()
-			if n := len(l.pipelines); n != 1 {
-				t.Fatalf("%d pipelines are under way, want 1 with %v", n, want)
-			}
-		}
-		answers = append(answers, l.ask(0, 1))
-		answer([]int{0}, nearby-time.Microsecond)
-		for i := range 5 {
-			answers = append(answers, l.ask(1+i, 1))
-		}
-		alone([]int{1})
-		answer([]int{1}, 20*time.Microsecond)
-		alone(numbers(2, 4))
-		// It is as near as ever when it is busy for a while.
-		answer(numbers(2, 4), 2*time.Millisecond)
-		answers = append(answers, l.ask(6, 1), l.ask(7, 1))
-		alone([]int{6})
-		answer([]int{6}, 2*time.Millisecond)
-		answer([]int{7}, 2*time.Millisecond)
-
-		// When it is far for good, there are two again.
-		far := 0
-		for ; far < 10*memory; far++ {
-			first, second := l.ask(100, 1), l.ask(200, 1)
-			two := len(l.pipelines) == 2
-			for range 2 {
-				p := <-l.pipelines
-				<-time.After(nearby)
-				p.result <- nil
-				synctest.Wait()
-			}
-			answers = append(answers, first, second)
-			if two {
-				break
-			}
-		}
-		if far == 10*memory {
-			t.Error("a Redis that is far is still taken to be near")
-		}
-		for i, answer := range answers {
-			if err := <-answer; err != nil {
-				t.Errorf("ask %d: %v", i, err)
-			}
-		}
-	})
-}
-
-func TestThePipelineOfANearRedisThatHangsIsPassed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
-		l.nearby = nearby
-		answers := []<-chan error{l.ask(0, 1)}
-		(<-l.pipelines).result <- nil
-		synctest.Wait()
-
-		start := time.Now()
-		hangs := l.ask(1, 1)
-		<-l.pipelines
-		answers = append(answers, l.ask(2, 1))
-		past := <-l.pipelines
-		past.mustCarry(t, []int{2})
-		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
-			t.Errorf("the next went after %v", waited)
-		}
-		for i := range 5 { // the others wait for each other alone
-			answers = append(answers, l.ask(3+i, 1))
-			past.result <- nil
-			past = <-l.pipelines
-			past.mustCarry(t, []int{3 + i})
-		}
-		past.result <- nil
-		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
-			t.Errorf("the last was answered after %v", waited)
-		}
-		for i, answer := range answers {
-			if err := <-answer; err != nil {
-				t.Errorf("ask %d: %v", i, err)
-			}
-		}
-		if err := <-hangs; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the one that hangs: %v", err)
-		}
-		synctest.Wait()
-
-		// It is over, and one at a time is enough again.
-		one, two := l.ask(10, 1), l.ask(11, 1)
-		if n := len(l.pipelines); n != 1 {
-			t.Errorf("%d pipelines are under way, want 1", n)
-		}
-		(<-l.pipelines).result <- nil
-		(<-l.pipelines).result <- nil
-		if err := errors.Join(<-one, <-two); err != nil {
-			t.Error(err)
 		}
 	})
 }

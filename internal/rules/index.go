@@ -223,7 +223,8 @@ func (x *index) network(ip netip.Addr, bits int) uint64 {
 
 // sieve tells most hashes that are in no map, by one look into memory that a tenant's rules have together:
 // most probes find nothing, and one into a map that nobody asked lately costs several misses of the caches.
-// It is a Bloom filter of one bit for each hash, with 16 to 32 bits for each rule.
+// It is a Bloom filter that sets one bit for each hash, of 16 to 32 for each rule, and at least 64. Their number
+// is a power of two.
 type sieve []uint64
 
 func newSieve(rules int) sieve {
@@ -234,9 +235,11 @@ func newSieve(rules int) sieve {
 	return make(sieve, words)
 }
 
-func (s sieve) add(hash uint64) { s[hash>>6%uint64(len(s))] |= 1 << (hash % 64) }
+func (s sieve) add(hash uint64) { *s.word(hash) |= 1 << (hash % 64) }
 
-func (s sieve) mayHave(hash uint64) bool { return s[hash>>6%uint64(len(s))]&(1<<(hash%64)) != 0 }
+func (s sieve) mayHave(hash uint64) bool { return *s.word(hash)&(1<<(hash%64)) != 0 }
+
+func (s sieve) word(hash uint64) *uint64 { return &s[hash>>6&uint64(len(s)-1)] }
 
 // combine is order-sensitive, so that the same value in two fields is two hashes. The multiplier is
 // 2⁶⁴ divided by the golden ratio, whose bits are well spread.

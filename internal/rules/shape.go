@@ -29,11 +29,12 @@ func (x *index) build() {
 	x.thinOut(groups)
 	x.sieve = newSieve(len(x.rules))
 	for _, g := range groups {
-		for _, hash := range g.hashes {
+		name := g.fileName()
+		s := g.shape()
+		for hash := range s.rules {
 			x.sieve.add(hash)
 		}
-		name := g.fileName()
-		x.files[name] = append(x.files[name], g.shape())
+		x.files[name] = append(x.files[name], s)
 	}
 }
 
