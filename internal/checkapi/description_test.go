@@ -26,7 +26,7 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 		}
 	}
 	served := map[string]bool{}
-	router := newHarness(t, rules.DefaultSettings()).handler.(*mux.Router)
+	router := newHarness(t, rules.DefaultSettings()).handler.(interface{ Walk(mux.WalkFunc) error })
 	err := router.Walk(func(route *mux.Route, _ *mux.Router, _ []*mux.Route) error {
 		path, err := route.GetPathTemplate()
 		if err != nil {

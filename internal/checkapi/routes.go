@@ -42,18 +42,37 @@ func NewHandler(c Config) http.Handler {
 	s := &surface{Config: c}
 	// A path that is not clean is not a route: redirecting a POST would ask callers to send it twice.
 	router := mux.NewRouter().SkipClean(true)
-	route := func(path string, handler httpapi.Handler, methods ...string) {
-		router.Handle(path, c.Requests.Route(path, handler)).Methods(methods...)
+	route := func(path string, handler httpapi.Handler, methods ...string) http.Handler {
+		surrounded := c.Requests.Route(path, handler)
+		router.Handle(path, surrounded).Methods(methods...)
+		return surrounded
 	}
 
-	route("/v1/check", s.check, http.MethodPost)
+	check := route(checkPath, s.check, http.MethodPost)
 	route("/v1/check/batch", s.checkBatch, http.MethodPost)
 	route("/v1/explain", s.explain, http.MethodPost)
 	route("/healthz", s.healthz, http.MethodGet, http.MethodHead)
 	route("/readyz", s.readyz, http.MethodGet, http.MethodHead)
 
 	httpapi.AnswerUnmatched(router, c.Requests)
-	return router
+	return &routes{router, check}
+}
+
+const checkPath = "/v1/check"
+
+// routes are all routes. Nearly every request is a check, and goes past the router, which would copy it twice to
+// keep the parameters of a path that has none.
+type routes struct {
+	*mux.Router
+	check http.Handler
+}
+
+func (t *routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == checkPath {
+		t.check.ServeHTTP(w, r)
+		return
+	}
+	t.Router.ServeHTTP(w, r)
 }
 
 // surface has the handlers.

@@ -51,15 +51,8 @@ func (s *Snapshot) Tenant(id TenantID) *TenantRules {
 	return t
 }
 
-// Key returns the API key with that public id. It may be revoked or expired. Do not change its
-// permissions.
-func (s *Snapshot) Key(id string) (Key, bool) {
-	key, ok := s.keys.get(id)
-	if !ok {
-		return Key{}, false
-	}
-	return *key, true
-}
+// Key returns the API key with that public id. It may be revoked or expired. Do not change it.
+func (s *Snapshot) Key(id string) (*Key, bool) { return s.keys.get(id) }
 
 // Sizes says how much the Snapshot holds.
 func (s *Snapshot) Sizes() Sizes { return s.sizes }

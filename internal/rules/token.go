@@ -39,22 +39,25 @@ const UnknownKey = "No API key in force has this id and secret."
 
 // Authenticate finds the key in force that the lines of a request's Authorization header carry, and its tenant,
 // or says to whoever sent them why there is none. That a key was revoked or has expired is told only to those
-// who know its secret.
-func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key Key, tenant *TenantRules, refusal string) {
+// who know its secret. Do not change the key.
+func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key, tenant *TenantRules, refusal string) {
 	id, secret, ok := bearerKey(authorization)
 	if !ok {
-		return Key{}, nil, "Send one API key: Authorization: Bearer slk_<key id>_<secret>."
+		return nil, nil, "Send one API key: Authorization: Bearer slk_<key id>_<secret>."
 	}
 	key, found := s.Key(id)
+	if !found {
+		key = new(Key)
+	}
 	digest := DigestSecret(secret)
 	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || !found {
-		return Key{}, nil, UnknownKey
+		return nil, nil, UnknownKey
 	}
 	if refusal = key.Refusal(now); refusal != "" {
-		return Key{}, nil, refusal
+		return nil, nil, refusal
 	}
 	if tenant = s.Tenant(key.TenantID); tenant == nil {
-		return Key{}, nil, UnknownKey
+		return nil, nil, UnknownKey
 	}
 	return key, tenant, ""
 }
