@@ -51,7 +51,7 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	if refusal != "" {
 		return unauthorized(v, refusal)
 	}
-	s.KeyUsed(key.ID, s.Now())
+	s.KeyUsed(key, s.Now())
 	if !slices.Contains(key.Permissions, rules.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}

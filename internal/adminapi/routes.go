@@ -32,7 +32,7 @@ type Config struct {
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is told each time that a key proves itself; it must not wait.
-	KeyUsed func(keyID string, at time.Time)
+	KeyUsed func(key *rules.Key, at time.Time)
 	// Explain answers a check's explanation; it is the code that answers /v1/explain.
 	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.

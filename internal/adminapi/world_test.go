@@ -109,7 +109,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
 	config := adminapi.Config{
 		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
-		KeyUsed: func(string, time.Time) {}, PlainCookies: true,
+		KeyUsed: func(*rules.Key, time.Time) {}, PlainCookies: true,
 		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
 			return checkapi.Explain(limiter, rw, r, tenant, time.Now())
 		},

@@ -21,7 +21,7 @@ func (s *surface) authorize(w http.ResponseWriter, r *http.Request, permission r
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 		return nil, httpapi.Unauthorized.Problem(refusal)
 	}
-	s.KeyUsed(key.ID, now)
+	s.KeyUsed(key, now)
 	switch {
 	case tenant.Tenant.Suspended:
 		return nil, httpapi.Suspended.Problem("No checks are answered for this tenant until an administrator lifts the suspension.")

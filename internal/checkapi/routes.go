@@ -21,7 +21,7 @@ type Config struct {
 	// Requests surrounds every route.
 	Requests *httpapi.Requests
 	// KeyUsed is told each time that a key proves itself; it must not wait. nil is nobody.
-	KeyUsed func(keyID string, at time.Time)
+	KeyUsed func(key *rules.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
 }
@@ -37,7 +37,7 @@ func NewHandler(c Config) http.Handler {
 		c.Now = time.Now
 	}
 	if c.KeyUsed == nil {
-		c.KeyUsed = func(string, time.Time) {}
+		c.KeyUsed = func(*rules.Key, time.Time) {}
 	}
 	s := &surface{Config: c}
 	// A path that is not clean is not a route: redirecting a POST would ask callers to send it twice.

@@ -73,7 +73,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
 		Readiness: func() checkapi.Readiness { return h.ready },
 		Requests:  &httpapi.Requests{Log: slog.New(slog.DiscardHandler)},
-		KeyUsed:   func(keyID string, _ time.Time) { h.keysUsed = append(h.keysUsed, keyID) },
+		KeyUsed:   func(key *rules.Key, _ time.Time) { h.keysUsed = append(h.keysUsed, key.ID) },
 		Now:       clock,
 	})
 	return h

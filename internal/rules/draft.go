@@ -110,7 +110,7 @@ func (d *draft) addKey(row *Key) {
 func (d *draft) keepRevoked(other *Snapshot) {
 	for _, key := range other.keys.all() {
 		if key.Revoked {
-			d.addKey(key)
+			d.addKey(key) // whose use nobody notes, so that it can be copied
 		}
 	}
 }

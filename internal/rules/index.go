@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"hash/maphash"
+	"math/bits"
 	"net/netip"
 	"slices"
 )
@@ -38,26 +39,37 @@ const shapesPerFile = 64
 type index struct {
 	rules []*Rule // all of them by id, inactive ones too
 	seed  maphash.Seed
-	files map[string][]shape // by the shapes' first attribute; "" for shapes without
-	sieve sieve              // of all hashes in the shapes' maps
+	// plain is the file of the shapes without attributes, files are the others by their first attribute.
+	plain []shape
+	files map[string][]shape
+	// candidates are the active rules, those of a shape and a hash side by side.
+	candidates []candidate
+	sieve      sieve // of all hashes in the shapes' maps
 
 	networks networks
 }
 
 // shape is a group of rules that look at the same fields in the same way.
 type shape struct {
-	needs termKinds       // of all its terms
-	path  int             // the length of its path, 0 for none
-	bits  int             // the length of its network, -1 for none
-	terms []term          // those with a value
-	all   []*Rule         // if none of the terms has a value
-	rules map[uint64]link // else, by the hash of the terms' values
+	needs      termKinds // of all its terms
+	path       uint16    // the length of its path, 0 for none
+	bits       int16     // the length of its network, -1 for none
+	all        span      // its candidates
+	attributes []string  // of which the rules name values
+	byValues   map[uint64]span
 }
 
-// link is one rule among those with the same hash, of which there is nearly always but one.
-type link struct {
-	rule *Rule
-	next *link
+// span is some candidates that stand side by side.
+type span struct{ start, end uint32 }
+
+// candidate is a rule that a probe finds, with all that a check needs of one that it meets: of a tenant that
+// did not ask lately, the rule and its pattern are each a miss of the caches.
+type candidate struct {
+	rule  *Rule
+	limit Limit // the rule's own
+	// certain says that every request which fits the shape meets the rule.
+	certain bool
+	subject subjectKind
 }
 
 // term is one thing that a rule asks of a request.
@@ -87,13 +99,18 @@ const (
 
 func (k termKind) hasValue() bool { return k >= oneUser }
 
+func (k termKind) ofAttribute() bool { return k == anyAttribute || k == oneAttribute }
+
 // termKinds is a set of kinds.
 type termKinds uint16
 
 func (k termKind) set() termKinds { return 1 << k }
 
+// hashed are the kinds of which a rule has at most one value.
+const hashed = termKinds(1<<oneAttribute - 1<<oneUser)
+
 func newIndex(rules table[RuleID, *Rule]) *index {
-	x := &index{seed: maphash.MakeSeed(), files: map[string][]shape{}}
+	x := &index{seed: maphash.MakeSeed()}
 	x.rules = make([]*Rule, 0, rules.size)
 	for _, rule := range rules.all() {
 		x.rules = append(x.rules, rule)
@@ -148,35 +165,34 @@ func (x *index) query(r *Request, plan string) query {
 }
 
 // visit calls found for every active rule that the request meets, in no order.
-func (x *index) visit(q *query, found func(*Rule)) {
-	x.visitFile(q, x.files[""], found)
+func (x *index) visit(q *query, found func(*candidate)) {
+	x.visitFile(q, x.plain, found)
+	if len(x.files) == 0 {
+		return
+	}
 	for i := range q.Attributes {
 		x.visitFile(q, x.files[q.Attributes[i].Name], found)
 	}
 }
 
-func (x *index) visitFile(q *query, file []shape, found func(*Rule)) {
+func (x *index) visitFile(q *query, file []shape, found func(*candidate)) {
 	for i := range file {
 		s := &file[i]
 		if !s.fits(q) {
 			continue
 		}
-		for _, rule := range s.all {
-			if q.meets(rule) {
-				found(rule)
+		group := s.all
+		if s.byValues != nil {
+			hash := x.hashOf(q, s)
+			if !x.sieve.mayHave(hash) {
+				continue
 			}
+			group = s.byValues[hash]
 		}
-		if len(s.terms) == 0 {
-			continue
-		}
-		hash := x.hashOf(q, s.terms)
-		if !x.sieve.mayHave(hash) {
-			continue
-		}
-		first := s.rules[hash]
-		for l := &first; l != nil && l.rule != nil; l = l.next {
-			if q.meets(l.rule) {
-				found(l.rule)
+		candidates := x.candidates[group.start:group.end]
+		for j := range candidates {
+			if c := &candidates[j]; c.certain || q.meets(c.rule) {
+				found(c)
 			}
 		}
 	}
@@ -186,34 +202,45 @@ func (x *index) visitFile(q *query, file []shape, found func(*Rule)) {
 // many do not fit, so it comes before any hash.
 func (s *shape) fits(q *query) bool {
 	return s.needs&^q.has == 0 &&
-		(s.path == 0 || s.path <= len(q.Endpoint) && q.Endpoint[s.path-1] == '/') &&
-		(s.bits < 0 || q.lengths.has(s.bits))
+		(s.path == 0 || int(s.path) <= len(q.Endpoint) && q.Endpoint[s.path-1] == '/') &&
+		(s.bits < 0 || q.lengths.has(int(s.bits)))
 }
 
-// hashOf combines what the request has for the terms, as shapeGroups.add does what the rules want.
-func (x *index) hashOf(q *query, terms []term) uint64 {
+// hashOf combines what the request has for the shape's terms, as hashOfValues does what a rule wants.
+func (x *index) hashOf(q *query, s *shape) uint64 {
 	hash := uint64(0)
-	for i := range terms {
-		t := &terms[i]
+	for _, name := range s.attributes {
+		hash = combine(hash, maphash.String(x.seed, q.Attribute(name)))
+	}
+	for left := s.needs & hashed; left != 0; left &= left - 1 {
 		value := uint64(0)
-		switch t.kind {
+		switch kind := termKind(bits.TrailingZeros16(uint16(left))); kind {
 		case endpointsBelow:
-			value = maphash.String(x.seed, q.Endpoint[:t.length])
+			value = maphash.String(x.seed, q.Endpoint[:s.path])
 		case ipv4Network, ipv6Network:
-			value = x.network(q.ip, t.length)
-		case oneAttribute:
-			value = maphash.String(x.seed, q.Attribute(t.attribute))
+			value = x.network(q.ip, int(s.bits))
 		default:
-			value = q.hashes[t.kind]
+			value = q.hashes[kind]
 		}
 		hash = combine(hash, value)
 	}
 	return hash
 }
 
-// network hashes the network of that many bits around an address, of the same family alone.
-func (x *index) network(ip netip.Addr, bits int) uint64 {
-	prefix, err := ip.Prefix(bits)
+// hashOfValues combines the values that a rule wants, in the order of aspects.
+func hashOfValues(aspects []aspect) uint64 {
+	hash := uint64(0)
+	for _, a := range aspects {
+		if a.kind.hasValue() {
+			hash = combine(hash, a.value)
+		}
+	}
+	return hash
+}
+
+// network hashes the network of a length in bits around an address, of the same family alone.
+func (x *index) network(ip netip.Addr, length int) uint64 {
+	prefix, err := ip.Prefix(length)
 	if err != nil {
 		return 0
 	}

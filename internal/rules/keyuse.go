@@ -26,37 +26,38 @@ type KeyUseStore interface {
 	RecordKeyUses(ctx context.Context, uses []KeyUse) error
 }
 
-// KeyUses remembers the minute in which each API key was last used, and writes down what is new in
-// batches. Noting a use costs about as much as looking the key up, waits for nothing, and loses nothing
-// but the minutes that a killed process had not written. It holds one entry for each key that was used.
+// KeyUses writes down the minute in which each API key was last used, in batches. Noting a use waits for
+// nothing, and loses nothing but the minutes that a killed process had not written.
 type KeyUses struct {
 	store KeyUseStore
 	log   *slog.Logger
-	keys  sync.Map // key id to *keyMinute
-}
 
-// keyMinute is in minutes since the Unix epoch.
-type keyMinute struct {
-	used    atomic.Int64
-	written int64 // only the one that flushes knows
+	mu      sync.Mutex
+	pending map[string]int64 // by key id, the minute since the Unix epoch that is not written yet
 }
 
 // NewKeyUses returns a KeyUses that has seen no use yet.
 func NewKeyUses(store KeyUseStore, log *slog.Logger) *KeyUses {
-	return &KeyUses{store: store, log: log}
+	return &KeyUses{store: store, log: log, pending: map[string]int64{}}
 }
 
-// Note notes a use of a key.
-func (u *KeyUses) Note(keyID string, at time.Time) {
+// Note notes a use of a key of a Snapshot. The key itself remembers the minute, so that all but the first use
+// of a minute cost one look at memory that a check has just read.
+func (u *KeyUses) Note(key *Key, at time.Time) {
 	minute := at.Unix() / 60
-	held, ok := u.keys.Load(keyID)
-	if !ok {
-		held, _ = u.keys.LoadOrStore(keyID, new(keyMinute))
+	if atomic.LoadInt64(&key.noted) >= minute {
+		return
 	}
 	// Of two that note different minutes at once either may win; the next use makes up for it.
-	if key := held.(*keyMinute); key.used.Load() < minute {
-		key.used.Store(minute)
-	}
+	atomic.StoreInt64(&key.noted, minute)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.keep(key.ID, minute)
+}
+
+// keep remembers a minute to be written; u.mu must be held.
+func (u *KeyUses) keep(keyID string, minute int64) {
+	u.pending[keyID] = max(u.pending[keyID], minute)
 }
 
 // Run writes uses down until ctx ends, and then those that are left.
@@ -82,26 +83,26 @@ func (u *KeyUses) Run(ctx context.Context) {
 }
 
 // Flush writes down the uses that were not written yet. Those that cannot be written stay for the next
-// time. Only one Flush may be under way.
+// time.
 func (u *KeyUses) Flush(ctx context.Context) error {
-	var uses []KeyUse
-	var keys []*keyMinute
-	u.keys.Range(func(id, held any) bool {
-		key := held.(*keyMinute)
-		if minute := key.used.Load(); minute > key.written {
-			uses = append(uses, KeyUse{KeyID: id.(string), At: time.Unix(minute*60, 0).UTC()})
-			keys = append(keys, key)
-		}
-		return true
-	})
-	if len(uses) == 0 {
+	u.mu.Lock()
+	pending := u.pending
+	u.pending = map[string]int64{}
+	u.mu.Unlock()
+	if len(pending) == 0 {
 		return nil
 	}
-	if err := u.store.RecordKeyUses(ctx, uses); err != nil {
-		return err
+	uses := make([]KeyUse, 0, len(pending))
+	for id, minute := range pending {
+		uses = append(uses, KeyUse{KeyID: id, At: time.Unix(minute*60, 0).UTC()})
 	}
-	for i := range keys {
-		keys[i].written = uses[i].At.Unix() / 60
+	err := u.store.RecordKeyUses(ctx, uses)
+	if err != nil {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for id, minute := range pending {
+			u.keep(id, minute)
+		}
 	}
-	return nil
+	return err
 }

@@ -28,11 +28,12 @@ func (s *usesStore) RecordKeyUses(_ context.Context, uses []KeyUse) error {
 	return nil
 }
 
-func TestEachMinuteOfAKeyIsWrittenOnce(t *testing.T) {
+func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	t.Parallel()
 	store := &usesStore{}
 	uses := NewKeyUses(store, slog.New(slog.DiscardHandler))
 	at := time.Unix(1_800_000_000, 0).UTC()
+	a := &Key{ID: "a"}
 	flush := func() {
 		t.Helper()
 		if err := uses.Flush(t.Context()); err != nil {
@@ -40,20 +41,22 @@ func TestEachMinuteOfAKeyIsWrittenOnce(t *testing.T) {
 		}
 	}
 	for second := range 3 {
-		uses.Note("a", at.Add(time.Duration(second)*time.Second))
+		uses.Note(a, at.Add(time.Duration(second)*time.Second))
 		flush()
 	}
-	uses.Note("a", at.Add(-time.Hour))
+	uses.Note(a, at.Add(-time.Hour))
 	flush()
 	store.away = true
-	uses.Note("a", at.Add(time.Minute))
+	uses.Note(a, at.Add(time.Minute))
 	if err := uses.Flush(t.Context()); err == nil {
 		t.Error("a store that is away is no error")
 	}
 	store.away = false
 	flush()
 	flush()
-	if want := []KeyUse{{"a", at}, {"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
+	uses.Note(&Key{ID: "a"}, at.Add(time.Minute)) // a change of the key made it anew
+	flush()
+	if want := []KeyUse{{"a", at}, {"a", at.Add(time.Minute)}, {"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
 		t.Errorf("it wrote %v, want %v", store.uses, want)
 	}
 }
@@ -69,15 +72,16 @@ func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 			defer close(ended)
 			uses.Run(ctx)
 		}()
+		a, b := &Key{ID: "a"}, &Key{ID: "b"}
 		for range 100 {
-			uses.Note("a", time.Now())
+			uses.Note(a, time.Now())
 		}
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		if len(store.uses) != 1 {
 			t.Errorf("after a minute %v is written", store.uses)
 		}
-		uses.Note("b", time.Now())
+		uses.Note(b, time.Now())
 		stop()
 		<-ended
 		if len(store.uses) != 2 || store.uses[1].KeyID != "b" {
@@ -89,10 +93,10 @@ func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 // BenchmarkNote is what a check pays for the last use of its key.
 func BenchmarkNote(b *testing.B) {
 	uses := NewKeyUses(&usesStore{}, slog.New(slog.DiscardHandler))
-	at := time.Now()
+	key, at := &Key{ID: "0123456789abcdef"}, time.Now()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			uses.Note("0123456789abcdef", at)
+			uses.Note(key, at)
 		}
 	})
 }

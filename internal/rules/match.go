@@ -22,23 +22,27 @@ func (t *TenantRules) Match(r *Request, plan string, now time.Time, dst []Match)
 	q := t.index.query(r, plan)
 	micros := now.UnixMicro()
 	start := len(dst)
-	t.index.visit(&q, func(rule *Rule) {
-		subject, splitsByUser := q.subject(rule, &t.Tenant.Settings)
-		dst = append(dst, Match{
-			Rule:        rule,
-			Limit:       t.limitFor(rule, splitsByUser, r.UserID, micros),
-			FailureMode: cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode),
-			Subject:     subject,
-		})
+	t.index.visit(&q, func(c *candidate) {
+		subject, splitsByUser := q.subject(c, &t.Tenant.Settings)
+		limit := c.limit
+		if splitsByUser && t.overrides.size > 0 {
+			limit = t.limitFor(c.rule, r.UserID, micros)
+		}
+		dst = append(dst, Match{Rule: c.rule, Limit: limit, Subject: subject})
 	})
+	// Only now are rules read, all of them in a few instructions, for a processor to wait for them at once.
+	for i := range dst[start:] {
+		m := &dst[start+i]
+		m.FailureMode = cmp.Or(m.Rule.FailureMode, t.Tenant.Settings.FailureMode)
+	}
 	slices.SortFunc(dst[start:], func(a, b Match) int { return cmp.Compare(a.Rule.ID, b.Rule.ID) })
 	return dst
 }
 
-// limitFor returns the rule's effective limit for a user.
-func (t *TenantRules) limitFor(rule *Rule, splitsByUser bool, user string, now int64) Limit {
+// limitFor returns the rule's effective limit for a user whose own buckets it has.
+func (t *TenantRules) limitFor(rule *Rule, user string, now int64) Limit {
 	own := rule.ownLimit()
-	if !splitsByUser || rule.Action != ActionLimit || t.overrides.size == 0 {
+	if rule.Action != ActionLimit {
 		return own
 	}
 	if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
@@ -90,11 +94,62 @@ func (s *Segment) holdsEndpoint(endpoint string) bool {
 	return endpoint == s.Value
 }
 
+// subjectKind says what a rule's subjects are: the one value that has placeholders in its pattern.
+type subjectKind uint8
+
+const (
+	noSubject subjectKind = iota // everybody shares one bucket
+	userSubject
+	endpointSubject
+	ipSubject
+	otherSubject // an attribute's value, or several values
+)
+
+func (p Pattern) subjectKind() subjectKind {
+	kind := noSubject
+	for i := range p.segments {
+		switch s := &p.segments[i]; {
+		case !s.Placeholder:
+		case kind != noSubject:
+			return otherSubject
+		default:
+			kind = s.Field.subjectKind()
+		}
+	}
+	return kind
+}
+
+func (f Field) subjectKind() subjectKind {
+	switch f {
+	case FieldUser:
+		return userSubject
+	case FieldEndpoint:
+		return endpointSubject
+	case FieldIP:
+		return ipSubject
+	}
+	return otherSubject
+}
+
 // subject returns whose bucket of the rule the request uses, and whether one of its placeholders is
-// the user. One value is the subject itself. Several are joined each behind its length, as in
-// 2:42,11:/api/search, which reads back in one way only.
-func (q *query) subject(rule *Rule, settings *Settings) (subject string, splitsByUser bool) {
-	segments := rule.Pattern.segments
+// the user.
+func (q *query) subject(c *candidate, settings *Settings) (subject string, splitsByUser bool) {
+	switch c.subject {
+	case noSubject:
+		return "", false
+	case userSubject:
+		return q.UserID, true
+	case endpointSubject:
+		return q.Endpoint, false
+	case ipSubject:
+		return q.maskedIP(settings), false
+	}
+	return q.joinedSubject(c.rule.Pattern.segments, settings)
+}
+
+// joinedSubject is one value as it is, or several, each behind its length, as in 2:42,11:/api/search, which
+// reads back in one way only.
+func (q *query) joinedSubject(segments []Segment, settings *Settings) (subject string, splitsByUser bool) {
 	placeholders := 0
 	for i := range segments {
 		if !segments[i].Placeholder {

@@ -44,6 +44,7 @@ import (
 // endpoint, ip.
 type Pattern struct {
 	text     string
+	scope    Scope
 	segments []Segment
 }
 
@@ -151,7 +152,7 @@ func newPattern(segments []Segment) Pattern {
 	for i, s := range segments {
 		texts[i] = s.text()
 	}
-	return Pattern{text: strings.Join(texts, ":"), segments: segments}
+	return Pattern{text: strings.Join(texts, ":"), scope: scope, segments: segments}
 }
 
 // String prints the pattern in its one canonical form, which ParsePattern reads back.
@@ -159,12 +160,7 @@ func (p Pattern) String() string { return p.text }
 
 // Scope is the tier of limit that a rule with this pattern is: the field of its first segment. A
 // caller's attributes belong to the user. The zero Pattern has none.
-func (p Pattern) Scope() Scope {
-	if len(p.segments) == 0 {
-		return ""
-	}
-	return p.segments[0].Field.scope()
-}
+func (p Pattern) Scope() Scope { return p.scope }
 
 // Segments are the pattern's conditions, in the order they are printed. Do not change them.
 func (p Pattern) Segments() []Segment { return p.segments }

@@ -160,14 +160,14 @@ type Rule struct {
 	TenantID      TenantID
 	Name          string
 	Pattern       Pattern
-	Plan          string // "" for all plans
+	Mode          Mode
+	Action        Action
+	FailureMode   FailureMode // "" for the tenant's default
+	Plan          string      // "" for all plans
 	RatePerSecond float64
 	RateUnit      RateUnit
 	Burst         int64
 	Algorithm     Algorithm
-	Mode          Mode
-	Action        Action
-	FailureMode   FailureMode // "" for the tenant's default
 	Active        bool
 	Description   string
 	Version       int64     // 1 for a new rule, raised by each change to it
@@ -227,4 +227,6 @@ type Key struct {
 	ExpiresAt   time.Time // zero: never
 	Revoked     bool
 	Revision    int64
+
+	noted int64 // the minute of the last use that KeyUses knows, atomically: all that changes in a Snapshot
 }

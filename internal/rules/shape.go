@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -18,7 +19,7 @@ func (x *index) build() {
 			continue
 		}
 		aspects = x.aspects(rule, aspects[:0])
-		groups.add(rule, aspects)
+		groups.add(rule, aspects, allCertain(aspects))
 		for _, s := range rule.Pattern.segments {
 			if s.Prefix.IsValid() {
 				prefixes = append(prefixes, s.Prefix)
@@ -27,14 +28,26 @@ func (x *index) build() {
 	}
 	x.networks = newNetworks(prefixes)
 	x.thinOut(groups)
+	x.file(groups)
+}
+
+// file makes shapes of the groups. Those without values come first, and so do their candidates: nearly every
+// check looks at them.
+func (x *index) file(groups shapeGroups) {
+	x.files = map[string][]shape{}
+	x.candidates = make([]candidate, 0, len(x.rules))
 	x.sieve = newSieve(len(x.rules))
-	for _, g := range groups {
-		name := g.fileName()
-		s := g.shape()
-		for hash := range s.rules {
-			x.sieve.add(hash)
+	keys := slices.Collect(maps.Keys(groups))
+	slices.SortFunc(keys, func(a, b string) int {
+		return cmp.Or(cmp.Compare(groups[a].values(), groups[b].values()), cmp.Compare(a, b))
+	})
+	for _, key := range keys {
+		s := x.shape(groups[key])
+		if name := groups[key].fileName(); name != "" {
+			x.files[name] = append(x.files[name], s)
+		} else {
+			x.plain = append(x.plain, s)
 		}
-		x.files[name] = append(x.files[name], s)
 	}
 }
 
@@ -60,32 +73,34 @@ func (x *index) thinOut(groups shapeGroups) {
 			// Of two that are as common, the one that asks for a value is met by fewer requests.
 			return cmp.Or(cmp.Compare(common[a], common[b]), -cmp.Compare(min(a.value, 1), min(b.value, 1)))
 		})
-		groups.add(rule, []aspect{least})
+		groups.add(rule, []aspect{least}, false)
 	}
 }
 
 // shapeGroup is a shape in the making.
 type shapeGroup struct {
-	terms  []term
-	rules  []*Rule
-	hashes []uint64 // of the rules' values
+	terms   []term
+	members []member
+}
+
+// member is a candidate with the hash of its rule's values.
+type member struct {
+	candidate
+	hash uint64
 }
 
 // shapeGroups are the groups by their terms, written as a string.
 type shapeGroups map[string]*shapeGroup
 
-func (gs shapeGroups) add(rule *Rule, aspects []aspect) {
+// add puts a rule into the group of some of its aspects.
+func (gs shapeGroups) add(rule *Rule, aspects []aspect, certain bool) {
 	var buf [512]byte
 	key := buf[:0]
-	hash := uint64(0)
 	for _, a := range aspects {
 		key = append(key, byte(a.kind))
 		key = binary.BigEndian.AppendUint16(key, uint16(a.length))
 		key = append(key, a.attribute...)
 		key = append(key, 0)
-		if a.kind.hasValue() {
-			hash = combine(hash, a.value)
-		}
 	}
 	g := gs[string(key)]
 	if g == nil {
@@ -95,8 +110,8 @@ func (gs shapeGroups) add(rule *Rule, aspects []aspect) {
 		}
 		gs[string(key)] = g
 	}
-	g.rules = append(g.rules, rule)
-	g.hashes = append(g.hashes, hash)
+	c := candidate{rule: rule, limit: rule.ownLimit(), certain: certain, subject: rule.Pattern.subjectKind()}
+	g.members = append(g.members, member{c, hashOfValues(aspects)})
 }
 
 // surplus removes the groups that are more than their file has room for, those with the fewest
@@ -113,10 +128,12 @@ func (gs shapeGroups) surplus() (rare []*Rule) {
 			continue
 		}
 		slices.SortFunc(keys, func(a, b string) int {
-			return cmp.Or(-cmp.Compare(len(gs[a].rules), len(gs[b].rules)), cmp.Compare(a, b))
+			return cmp.Or(-cmp.Compare(len(gs[a].members), len(gs[b].members)), cmp.Compare(a, b))
 		})
 		for _, key := range keys[shapesPerFile:] {
-			rare = append(rare, gs[key].rules...)
+			for _, m := range gs[key].members {
+				rare = append(rare, m.rule)
+			}
 			delete(gs, key)
 		}
 	}
@@ -130,31 +147,48 @@ func (g *shapeGroup) fileName() string {
 	return g.terms[0].attribute
 }
 
-func (g *shapeGroup) shape() shape {
+// values counts the terms with a value.
+func (g *shapeGroup) values() (n int) {
+	for _, t := range g.terms {
+		if t.kind.hasValue() {
+			n++
+		}
+	}
+	return n
+}
+
+// shape makes the shape of a group and takes in its candidates.
+func (x *index) shape(g *shapeGroup) shape {
 	s := shape{bits: -1}
 	for _, t := range g.terms {
 		s.needs |= t.kind.set()
 		switch t.kind {
 		case endpointsBelow:
-			s.path = t.length
+			s.path = uint16(t.length)
 		case ipv4Network, ipv6Network:
-			s.bits = t.length
-		}
-		if t.kind.hasValue() {
-			s.terms = append(s.terms, t)
+			s.bits = int16(t.length)
+		case oneAttribute:
+			s.attributes = append(s.attributes, t.attribute)
 		}
 	}
-	if len(s.terms) == 0 {
-		s.all = g.rules
+	slices.SortStableFunc(g.members, func(a, b member) int { return cmp.Compare(a.hash, b.hash) })
+	s.all.start = uint32(len(x.candidates))
+	for _, m := range g.members {
+		x.candidates = append(x.candidates, m.candidate)
+	}
+	s.all.end = uint32(len(x.candidates))
+	if g.values() == 0 {
 		return s
 	}
-	s.rules = make(map[uint64]link, len(g.rules))
-	for i, rule := range g.rules {
-		first := link{rule: rule}
-		if others, ok := s.rules[g.hashes[i]]; ok {
-			first.next = new(others)
+	s.byValues = make(map[uint64]span, len(g.members))
+	for i, m := range g.members {
+		group, found := s.byValues[m.hash]
+		if !found {
+			group.start = s.all.start + uint32(i)
+			x.sieve.add(m.hash)
 		}
-		s.rules[g.hashes[i]] = first
+		group.end = s.all.start + uint32(i) + 1
+		s.byValues[m.hash] = group
 	}
 	return s
 }
@@ -166,14 +200,16 @@ type aspect struct {
 	value uint64
 }
 
-// aspects appends all that the rule asks of a request, attributes first: they name its file.
+// allCertain says that a request which has a value for each of a rule's aspects meets the rule. Of attributes a
+// shape's needs do not say which.
+func allCertain(aspects []aspect) bool {
+	return !slices.ContainsFunc(aspects, func(a aspect) bool { return a.kind.hasValue() || a.kind.ofAttribute() })
+}
+
+// aspects appends all that the rule asks of a request: attributes first, of which the first names its file, the
+// others in the order of their kinds.
 func (x *index) aspects(rule *Rule, dst []aspect) []aspect {
 	segments := rule.Pattern.segments
-	for i := range segments {
-		if segments[i].Field == FieldAttribute {
-			dst = append(dst, x.attributeAspect(&segments[i]))
-		}
-	}
 	for i := range segments {
 		switch segments[i].Field {
 		case FieldUser:
@@ -182,12 +218,25 @@ func (x *index) aspects(rule *Rule, dst []aspect) []aspect {
 			dst = x.endpointAspects(&segments[i], dst)
 		case FieldIP:
 			dst = append(dst, x.ipAspect(&segments[i]))
-		case FieldAttribute, FieldGlobal:
+		case FieldAttribute:
+			dst = append(dst, x.attributeAspect(&segments[i]))
+		case FieldGlobal:
 		}
 	}
 	if rule.Plan != "" {
 		dst = append(dst, x.aspect(onePlan, rule.Plan))
 	}
+	slices.SortStableFunc(dst, func(a, b aspect) int {
+		switch {
+		case a.kind.ofAttribute() && b.kind.ofAttribute():
+			return 0 // the pattern has them by name
+		case a.kind.ofAttribute():
+			return -1
+		case b.kind.ofAttribute():
+			return 1
+		}
+		return cmp.Compare(a.kind, b.kind)
+	})
 	return dst
 }
 

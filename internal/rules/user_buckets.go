@@ -65,9 +65,13 @@ func (m *Match) Owner() string {
 
 // match returns the Match of a rule for a user; without one, the rule's own limit holds.
 func (t *TenantRules) match(rule *Rule, subject, user string, now time.Time) Match {
+	limit := rule.ownLimit()
+	if user != "" {
+		limit = t.limitFor(rule, user, now.UnixMicro())
+	}
 	return Match{
 		Rule:        rule,
-		Limit:       t.limitFor(rule, user != "", user, now.UnixMicro()),
+		Limit:       limit,
 		FailureMode: cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode),
 		Subject:     subject,
 	}
