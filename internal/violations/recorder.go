@@ -44,6 +44,10 @@ const (
 	maxPause = 10 * time.Second
 	// little is how many batches that is: one of decisions and one of violations.
 	little = 2
+	// countsPause passes between two writes of the decisions of a process that counts for more rules than one
+	// batch holds. Each write costs the store as much, however many checks it counts, and nobody waits for
+	// these as for violations.
+	countsPause = 10 * time.Second
 
 	// minBackoff to maxBackoff pass between two tries while the store is away.
 	minBackoff = 100 * time.Millisecond
@@ -68,9 +72,10 @@ type Recorder struct {
 	waiting                          atomic.Int64 // batches
 	writtenAt                        atomic.Int64 // when all that had happened until then was written; Unix nanoseconds
 
-	flushing  sync.Mutex // guards what follows
-	batch     []*Batch   // taken from memory and not written yet, in the order of their numbers
-	takenAt   time.Time
+	flushing  sync.Mutex  // guards what follows
+	batch     []*Batch    // taken from memory and not written yet, in the order of their numbers
+	countedAt time.Time   // when decisions were last among them
+	countMuch bool        // they were more than a batch
 	wroteMuch atomic.Bool // the latest flush did
 	written   int64       // the latest number
 }
@@ -135,7 +140,7 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	pause := r.options.FlushInterval
 	for away := time.Duration(0); wait(ctx, pause); {
 		began := time.Now()
-		err := r.Flush(ctx)
+		err := r.flush(ctx, false)
 		took := time.Since(began)
 		switch {
 		case err == nil:
@@ -191,11 +196,15 @@ func wait(ctx context.Context, pause time.Duration) bool {
 }
 
 // Flush writes what was recorded until now or, if something older could not be written yet, that.
-func (r *Recorder) Flush(ctx context.Context) error {
+func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true) }
+
+// flush does that, but leaves decisions for later, unless all are wanted, if there are many and some were written
+// lately.
+func (r *Recorder) flush(ctx context.Context, all bool) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take()
+		r.take(all)
 	}
 	for len(r.batch) > 0 {
 		r.waiting.Store(int64(len(r.batch)))
@@ -213,17 +222,21 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 	r.batch = nil
 	r.waiting.Store(0)
-	r.writtenAt.Store(r.takenAt.UnixNano())
+	r.writtenAt.Store(r.countedAt.UnixNano())
 	return nil
 }
 
-func (r *Recorder) take() {
-	r.takenAt = time.Now()
-	var counted []map[rules.TenantID]*tenantCounts
-	for _, c := range r.counters {
-		counted = append(counted, c.take())
+func (r *Recorder) take(all bool) {
+	var counts []DecisionCount
+	if now := time.Now(); all || !r.countMuch || now.Sub(r.countedAt) >= countsPause {
+		var counted []map[rules.TenantID]*tenantCounts
+		for _, c := range r.counters {
+			counted = append(counted, c.take())
+		}
+		counts = decisions(counted)
+		r.countedAt, r.countMuch = now, len(counts) > maxBatchRows
 	}
-	r.batch = r.batches(decisions(counted), tallies(r.shards[:]))
+	r.batch = r.batches(counts, tallies(r.shards[:]))
 	r.wroteMuch.Store(len(r.batch) > little)
 }
 
@@ -243,7 +256,7 @@ func (r *Recorder) unwritten() (n int64) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take()
+		r.take(true)
 	}
 	for _, b := range r.batch {
 		for i := range b.Tallies {

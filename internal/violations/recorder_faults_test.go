@@ -292,3 +292,54 @@ func TestRunWritesEachIntervalAndAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestManyCountsWaitAndViolationsDoNot has a thousand tenants whose checks meet two rules each: more than a batch
+// of counts.
+func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		counts, tallies := 0, 0
+		l.fail = func(b *violations.Batch) (before, after error) {
+			counts += len(b.Decisions)
+			tallies += len(b.Tallies)
+			return nil, nil
+		}
+		r := violations.NewRecorder(l, violations.Options{FlushInterval: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx, time.Second) }()
+		const tenants, seconds = 1000, 21
+		for second := range seconds {
+			for tenant := range rules.TenantID(tenants) {
+				c := denied(tenant+1, "42")
+				if tenant > 0 {
+					c.Allowed, c.Tiers[0].Allowed, c.Tiers[0].Reason = true, true, ""
+				}
+				r.Record(noon, c)
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+			synctest.Wait()
+			l.mu.Lock()
+			if tallies < second {
+				t.Errorf("after %d s, %d denials were written", second+1, tallies)
+			}
+			l.mu.Unlock()
+			if lag := r.Stats().Lag; lag > 12*time.Second {
+				t.Errorf("the lag is %s", lag)
+			}
+		}
+		cancel()
+		<-ended
+		// At once, ten seconds later, another ten later, and at the end.
+		if most := 4 * 3 * tenants; counts > most {
+			t.Errorf("it wrote %d counts, want at most %d", counts, most)
+		}
+		if got := l.checks[1].Denied; got != seconds {
+			t.Errorf("%d denials were counted, want %d", got, seconds)
+		}
+		if got := l.checks[tenants].Allowed; got != seconds {
+			t.Errorf("%d checks were counted, want %d", got, seconds)
+		}
+	})
+}
