@@ -134,7 +134,12 @@ const lapsPerRound = 4
 
 // lap is one round of one contender.
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64, error) {
-	before, err := f.meter(ctx, c.server)
+	before, err := f.count(ctx, c.server)
+	if err != nil {
+		return nil, err
+	}
+	// Processors' times come inside of the counts, which cost the server something to tell.
+	began, err := f.processors(ctx, c.server)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +147,11 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.meter(ctx, c.server)
+	ended, err := f.processors(ctx, c.server)
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.count(ctx, c.server)
 	if err != nil {
 		return nil, err
 	}
@@ -150,50 +159,56 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 		return nil, fmt.Errorf("%.0f checks were decided without Redis", n)
 	}
 	checks := float64(found.answers) * float64(c.checks)
+	server, redis := ended.server-began.server, ended.redis-began.redis
 	measured := map[string]float64{
 		"checks/s": found.perSecond * float64(c.checks), "denied": float64(found.denied) / float64(found.answers),
-		"server": (after.server - before.server) * 1e6 / checks, "redis": (after.redis - before.redis) * 1e6 / checks,
+		"server": server * 1e6 / checks, "redis": redis * 1e6 / checks,
 		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
+		"checks/CPU s": checks / (server + redis + ended.load - began.load),
 	}
-	all := after.server - before.server + after.redis - before.redis + after.load - before.load
-	measured["checks/CPU s"] = checks / all
 	if scripts := after.scripts - before.scripts; scripts > 0 {
 		measured["batch"] = checks / scripts
 	}
 	return measured, nil
 }
 
-// meter is what counts up while a server works.
-type meter struct{ server, redis, allocations, bytes, scripts, degraded, load float64 }
+// busy is how long each program has kept processors busy, in seconds.
+type busy struct{ server, redis, load float64 }
 
-func (f *field) meter(ctx context.Context, server *process) (m meter, err error) {
-	busy, err := server.processor()
+func (f *field) processors(ctx context.Context, server *process) (b busy, err error) {
+	took, err := server.processor()
 	if err != nil {
-		return m, err
+		return b, err
 	}
-	m.server = busy.Seconds()
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
-		return m, fmt.Errorf("read the load's own times: %w", err)
+		return b, fmt.Errorf("read the load's own times: %w", err)
 	}
-	m.load = time.Duration(own.Utime.Nano() + own.Stime.Nano()).Seconds()
-	if m.redis, err = processorSeconds(ctx, f.rdb); err != nil {
-		return m, err
-	}
-	if m.scripts, err = info(ctx, f.rdb, "commandstats", "cmdstat_evalsha:calls=%g,"); err != nil {
-		return m, err
+	b.server = took.Seconds()
+	b.load = time.Duration(own.Utime.Nano() + own.Stime.Nano()).Seconds()
+	b.redis, err = processorSeconds(ctx, f.rdb)
+	return b, err
+}
+
+// counts are what counts up in a server and in Redis while they work.
+type counts struct{ allocations, bytes, scripts, degraded float64 }
+
+func (f *field) count(ctx context.Context, server *process) (c counts, err error) {
+	if c.scripts, err = info(ctx, f.rdb, "commandstats", "cmdstat_evalsha:calls=%g,"); err != nil {
+		return c, err
 	}
 	if server.metrics == "" { // it is the no-op server
-		return m, nil
+		return c, nil
 	}
-	if m.allocations, err = server.metric(ctx, "go_memstats_mallocs_total"); err != nil {
-		return m, err
+	for name, value := range map[string]*float64{
+		"go_memstats_mallocs_total": &c.allocations, "go_memstats_alloc_bytes_total": &c.bytes,
+		"sluice_degraded_decisions_total": &c.degraded,
+	} {
+		if *value, err = server.metric(ctx, name); err != nil {
+			return c, err
+		}
 	}
-	if m.degraded, err = server.metric(ctx, "sluice_degraded_decisions_total"); err != nil {
-		return m, err
-	}
-	m.bytes, err = server.metric(ctx, "go_memstats_alloc_bytes_total")
-	return m, err
+	return c, nil
 }
 
 // throughput compares closed loops, and the latencies of open ones.
