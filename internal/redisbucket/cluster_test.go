@@ -2,10 +2,13 @@ package redisbucket
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -106,6 +109,45 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 	// One check with four tiers is one script on one node.
 	if !mustTake(t, s, []enforce.Ask{fourTiers(1, limit)})[0].Allowed {
 		t.Error("a check of four tiers was denied")
+	}
+}
+
+// TestANodeOfAClusterThatLooksLikeOneServer has a URL that does not say cluster, which works as long as the node has
+// all slots.
+func TestANodeOfAClusterThatLooksLikeOneServer(t *testing.T) {
+	t.Parallel()
+	_, proxies := clusterNodes(t, 1)
+	s := New(client(t, "redis://"+proxies[0].addr(), patience), patience)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 3}
+	const tenants, callers = 20, 8
+	var allowed [tenants]atomic.Int64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			var asks []enforce.Ask
+			for i := range 4 * tenants {
+				tier := user("42", limit)
+				tier.Key.Tenant = rules.TenantID(i % tenants)
+				asks = append(asks, enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}})
+			}
+			if err := s.Take(context.Background(), asks); err != nil {
+				t.Error(err)
+			}
+			for i := range asks {
+				if asks[i].Allowed {
+					allowed[i%tenants].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for tenant := range allowed {
+		if got := allowed[tenant].Load(); got != 3 {
+			t.Errorf("tenant %d: %d checks passed a burst of 3", tenant, got)
+		}
+	}
+	if s.State() != Up {
+		t.Errorf("the store thinks that Redis is %s", s.State())
 	}
 }
 

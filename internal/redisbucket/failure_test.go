@@ -109,6 +109,7 @@ func TestALostReplyChargesAtMostOnce(t *testing.T) {
 			server := devdbtest.Redis(t)
 			p := newProxy(t, server.Addr())
 			s := New(client(t, "redis://"+p.addr(), patience), patience)
+			s.apart.Store(true)
 			direct := New(client(t, server.URL(), patience), patience)
 			loseReply(t, s, direct, p, tenants)
 		})
@@ -295,6 +296,7 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 			old, promoted := devdbtest.Redis(t), devdbtest.Redis(t)
 			p := newProxy(t, old.Addr())
 			s := New(client(t, "redis://"+p.addr(), patience), patience)
+			s.apart.Store(true)
 			take := func() error {
 				var asks []enforce.Ask
 				for i := range tenants {
@@ -330,6 +332,7 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 func TestOfABatchThatFailsTheAnsweredAsksAreMarked(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
+	s.apart.Store(true)
 	spent := enforce.Limit{Rate: rules.MinRate, Burst: 1}
 	mustTake(t, s, one(user("denied", spent)))
 	if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1000").Err(); err != nil {

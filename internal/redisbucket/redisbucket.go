@@ -4,8 +4,8 @@
 // clock: all its tokens are taken or none. Checks that are asked at the same time share round trips:
 // an idle store sends a check at once, and those that come while its few connections are busy go
 // together when one is free (see queue). Together means a few scripts in one pipeline, at most 64
-// checks or 256 buckets each and one tenant each, so that Redis is never busy with one for long and
-// Redis Cluster finds all keys of a script in one slot. A pipeline asks about 1024 buckets at most; a
+// checks or 256 buckets each, so that Redis is never busy with one for long. In a Redis Cluster the checks of
+// a script are of one tenant, whose keys are all in one slot. A pipeline asks about 1024 buckets at most; a
 // larger batch is several, one after the other and each with a time budget of its own, and other
 // callers' checks come in between. take.lua is the script, the format of a bucket, and the place to
 // start reading.
@@ -17,9 +17,9 @@
 // answers for Redis at once, and lets one through every quarter of a second to see whether it is back;
 // the driver's own back-off after failed dials can add a second to that.
 // An ask that got no answer may have been executed, so it is never repeated: tokens are taken at
-// most once. The one exception is an answer that says nothing was executed, because Redis does not
-// know the script (after SCRIPT FLUSH or a restart); then the source is sent, and the scripts of
-// that one pipeline may run in another order.
+// most once. The exceptions are answers that say nothing was executed: that Redis does not
+// know the script (after SCRIPT FLUSH or a restart), and then the source is sent; or that the keys are of
+// several slots, and then tenants go apart. The scripts of that one pipeline may run in another order.
 //
 // A bucket's key expires ten seconds after it is full. A value that is no bucket counts as a fresh
 // bucket, is replaced, and counted; a key of another type is replaced once tokens are taken. Redis
@@ -59,6 +59,8 @@ type Store struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
 	queue   *queue
+	// apart says that a script may hold checks of one tenant alone.
+	apart atomic.Bool
 	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
 	stamp func() int64
 }
@@ -93,6 +95,8 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 			IsExcluded: func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) },
 		}),
 	}
+	_, oneServer := rdb.(*redis.Client) // which may be one that a Sentinel named
+	s.apart.Store(!oneServer)
 	s.queue = newQueue(budget, s.send)
 	return s
 }
@@ -142,10 +146,23 @@ func (s *Store) take(asks []enforce.Ask) error {
 	return nil
 }
 
-// send runs the scripts of a pipeline, and reads the answers of those that have one even if others
-// have not: they took their tokens.
+// send runs the scripts of a pipeline.
 func (s *Store) send(p *pipeline) {
-	scripts := p.pack(s.prefix)
+	apart := s.apart.Load()
+	s.sendPacked(p, apart)
+	// What looks like one server is a node of a cluster, or stands before one. It executed nothing of a script that
+	// it refused so, whose asks can be sent again.
+	if !apart && redis.HasErrorPrefix(p.err, "CROSSSLOT") {
+		s.apart.Store(true)
+		s.sendPacked(p, true)
+	}
+}
+
+// sendPacked packs what has no answer into scripts, runs them, and reads the answers of those that have one even if
+// others have not: they took their tokens.
+func (s *Store) sendPacked(p *pipeline, apart bool) {
+	p.err = nil
+	scripts := p.pack(s.prefix, apart)
 	if len(scripts) == 0 {
 		return
 	}

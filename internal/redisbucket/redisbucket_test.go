@@ -225,8 +225,12 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 	tests := map[string]struct {
 		asks, tiers int
 		shared      bool
+		tenants     int
+		apart       bool
 		want        []int // asks per script
 	}{
+		"tenants go together":                 {asks: 65, tiers: 1, tenants: 3, want: []int{64, 1}},
+		"tenants go apart in a cluster":       {asks: 65, tiers: 1, tenants: 3, apart: true, want: []int{22, 22, 21}},
 		"64 checks fit":                       {asks: 64, tiers: 1, want: []int{64}},
 		"the 65th starts another":             {asks: 65, tiers: 1, want: []int{64, 1}},
 		"256 keys fit":                        {asks: 32, tiers: 8, want: []int{32}},
@@ -244,12 +248,14 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					if test.shared {
 						subject = fmt.Sprint(j)
 					}
-					asks[i].Tiers = append(asks[i].Tiers, user(subject, limit))
+					tier := user(subject, limit)
+					tier.Key.Tenant = rules.TenantID(i % max(1, test.tenants))
+					asks[i].Tiers = append(asks[i].Tiers, tier)
 				}
 			}
-			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
+			p := pipeline{parts: []part{{asks: asks}}, open: map[rules.TenantID]*script{}}
 			var got []int
-			for _, script := range p.pack("") {
+			for _, script := range p.pack("", test.apart) {
 				got = append(got, len(script.asks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 //go:embed take.lua
@@ -38,7 +39,7 @@ const (
 	tierBytes  = 12 // a tier's answer in a reply
 )
 
-// script is one call of take.lua under construction: checks of one tenant, each distinct bucket
+// script is one call of take.lua under construction: checks whose buckets are on one server, each distinct bucket
 // once, each bucket with one limit. take.lua says what the arguments are. Its memory is used again, so
 // that a check allocates next to nothing here.
 type script struct {
@@ -72,9 +73,11 @@ func (s *script) reset(prefix string, alone bool) {
 	}
 }
 
-// pack puts a pipeline's asks into as few scripts as hold them, in order within each tenant. The keys
-// have a prefix.
-func (p *pipeline) pack(prefix string) []*script {
+// pack puts the asks of a pipeline that have no answer into as few scripts as hold them, each of one tenant alone
+// if they are to be apart, and in order within each tenant. The keys have a prefix.
+func (p *pipeline) pack(prefix string, apart bool) []*script {
+	p.scripts = p.scripts[:0]
+	clear(p.open)
 	asks := 0
 	for _, part := range p.parts {
 		asks += len(part.asks)
@@ -83,9 +86,12 @@ func (p *pipeline) pack(prefix string) []*script {
 		for i := range part.asks {
 			ask := &part.asks[i]
 			if ask.Answered {
-				continue // it has no tiers
+				continue // or it has no tiers
 			}
-			tenant := int64(ask.Tiers[0].Key.Tenant)
+			var tenant rules.TenantID // none is 0
+			if apart {
+				tenant = ask.Tiers[0].Key.Tenant
+			}
 			if s := p.open[tenant]; s != nil && s.add(ask) {
 				continue
 			}
