@@ -65,7 +65,7 @@ func TestWhichRequestsAPatternMatches(t *testing.T) {
 	}
 }
 
-func TestOnlyActiveRulesOfThePlanMatchInOrderOfID(t *testing.T) {
+func TestOnlyValidActiveRulesOfThePlanMatchInOrderOfID(t *testing.T) {
 	t.Parallel()
 	on := func(plan string, id RuleID) Rule {
 		rule := activeRule(t, id, "user:{user_id}")
@@ -74,7 +74,9 @@ func TestOnlyActiveRulesOfThePlanMatchInOrderOfID(t *testing.T) {
 	}
 	off := on("", 3)
 	off.Active = false
-	tenant := tenantWith(on("pro", 9), on("", 7), on("free", 5), off, activeRule(t, 2, "global"))
+	invalid := on("", 4)
+	invalid.Pattern = Pattern{}
+	tenant := tenantWith(on("pro", 9), on("", 7), on("free", 5), off, invalid, activeRule(t, 2, "global"))
 	request := Request{UserID: "42"}
 	for plan, want := range map[string][]RuleID{"pro": {2, 7, 9}, "free": {2, 5, 7}, "": {2, 7}} {
 		if got := matchedIDs(tenant, &request, plan); !slices.Equal(got, want) {

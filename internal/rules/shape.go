@@ -15,7 +15,7 @@ func (x *index) build() {
 	var aspects []aspect
 	var prefixes []netip.Prefix
 	for _, rule := range x.rules {
-		if !rule.Active {
+		if !rule.Active || len(rule.Pattern.segments) == 0 {
 			continue
 		}
 		aspects = x.aspects(rule, aspects[:0])
