@@ -200,14 +200,12 @@ func (f *field) count(ctx context.Context, server *process) (c counts, err error
 	if server.metrics == "" { // it is the no-op server
 		return c, nil
 	}
-	for name, value := range map[string]*float64{
-		"go_memstats_mallocs_total": &c.allocations, "go_memstats_alloc_bytes_total": &c.bytes,
-		"sluice_degraded_decisions_total": &c.degraded,
-	} {
-		if *value, err = server.metric(ctx, name); err != nil {
-			return c, err
-		}
+	shown, err := server.shown(ctx) // once: a scrape allocates, too
+	if err != nil {
+		return c, err
 	}
+	c.allocations, c.bytes = shown["go_memstats_mallocs_total"], shown["go_memstats_alloc_bytes_total"]
+	c.degraded = shown["sluice_degraded_decisions_total"]
 	return c, nil
 }
 

@@ -212,24 +212,26 @@ func (p *process) resident() (int64, error) {
 	return 0, errors.New("the kernel does not say how much memory a process has")
 }
 
-// metric returns the sum of the series of a metric.
-func (p *process) metric(ctx context.Context, name string) (sum float64, err error) {
+// shown returns what the process shows Prometheus: the sum of the series of each metric.
+func (p *process) shown(ctx context.Context) (map[string]float64, error) {
 	text, err := get(ctx, "http://"+p.metrics+"/metrics")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	sums := map[string]float64{}
 	for line := range strings.Lines(text) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if base, _, _ := strings.Cut(series, "{"); base != name {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		figure, err := strconv.ParseFloat(value, 64)
+		name := line[:strings.IndexAny(line+" ", "{ ")]
+		figure, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", name, err)
+			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		sum += figure
+		sums[name] += figure
 	}
-	return sum, nil
+	return sums, nil
 }
 
 func get(ctx context.Context, url string) (string, error) {

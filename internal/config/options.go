@@ -221,7 +221,7 @@ var options = []option{
 		group: groupRecords, name: "flush-interval", normal: "1s",
 		takers: deciders,
 		help: "How often to write what was recorded. A process that is killed loses what it recorded since; " +
-			"one that writes a lot makes longer pauses, up to 10s.",
+			"one that writes a lot makes longer pauses, up to 10s, and holds counts of many rules' decisions back for as long.",
 		value: func(c *Config) value {
 			return duration{&c.FlushInterval, 10 * time.Millisecond, time.Minute}
 		},

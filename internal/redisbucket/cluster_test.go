@@ -3,6 +3,7 @@ package redisbucket
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
@@ -94,13 +95,7 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 	t.Parallel()
 	s, _ := clusterNodes(t, 3)
 	limit := enforce.Limit{Rate: rules.MinRate, Burst: 3}
-	var asks []enforce.Ask
-	for i := range 200 {
-		ask := fourTiers(i, limit)
-		ask.Tiers = ask.Tiers[:1]
-		ask.Tiers[0].Key = enforce.Key{Tenant: rules.TenantID(i % 40), Rule: 1, Subject: "{hijack}"}
-		asks = append(asks, ask)
-	}
+	asks := ofTenants(40, 200, limit)
 	for i, ask := range mustTake(t, s, asks) {
 		if want := i/40 < 3; ask.Allowed != want {
 			t.Errorf("ask %d of tenant %d: allowed %t, want %t", i/40, i%40, ask.Allowed, want)
@@ -112,24 +107,44 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 	}
 }
 
-// TestANodeOfAClusterThatLooksLikeOneServer has a URL that does not say cluster, which works as long as the node has
-// all slots.
-func TestANodeOfAClusterThatLooksLikeOneServer(t *testing.T) {
+func TestTenantsShareScriptsOfOneServerAlone(t *testing.T) {
+	t.Parallel()
+	const tenants = 5
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 100}
+	_, server := generous(t)
+	cluster, proxies := clusterNodes(t, 1)
+	node := New(client(t, "redis://"+proxies[0].addr(), patience), patience)
+	for name, test := range map[string]struct {
+		store, counted *Store // counted can be asked how many scripts there were
+		scripts        int64
+	}{
+		"a server":                           {server, server, 1},
+		"a cluster":                          {cluster, node, tenants},
+		"a cluster, by a URL as of a server": {node, node, tenants},
+	} {
+		mustTake(t, test.store, ofTenants(tenants, 3*tenants, limit)) // from here on Redis knows the script
+		mustCheck(t, test.store)
+		before := scriptCalls(t, test.counted)
+		mustTake(t, test.store, ofTenants(tenants, 3*tenants, limit))
+		if got := scriptCalls(t, test.counted) - before; got != test.scripts {
+			t.Errorf("%s: %d scripts, want %d", name, got, test.scripts)
+		}
+	}
+}
+
+// TestKeysThatAreNotKeptTogetherAreAskedForApart has a cluster's node pose as one server, as a proxy before a
+// cluster can.
+func TestKeysThatAreNotKeptTogetherAreAskedForApart(t *testing.T) {
 	t.Parallel()
 	_, proxies := clusterNodes(t, 1)
 	s := New(client(t, "redis://"+proxies[0].addr(), patience), patience)
-	limit := enforce.Limit{Rate: rules.MinRate, Burst: 3}
-	const tenants, callers = 20, 8
+	s.oneServer.Store(true)
+	const tenants, callers, burst = 20, 8, 3
 	var allowed [tenants]atomic.Int64
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
-			var asks []enforce.Ask
-			for i := range 4 * tenants {
-				tier := user("42", limit)
-				tier.Key.Tenant = rules.TenantID(i % tenants)
-				asks = append(asks, enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}})
-			}
+			asks := ofTenants(tenants, 4*tenants, enforce.Limit{Rate: rules.MinRate, Burst: burst})
 			if err := s.Take(context.Background(), asks); err != nil {
 				t.Error(err)
 			}
@@ -142,14 +157,38 @@ func TestANodeOfAClusterThatLooksLikeOneServer(t *testing.T) {
 	}
 	wg.Wait()
 	for tenant := range allowed {
-		if got := allowed[tenant].Load(); got != 3 {
-			t.Errorf("tenant %d: %d checks passed a burst of 3", tenant, got)
+		if got := allowed[tenant].Load(); got != burst {
+			t.Errorf("tenant %d: %d checks passed a burst of %d", tenant, got, burst)
 		}
 	}
-	if s.State() != Up {
-		t.Errorf("the store thinks that Redis is %s", s.State())
+	if !s.refused.Load() || s.State() != Up {
+		t.Errorf("the store would try again: %t, and thinks that Redis is %s", !s.refused.Load(), s.State())
 	}
 }
+
+func TestWhatIsSaidOfKeysThatAreNotKeptTogether(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"CROSSSLOT Keys in request don't hash to the same slot":   true,
+		"ERR eval/evalsha command keys must be in same slot":      true,
+		"ERR Cross-slot queries are not supported":                true,
+		"OOM command not allowed when used memory > 'maxmemory'.": false,
+		"NOSCRIPT No matching script.":                            false,
+	} {
+		if got := isOfSlots(fmt.Errorf("ask: %w", refusalText(text))); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+	if isOfSlots(errors.New("no slot is free")) {
+		t.Error("what Redis did not say is taken for its refusal")
+	}
+}
+
+// refusalText is an answer of Redis.
+type refusalText string
+
+func (r refusalText) Error() string { return string(r) }
+func (refusalText) RedisError()     {}
 
 func TestALostReplyOfAClusterChargesAtMostOnce(t *testing.T) {
 	t.Parallel()

@@ -103,15 +103,19 @@ func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
 
 func TestALostReplyChargesAtMostOnce(t *testing.T) {
 	t.Parallel()
-	for name, tenants := range map[string]int{"one script": 1, "a pipeline": 3} {
+	for name, test := range map[string]struct {
+		tenants int
+		apart   bool
+	}{"one script": {1, false}, "one script of several tenants": {3, false}, "a pipeline": {3, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
 			p := newProxy(t, server.Addr())
 			s := New(client(t, "redis://"+p.addr(), patience), patience)
-			s.apart.Store(true)
+			mustCheck(t, s)
+			s.oneServer.Store(!test.apart)
 			direct := New(client(t, server.URL(), patience), patience)
-			loseReply(t, s, direct, p, tenants)
+			loseReply(t, s, direct, p, test.tenants)
 		})
 	}
 }
@@ -296,7 +300,6 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 			old, promoted := devdbtest.Redis(t), devdbtest.Redis(t)
 			p := newProxy(t, old.Addr())
 			s := New(client(t, "redis://"+p.addr(), patience), patience)
-			s.apart.Store(true)
 			take := func() error {
 				var asks []enforce.Ask
 				for i := range tenants {
@@ -332,7 +335,6 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 func TestOfABatchThatFailsTheAnsweredAsksAreMarked(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
-	s.apart.Store(true)
 	spent := enforce.Limit{Rate: rules.MinRate, Burst: 1}
 	mustTake(t, s, one(user("denied", spent)))
 	if err := s.rdb.ConfigSet(t.Context(), "maxmemory", "1000").Err(); err != nil {

@@ -85,6 +85,25 @@ func mustTake(t testing.TB, s *Store, asks []enforce.Ask) []enforce.Ask {
 	return asks
 }
 
+// mustCheck lets a store find out what it talks to, as production does.
+func mustCheck(t testing.TB, s *Store) {
+	t.Helper()
+	if _, err := s.Check(t.Context()); err != nil {
+		t.Fatalf("check: %v", err)
+	}
+}
+
+// ofTenants returns asks of tenants in turn, each for one bucket of its own.
+func ofTenants(tenants, asks int, limit enforce.Limit) []enforce.Ask {
+	all := make([]enforce.Ask, asks)
+	for i := range all {
+		tier := user("{hijack}", limit)
+		tier.Key.Tenant = rules.TenantID(i % tenants)
+		all[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
+	}
+	return all
+}
+
 // takeAt takes at a time in microseconds since the Unix epoch.
 func takeAt(s *Store, now int64, asks []enforce.Ask) error {
 	s.stamp = func() int64 { return now }

@@ -4,8 +4,8 @@
 // clock: all its tokens are taken or none. Checks that are asked at the same time share round trips:
 // an idle store sends a check at once, and those that come while its few connections are busy go
 // together when one is free (see queue). Together means a few scripts in one pipeline, at most 64
-// checks or 256 buckets each, so that Redis is never busy with one for long. In a Redis Cluster the checks of
-// a script are of one tenant, whose keys are all in one slot. A pipeline asks about 1024 buckets at most; a
+// checks or 256 buckets each, so that Redis is never busy with one for long. The checks of a script are of one
+// tenant, whose keys are all in one slot of a Redis Cluster, unless Check finds a single server. A pipeline asks about 1024 buckets at most; a
 // larger batch is several, one after the other and each with a time budget of its own, and other
 // callers' checks come in between. take.lua is the script, the format of a bucket, and the place to
 // start reading.
@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,8 +60,9 @@ type Store struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
 	queue   *queue
-	// apart says that a script may hold checks of one tenant alone.
-	apart atomic.Bool
+	// oneServer says that Check found one server to keep all buckets, refused that a script was refused for having
+	// keys that are not kept together.
+	oneServer, refused atomic.Bool
 	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
 	stamp func() int64
 }
@@ -92,11 +94,10 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
 			// Callers of the same client that keep all its connections busy are no outage. If they opened
 			// the breaker, a spike would make every process limit on its own just when limits matter.
-			IsExcluded: func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) },
+			// What is refused for its keys is sent again.
+			IsExcluded: func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) || isOfSlots(err) },
 		}),
 	}
-	_, oneServer := rdb.(*redis.Client) // which may be one that a Sentinel named
-	s.apart.Store(!oneServer)
 	s.queue = newQueue(budget, s.send)
 	return s
 }
@@ -148,20 +149,24 @@ func (s *Store) take(asks []enforce.Ask) error {
 
 // send runs the scripts of a pipeline.
 func (s *Store) send(p *pipeline) {
-	apart := s.apart.Load()
+	apart := !s.oneServer.Load() || s.refused.Load()
 	s.sendPacked(p, apart)
-	// What looks like one server is a node of a cluster, or stands before one. It executed nothing of a script that
-	// it refused so, whose asks can be sent again.
-	if !apart && redis.HasErrorPrefix(p.err, "CROSSSLOT") {
-		s.apart.Store(true)
+	if !apart && isOfSlots(p.err) { // nothing of those scripts was executed
+		s.refused.Store(true)
 		s.sendPacked(p, true)
 	}
+}
+
+// isOfSlots says that Redis, or what stands before it, refused a script because its keys are not kept together. Redis
+// Cluster says CROSSSLOT, and each proxy has words of its own.
+func isOfSlots(err error) bool {
+	var refusal redis.Error
+	return errors.As(err, &refusal) && strings.Contains(strings.ToLower(refusal.Error()), "slot")
 }
 
 // sendPacked packs what has no answer into scripts, runs them, and reads the answers of those that have one even if
 // others have not: they took their tokens.
 func (s *Store) sendPacked(p *pipeline, apart bool) {
-	p.err = nil
 	scripts := p.pack(s.prefix, apart)
 	if len(scripts) == 0 {
 		return
@@ -259,9 +264,17 @@ func (s *Store) Ping(ctx context.Context) error {
 // Check looks for settings of Redis under which limits do not hold, and returns a sentence for
 // people about each. An error means that Redis did not answer, within the budget, or does not let
 // this client read its settings.
+//
+// It also finds out whether one server keeps all buckets, in which case checks of several tenants share scripts. A
+// server that does not say so, in what INFO answers, is taken for several: a proxy that spreads keys over servers
+// would look for a script's keys where only the first is.
 func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
+	about, err := s.rdb.Info(ctx, "server").Result()
+	if refusal := redis.Error(nil); err == nil || errors.As(err, &refusal) {
+		s.oneServer.Store(strings.Contains(about, "_mode:standalone")) // Redis says redis_mode, Valkey server_mode
+	}
 	settings, err := s.rdb.ConfigGet(ctx, "maxmemory-policy").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read redis's maxmemory-policy: %w", err)

@@ -1,4 +1,4 @@
--- Answers up to 64 checks of one tenant, all or nothing each, in order. It computes what
+-- Answers up to 64 checks, all or nothing each, in order. It computes what
 -- enforce.Bucket computes, step by step on the same doubles; a change there is a change here.
 --
 --   KEYS     the distinct buckets

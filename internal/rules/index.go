@@ -19,7 +19,7 @@ const shapesPerFile = 64
 // values, or in a list if none of them names a value, so a check needs one probe for each shape, however many
 // rules have it. A hundred
 // thousand rules usually have fewer than twenty shapes. A probe only finds candidates, and
-// query.meets decides; that leaves the maps free to keep 64-bit hashes instead of values, and a
+// query.meets decides, unless the shape alone says that it would; that leaves the maps free to keep 64-bit hashes instead of values, and a
 // hash is seeded, so that nobody can make them collide on purpose.
 //
 // Each length of a path or network is a shape of its own, and so is each set of attribute names, so

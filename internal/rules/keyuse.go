@@ -33,30 +33,30 @@ type KeyUses struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	pending map[string]int64 // by key id, the minute since the Unix epoch that is not written yet
+	pending map[string]uint32 // by key id, the minute since the Unix epoch that is not written yet
 }
 
 // NewKeyUses returns a KeyUses that has seen no use yet.
 func NewKeyUses(store KeyUseStore, log *slog.Logger) *KeyUses {
-	return &KeyUses{store: store, log: log, pending: map[string]int64{}}
+	return &KeyUses{store: store, log: log, pending: map[string]uint32{}}
 }
 
 // Note notes a use of a key of a Snapshot. The key itself remembers the minute, so that all but the first use
 // of a minute cost one look at memory that a check has just read.
 func (u *KeyUses) Note(key *Key, at time.Time) {
-	minute := at.Unix() / 60
-	if atomic.LoadInt64(&key.noted) >= minute {
+	minute := uint32(at.Unix() / 60)
+	if atomic.LoadUint32(&key.noted) >= minute {
 		return
 	}
 	// Of two that note different minutes at once either may win; the next use makes up for it.
-	atomic.StoreInt64(&key.noted, minute)
+	atomic.StoreUint32(&key.noted, minute)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.keep(key.ID, minute)
 }
 
 // keep remembers a minute to be written; u.mu must be held.
-func (u *KeyUses) keep(keyID string, minute int64) {
+func (u *KeyUses) keep(keyID string, minute uint32) {
 	u.pending[keyID] = max(u.pending[keyID], minute)
 }
 
@@ -87,14 +87,14 @@ func (u *KeyUses) Run(ctx context.Context) {
 func (u *KeyUses) Flush(ctx context.Context) error {
 	u.mu.Lock()
 	pending := u.pending
-	u.pending = map[string]int64{}
+	u.pending = map[string]uint32{}
 	u.mu.Unlock()
 	if len(pending) == 0 {
 		return nil
 	}
 	uses := make([]KeyUse, 0, len(pending))
 	for id, minute := range pending {
-		uses = append(uses, KeyUse{KeyID: id, At: time.Unix(minute*60, 0).UTC()})
+		uses = append(uses, KeyUse{KeyID: id, At: time.Unix(int64(minute)*60, 0).UTC()})
 	}
 	err := u.store.RecordKeyUses(ctx, uses)
 	if err != nil {

@@ -61,6 +61,34 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	}
 }
 
+// noteWhileWriting is a store that is away, and during whose try a key is used again.
+type noteWhileWriting struct{ during func() }
+
+func (s noteWhileWriting) RecordKeyUses(context.Context, []KeyUse) error {
+	s.during()
+	return errors.New("away")
+}
+
+func TestAFailedWriteDoesNotBringAnOlderMinuteBack(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0).UTC()
+	a := &Key{ID: "a"}
+	uses := NewKeyUses(nil, slog.New(slog.DiscardHandler))
+	uses.store = noteWhileWriting{func() { uses.Note(a, at.Add(time.Minute)) }}
+	uses.Note(a, at)
+	if err := uses.Flush(t.Context()); err == nil {
+		t.Fatal("a store that is away is no error")
+	}
+	store := &usesStore{}
+	uses.store = store
+	if err := uses.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []KeyUse{{"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
+		t.Errorf("it wrote %v, want %v", store.uses, want)
+	}
+}
+
 func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

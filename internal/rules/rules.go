@@ -228,5 +228,5 @@ type Key struct {
 	Revoked     bool
 	Revision    int64
 
-	noted int64 // the minute of the last use that KeyUses knows, atomically: all that changes in a Snapshot
+	noted uint32 // the minute of the last use that KeyUses knows, atomically: all that changes in a Snapshot
 }

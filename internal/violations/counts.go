@@ -119,32 +119,37 @@ func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	return taken
 }
 
-// decisions merges what several counters counted, in the order of the store's keys, so that processes
-// which write the same rows do not wait for each other in a circle.
-func decisions(taken []map[rules.TenantID]*tenantCounts) []DecisionCount {
-	type place struct {
-		ruleKey
-		minute int64
-	}
-	sums := map[place]Verdicts{}
-	sum := func(key ruleKey, s *series) {
-		for _, counted := range append(s.earlier, s.latest) {
-			at := place{key, counted.minute}
-			verdicts := sums[at]
-			verdicts.add(counted.Verdicts)
-			sums[at] = verdicts
+// sums are what several counters counted, by rule and minute.
+type sums map[place]Verdicts
+
+type place struct {
+	ruleKey
+	minute int64 // since the Unix epoch
+}
+
+func (s sums) add(tenants map[rules.TenantID]*tenantCounts) {
+	for tenant, counts := range tenants {
+		s.addSeries(ruleKey{tenant, 0}, &counts.checks)
+		for rule, series := range counts.rules {
+			s.addSeries(ruleKey{tenant, rule}, series)
 		}
 	}
-	for _, tenants := range taken {
-		for tenant, counts := range tenants {
-			sum(ruleKey{tenant, 0}, &counts.checks)
-			for rule, s := range counts.rules {
-				sum(ruleKey{tenant, rule}, s)
-			}
-		}
+}
+
+func (s sums) addSeries(key ruleKey, counted *series) {
+	for _, minute := range append(counted.earlier, counted.latest) {
+		at := place{key, minute.minute}
+		verdicts := s[at]
+		verdicts.add(minute.Verdicts)
+		s[at] = verdicts
 	}
-	counts := make([]DecisionCount, 0, len(sums))
-	for at, verdicts := range sums {
+}
+
+// decisions returns the sums in the order of the store's keys, so that processes which write the same rows do not
+// wait for each other in a circle.
+func (s sums) decisions() []DecisionCount {
+	counts := make([]DecisionCount, 0, len(s))
+	for at, verdicts := range s {
 		counts = append(counts, DecisionCount{
 			Tenant: at.tenant, Rule: at.rule, Minute: minuteTime(at.minute), Verdicts: verdicts,
 		})

@@ -31,7 +31,8 @@
 // under a number that the store remembers, so that a retry whose first try did arrive counts nothing
 // twice. A row that the store refuses is taken out of its batch: a refused detail becomes dropped detail, a
 // refused subject "other". A process that is killed loses what it had not written, which is at most an
-// Options.FlushInterval in normal times and everything since the start of an outage during one.
+// Options.FlushInterval in normal times and everything since the start of an outage during one; of the counts of
+// decisions, when they are many, what is younger than ten seconds.
 //
 // # Reading
 //

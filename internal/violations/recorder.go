@@ -44,9 +44,8 @@ const (
 	maxPause = 10 * time.Second
 	// little is how many batches that is: one of decisions and one of violations.
 	little = 2
-	// countsPause passes between two writes of the decisions of a process that counts for more rules than one
-	// batch holds. Each write costs the store as much, however many checks it counts, and nobody waits for
-	// these as for violations.
+	// countsPause is about how long counts of decisions are held back that are more than a batch. Each write of them
+	// costs the store as much, however many checks they count, and nobody waits for these as for violations.
 	countsPause = 10 * time.Second
 
 	// minBackoff to maxBackoff pass between two tries while the store is away.
@@ -74,8 +73,9 @@ type Recorder struct {
 
 	flushing  sync.Mutex  // guards what follows
 	batch     []*Batch    // taken from memory and not written yet, in the order of their numbers
-	countedAt time.Time   // when decisions were last among them
-	countMuch bool        // they were more than a batch
+	held      sums        // taken from memory and not in a batch yet
+	mostHeld  int         // how many they may be
+	countedAt time.Time   // when they last went into a batch
 	wroteMuch atomic.Bool // the latest flush did
 	written   int64       // the latest number
 }
@@ -91,10 +91,11 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	}
 	r := &Recorder{
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
-		writer: rand.Text(), seed: maphash.MakeSeed(),
+		writer: rand.Text(), seed: maphash.MakeSeed(), held: sums{},
 	}
-	// Of the half that fills up while the other is written, the counts of decisions get a quarter.
+	// Of the half that fills up while the other is written, the counts of decisions get a quarter; and of the other.
 	half := options.MaxBytes / 2
+	r.mostHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
 	for range processors {
 		r.counters = append(r.counters, newCounters(half/4/processors))
@@ -140,7 +141,7 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	pause := r.options.FlushInterval
 	for away := time.Duration(0); wait(ctx, pause); {
 		began := time.Now()
-		err := r.flush(ctx, false)
+		err := r.flush(ctx, countsPause-pause) // the next might come a pause too late
 		took := time.Since(began)
 		switch {
 		case err == nil:
@@ -196,15 +197,14 @@ func wait(ctx context.Context, pause time.Duration) bool {
 }
 
 // Flush writes what was recorded until now or, if something older could not be written yet, that.
-func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true) }
+func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, 0) }
 
-// flush does that, but leaves decisions for later, unless all are wanted, if there are many and some were written
-// lately.
-func (r *Recorder) flush(ctx context.Context, all bool) error {
+// flush does that, but holds counts of decisions back, if they are many, until it is so long since the last were written.
+func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take(all)
+		r.take(hold)
 	}
 	for len(r.batch) > 0 {
 		r.waiting.Store(int64(len(r.batch)))
@@ -226,15 +226,15 @@ func (r *Recorder) flush(ctx context.Context, all bool) error {
 	return nil
 }
 
-func (r *Recorder) take(all bool) {
+func (r *Recorder) take(hold time.Duration) {
+	now := time.Now()
+	for _, c := range r.counters {
+		r.held.add(c.take())
+	}
 	var counts []DecisionCount
-	if now := time.Now(); all || !r.countMuch || now.Sub(r.countedAt) >= countsPause {
-		var counted []map[rules.TenantID]*tenantCounts
-		for _, c := range r.counters {
-			counted = append(counted, c.take())
-		}
-		counts = decisions(counted)
-		r.countedAt, r.countMuch = now, len(counts) > maxBatchRows
+	if few := len(r.held) <= maxBatchRows; few || len(r.held) >= r.mostHeld || now.Sub(r.countedAt) >= hold {
+		counts = r.held.decisions()
+		r.held, r.countedAt = sums{}, now
 	}
 	r.batch = r.batches(counts, tallies(r.shards[:]))
 	r.wroteMuch.Store(len(r.batch) > little)
@@ -256,7 +256,7 @@ func (r *Recorder) unwritten() (n int64) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take(true)
+		r.take(0)
 	}
 	for _, b := range r.batch {
 		for i := range b.Tallies {
