@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 const (
@@ -73,10 +72,10 @@ type pipeline struct {
 	err      error     // why some asks were not answered
 
 	scripts []*script
-	open    map[rules.TenantID]*script // the latest of each tenant, or of all; none if there is but one ask
+	open    map[int64]*script // the latest of each tenant, or of all; none if there is but one ask
 }
 
-var emptyPipelines = sync.Pool{New: func() any { return &pipeline{open: map[rules.TenantID]*script{}} }}
+var emptyPipelines = sync.Pool{New: func() any { return &pipeline{open: map[int64]*script{}} }}
 
 // release gives the memory back. After a failure the driver might still look at it.
 func (p *pipeline) release() {

@@ -253,7 +253,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					asks[i].Tiers = append(asks[i].Tiers, tier)
 				}
 			}
-			p := pipeline{parts: []part{{asks: asks}}, open: map[rules.TenantID]*script{}}
+			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
 			var got []int
 			for _, script := range p.pack("", test.apart) {
 				got = append(got, len(script.asks))

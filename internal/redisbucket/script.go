@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 //go:embed take.lua
@@ -88,9 +87,9 @@ func (p *pipeline) pack(prefix string, apart bool) []*script {
 			if ask.Answered {
 				continue // or it has no tiers
 			}
-			var tenant rules.TenantID // none is 0
+			tenant := int64(0) // of all
 			if apart {
-				tenant = ask.Tiers[0].Key.Tenant
+				tenant = int64(ask.Tiers[0].Key.Tenant)
 			}
 			if s := p.open[tenant]; s != nil && s.add(ask) {
 				continue
