@@ -26,9 +26,11 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	// The driver's pool looks for a lost server once a second, and sees only then that it is closed.
 	deadline := time.Now().Add(patience)
-	err := goleak.Find()
+	// A connection that toxiproxy cuts while it passes something on now and then leaves one of its goroutines behind.
+	theirs := goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")
+	err := goleak.Find(theirs)
 	for err != nil && time.Now().Before(deadline) {
-		err = goleak.Find()
+		err = goleak.Find(theirs)
 	}
 	if err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines left:", err)
