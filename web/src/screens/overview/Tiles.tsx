@@ -32,7 +32,7 @@ export function Tiles({ tenant, span, summary }: Props) {
         {perSecond(checks, until - from)} on average
       </Tile>
       <Tile label="Denied" value={share_denied === null ? '–' : percent(share_denied)} tone="denied">
-        <Num value={total.denied} unit="checks" />{' '}
+        <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
         <Yesterday tenant={tenant} span={span} now={share_denied} />
       </Tile>
       <Tile label="Shadow rules would deny" value={<Num value={would} />} tone="shadow">
