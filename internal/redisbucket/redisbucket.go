@@ -4,9 +4,10 @@
 // clock: all its tokens are taken or none. Checks that are asked at the same time share round trips:
 // an idle store sends a check at once, and those that come while its few connections are busy go
 // together when one is free (see queue). Together means a few scripts in one pipeline, at most 64
-// checks or 256 buckets each, so that Redis is never busy with one for long. The checks of a script are of one
-// tenant, whose keys are all in one slot of a Redis Cluster, unless Check finds a single server. A pipeline asks about 1024 buckets at most; a
-// larger batch is several, one after the other and each with a time budget of its own, and other
+// checks or 256 buckets each, so that Redis is never busy with one for long. The checks of a script
+// are of one tenant, whose keys are all in one slot of a Redis Cluster, unless Check finds a single
+// server. A pipeline asks about 1024 buckets at most; a larger batch is several, one after the other
+// and each with a time budget of its own, and other
 // callers' checks come in between. take.lua is the script, the format of a bucket, and the place to
 // start reading.
 //

@@ -16,11 +16,11 @@ const shapesPerFile = 64
 //
 // Rules are grouped by shape: which fields they look at and how, such as "any user, an endpoint
 // below a path of 5 bytes, on one plan". All rules of a shape are in one hash map from their literal
-// values, or in a list if none of them names a value, so a check needs one probe for each shape, however many
-// rules have it. A hundred
-// thousand rules usually have fewer than twenty shapes. A probe only finds candidates, and
-// query.meets decides, unless the shape alone says that it would; that leaves the maps free to keep 64-bit hashes instead of values, and a
-// hash is seeded, so that nobody can make them collide on purpose.
+// values, or in a list if none of them names a value, so a check needs one probe for each shape, however
+// many rules have it. A hundred thousand rules usually have fewer than twenty shapes. A probe only finds
+// candidates, and query.meets decides, unless the shape alone says that it would; that leaves the maps
+// free to keep 64-bit hashes instead of values, and a hash is seeded, so that nobody can make them
+// collide on purpose.
 //
 // Each length of a path or network is a shape of its own, and so is each set of attribute names, so
 // a tenant can make as many shapes as rules. Three things bound what they cost.
