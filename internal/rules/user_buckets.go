@@ -114,7 +114,7 @@ func (p Pattern) userOfSubject(subject string) (user string, ok bool) {
 	return values[at], true
 }
 
-// splitSubject takes a subject apart into the values of so many placeholders, as query.subject put it
+// splitSubject takes a subject apart into the values of so many placeholders, as query.joinedSubject put it
 // together; ok is false for any text that it never makes.
 func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 	switch placeholders {

@@ -345,3 +345,29 @@ func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 		}
 	})
 }
+
+// TestCountsThatAreTooManyToHoldAreWritten has memory for fewer counts than there are.
+func TestCountsThatAreTooManyToHoldAreWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		r := violations.NewRecorder(l, violations.Options{FlushInterval: time.Second, MaxBytes: 4 << 20})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx, time.Second) }()
+		for second := range int64(5) {
+			for tenant := range rules.TenantID(1000) {
+				r.Record(noon, denied(tenant+1, "42"))
+			}
+			time.Sleep(1100 * time.Millisecond) //nolint:forbidigo // the bubble's clock
+			synctest.Wait()
+			l.mu.Lock()
+			if got := l.checks[1000].Denied; got != second+1 {
+				t.Errorf("%d checks were counted after %d", got, second+1)
+			}
+			l.mu.Unlock()
+		}
+		cancel()
+		<-ended
+	})
+}
