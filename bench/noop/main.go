@@ -36,5 +36,5 @@ func main() {
 		}
 	}).Methods(http.MethodPost)
 	fmt.Fprintln(os.Stderr, "listening", listener.Addr())
-	panic(httpapi.NewServer("", router, slog.New(slog.DiscardHandler)).Serve(listener))
+	panic(httpapi.NewServer(router, slog.New(slog.DiscardHandler)).Serve(listener))
 }

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -33,8 +34,8 @@ type Config struct {
 	Snapshots Snapshots
 	// KeyUsed is told each time that a key proves itself; it must not wait.
 	KeyUsed func(key *rules.Key, at time.Time)
-	// Explain answers a check's explanation; it is the code that answers /v1/explain.
-	Explain func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error
+	// Explain returns the explanation, in JSON, of the check in a body; it is the code that answers /v1/explain.
+	Explain func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error)
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
 	// Readiness must answer from memory, at once.

@@ -48,7 +48,7 @@ func newStreaming(t *testing.T) *streaming {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	})
 	s.server = httptest.NewUnstartedServer(s.handler)
-	s.server.Config = httpapi.NewServer("", s.handler, slog.New(slog.DiscardHandler))
+	s.server.Config = httpapi.NewServer(s.handler, slog.New(slog.DiscardHandler))
 	s.server.Config.ReadTimeout, s.server.Config.WriteTimeout = cutAfter, cutAfter
 	s.server.Start()
 	t.Cleanup(s.server.Close)

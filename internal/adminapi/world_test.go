@@ -110,8 +110,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	config := adminapi.Config{
 		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*rules.Key, time.Time) {}, PlainCookies: true,
-		Explain: func(rw http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
-			return checkapi.Explain(limiter, rw, r, tenant, time.Now())
+		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
+			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Readiness: func() adminapi.Readiness { return adminapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
 		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},

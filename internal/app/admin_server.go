@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -73,8 +72,8 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
 		Violations: a.store, Alerts: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
-		Explain: func(w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules) error {
-			return checkapi.Explain(limiter, w, r, tenant, time.Now())
+		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
+			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
@@ -85,11 +84,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	if err != nil {
 		return nil, err
 	}
-	if a.surface, err = listen("admin", cfg.AdminAddr, handler, log); err != nil {
-		return nil, err
-	}
-	a.surface.server.RegisterOnShutdown(func() { close(closing) })
-	return a, nil
+	surface := httpapi.NewServer(handler, log)
+	surface.RegisterOnShutdown(func() { close(closing) })
+	a.surface, err = listen("admin", cfg.AdminAddr, surface)
+	return a, err
 }
 
 // open opens what a process of its own needs.

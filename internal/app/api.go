@@ -65,14 +65,15 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
-	handler := checkapi.NewHandler(checkapi.Config{
+	checks := checkapi.NewServer(checkapi.Config{
 		Snapshots: a.watcher,
 		Limiter:   limiter,
 		KeyUsed:   a.keyUses.Note,
 		Readiness: func() checkapi.Readiness { return readiness(cfg.Command, a.watcher, a.buckets) },
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("check")},
+		Log:       log,
+		Observer:  m.Requests("check"),
 	})
-	if a.checks, err = listen("check", cfg.CheckAddr, handler, log); err != nil {
+	if a.checks, err = listen("check", cfg.CheckAddr, checks); err != nil {
 		return nil, err
 	}
 	a.metrics, err = listenForScrapes(cfg, m, log)
@@ -97,7 +98,7 @@ func showRules(store *pgstore.Store, watcher *rules.Watcher) *metrics.Metrics {
 func listenForScrapes(cfg config.Config, m *metrics.Metrics, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
-	return listen("metrics", cfg.MetricsAddr, scrapes, log)
+	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 
 // CheckAddr is where checks are answered.
@@ -190,18 +191,25 @@ func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets)
 // listener is one bound address and what it serves.
 type listener struct {
 	net.Listener
-	server *http.Server
+	server server
 }
 
-func listen(what, addr string, handler http.Handler, log *slog.Logger) (*listener, error) {
+// server is an *http.Server or a *checkapi.Server.
+type server interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
+}
+
+func listen(what, addr string, server server) (*listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s requests: %w", what, err)
 	}
-	return &listener{l, httpapi.NewServer(addr, handler, log)}, nil
+	return &listener{l, server}, nil
 }
 
-// serve answers until ctx ends, then takes no new connection and waits for the requests under way.
+// serve answers until ctx ends, then takes no new connection and waits for the requests under way. Those that take
+// longer end with the process.
 func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- l.server.Serve(l.Listener) }()
@@ -214,7 +222,7 @@ func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := l.server.Shutdown(limited); err != nil {
-		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
+		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, err)
 	}
 	return nil
 }

@@ -2,9 +2,12 @@ package checkapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -14,7 +17,7 @@ import (
 // exchange is the memory of one request. Nothing of it may be used once it is released; strings
 // read from it are copies and may.
 type exchange struct {
-	body      bytes.Buffer
+	body      bytes.Buffer // over memory that is the server's
 	reader    httpapi.Reader
 	checks    []enforce.Check
 	decisions []enforce.Decision
@@ -27,9 +30,10 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 // release gives the memory back, except that of large batches, which single checks would keep
 // alive for ever.
 func (x *exchange) release() {
-	if x.body.Cap() > maxBody || cap(x.answer) > maxBody || cap(x.checks) > 64 {
+	if cap(x.answer) > maxBody || cap(x.checks) > 64 {
 		return
 	}
+	x.body = bytes.Buffer{}
 	clear(x.checks)
 	for i := range x.decisions {
 		x.decisions[i].Reset()
@@ -39,40 +43,46 @@ func (x *exchange) release() {
 }
 
 // check handles POST /v1/check.
-func (s *surface) check(w http.ResponseWriter, r *http.Request) error {
-	tenant, err := s.authorize(w, r, rules.PermissionCheck)
+func (s *surface) check(c *fasthttp.RequestCtx) error {
+	tenant, err := s.authorize(&c.Request.Header, rules.PermissionCheck)
+	if err != nil {
+		return err
+	}
+	body, err := jsonBody(c)
 	if err != nil {
 		return err
 	}
 	x := exchanges.Get().(*exchange)
 	defer x.release()
-	if err := x.readCheck(w, r); err != nil {
+	if err := x.readCheck(body); err != nil {
 		return err
 	}
 	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
 		return err
 	}
-	x.decide(s.Limiter, r, tenant)
+	x.decide(c, s.Limiter, tenant)
 	d := &x.decisions[0]
 	x.answer = appendAnswer(x.answer[:0], d)
 	x.headers.reset()
 	x.headers.addRateLimit(d, s.Now(), jitter(&tenant.Tenant, &x.checks[0].Request))
-	x.write(w, status(d))
+	x.headers.writeTo(&c.Response.Header)
+	write(c, status(d), jsonType, x.answer)
 	return nil
 }
 
 // checkBatch handles POST /v1/check/batch.
-func (s *surface) checkBatch(w http.ResponseWriter, r *http.Request) error {
-	tenant, err := s.authorize(w, r, rules.PermissionCheck)
+func (s *surface) checkBatch(c *fasthttp.RequestCtx) error {
+	tenant, err := s.authorize(&c.Request.Header, rules.PermissionCheck)
+	if err != nil {
+		return err
+	}
+	body, err := jsonBody(c)
 	if err != nil {
 		return err
 	}
 	x := exchanges.Get().(*exchange)
 	defer x.release()
-	if err := httpapi.ReadBody(w, r, maxBatchBody, &x.body); err != nil {
-		return err
-	}
-	x.reader.Reset(&x.body)
+	x.read(body)
 	x.checks = decodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {
 		return err
@@ -80,19 +90,35 @@ func (s *surface) checkBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := choosePlans(tenant, x.checks, batchPointer); err != nil {
 		return err
 	}
-	x.decide(s.Limiter, r, tenant)
+	x.decide(c, s.Limiter, tenant)
 	x.answer = appendBatchAnswer(x.answer[:0], x.decisions)
-	x.headers.reset()
-	x.write(w, http.StatusOK)
+	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
 }
 
-// readCheck reads a body that is one check.
-func (x *exchange) readCheck(w http.ResponseWriter, r *http.Request) error {
-	if err := httpapi.ReadBody(w, r, maxBody, &x.body); err != nil {
-		return err
+const jsonType = "application/json"
+
+// jsonBody returns the body of a request, which is the server's memory and ends with the request. How large it may be,
+// the server has seen to.
+func jsonBody(c *fasthttp.RequestCtx) ([]byte, error) {
+	contentType, encoding := c.Request.Header.ContentType(), c.Request.Header.ContentEncoding()
+	if string(contentType) != jsonType || len(encoding) > 0 { // of few callers; parsing allocates
+		if err := httpapi.RequireJSON(string(contentType), string(encoding)); err != nil {
+			return nil, err
+		}
 	}
+	return c.PostBody(), nil
+}
+
+// read begins to read a body, which must stay unchanged meanwhile.
+func (x *exchange) read(body []byte) {
+	x.body = *bytes.NewBuffer(body)
 	x.reader.Reset(&x.body)
+}
+
+// readCheck reads a body that is one check.
+func (x *exchange) readCheck(body []byte) error {
+	x.read(body)
 	x.checks = append(x.checks[:0], decodeCheck(&x.reader))
 	return x.reader.Close()
 }
@@ -118,23 +144,11 @@ func choosePlans(tenant *rules.TenantRules, checks []enforce.Check, pointer func
 	return httpapi.BodyProblem(unknown)
 }
 
-func (x *exchange) decide(limiter *enforce.Limiter, r *http.Request, tenant *rules.TenantRules) {
+func (x *exchange) decide(ctx context.Context, limiter *enforce.Limiter, tenant *rules.TenantRules) {
 	if n := len(x.checks); cap(x.decisions) < n {
 		x.decisions = make([]enforce.Decision, n)
 	} else {
 		x.decisions = x.decisions[:n]
 	}
-	limiter.Decide(r.Context(), tenant, x.checks, x.decisions)
-}
-
-var contentTypeJSON = []string{"application/json"}
-
-// write sends the answer and the headers.
-func (x *exchange) write(w http.ResponseWriter, status int) {
-	h := w.Header()
-	h["Content-Type"] = contentTypeJSON
-	x.headers.addInt("Content-Length", int64(len(x.answer)))
-	x.headers.writeTo(h)
-	w.WriteHeader(status)
-	_, _ = w.Write(x.answer) // a caller that went away needs no answer
+	limiter.Decide(ctx, tenant, x.checks, x.decisions)
 }

@@ -44,5 +44,6 @@
 // # Cost
 //
 // An answer waits for one call of enforce.Limiter.Decide and nothing else. Reading and writing JSON
-// use no reflection, and their buffers are used again.
+// use no reflection, and their buffers are used again. A [Server] reads and writes HTTP/1.1 by fasthttp, whose
+// memory is used again too: nothing of a request may be kept, and what is decided upon is copied out of it first.
 package checkapi

@@ -1,9 +1,12 @@
 package checkapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -18,35 +21,41 @@ const maxNearMisses = 100
 // of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
 // matched, with the reason. Beside them are the headers that the check would be answered with.
-func (s *surface) explain(w http.ResponseWriter, r *http.Request) error {
-	tenant, err := s.authorize(w, r, rules.PermissionExplain)
+func (s *surface) explain(c *fasthttp.RequestCtx) error {
+	tenant, err := s.authorize(&c.Request.Header, rules.PermissionExplain)
 	if err != nil {
 		return err
 	}
-	return Explain(s.Limiter, w, r, tenant, s.Now())
+	body, err := jsonBody(c)
+	if err != nil {
+		return err
+	}
+	answer, err := Explain(c, s.Limiter, body, tenant, s.Now())
+	if err != nil {
+		return err
+	}
+	write(c, http.StatusOK, jsonType, answer)
+	return nil
 }
 
-// Explain answers the explanation of the check in a request's body, for a caller who may ask for it. The
-// admin API answers by it too.
-func Explain(limiter *enforce.Limiter, w http.ResponseWriter, r *http.Request, tenant *rules.TenantRules, now time.Time) error {
+// Explain returns the explanation, in JSON, of the check that a body asks, for a caller who may ask for it. The
+// admin API answers by it too. The error is a *httpapi.Problem.
+func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *rules.TenantRules, now time.Time) ([]byte, error) {
 	x := exchanges.Get().(*exchange)
 	defer x.release()
-	if err := x.readCheck(w, r); err != nil {
-		return err
+	if err := x.readCheck(body); err != nil {
+		return nil, err
 	}
 	check := &x.checks[0]
 	source := planSource(tenant, &check.Request)
 	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
-		return err
+		return nil, err
 	}
-	d := limiter.Explain(r.Context(), tenant, check)
+	d := limiter.Explain(ctx, tenant, check)
 	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
 	x.headers.reset()
 	x.headers.addRateLimit(asChecked(&d), now, jitter(&tenant.Tenant, &check.Request))
-	x.answer = appendExplanation(x.answer[:0], &d, source, misses, &x.headers)
-	x.headers.reset()
-	x.write(w, http.StatusOK)
-	return nil
+	return appendExplanation(nil, &d, source, misses, &x.headers), nil
 }
 
 // asChecked is an explained decision as a check's would be: without the limits behind a block or a bypass.

@@ -3,23 +3,23 @@ package checkapi
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// headerText gathers header fields in one piece of memory: they are the larger half of what an
-// answer allocates if each is a string of its own. The zero value is empty.
+// headerText gathers header fields in one piece of memory. The zero value is empty.
 type headerText struct {
 	text   []byte
 	fields []headerField
 }
 
 type headerField struct {
-	name string // as it goes over HTTP/1; net/http would write Ratelimit and not RateLimit
+	name string // as it goes over HTTP/1
 	end  int    // of the value in text; it starts where the one before ends
 }
 
@@ -36,13 +36,10 @@ func (t *headerText) addInt(name string, value int64) {
 }
 
 // writeTo sets the fields. h keeps no part of t's memory.
-func (t *headerText) writeTo(h http.Header) {
-	text := string(t.text)
-	values := make([]string, len(t.fields))
+func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
 	start := 0
-	for i, f := range t.fields {
-		values[i] = text[start:f.end]
-		h[f.name] = values[i : i+1 : i+1]
+	for _, f := range t.fields {
+		h.SetCanonical([]byte(f.name), t.text[start:f.end]) // as it is: RateLimit, not Ratelimit
 		start = f.end
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
@@ -22,12 +24,12 @@ type Readiness struct {
 }
 
 // healthz handles GET /healthz.
-func (s *surface) healthz(w http.ResponseWriter, _ *http.Request) error {
-	return writeState(w, http.StatusOK, []byte(`{"status":"ok"}`))
+func (s *surface) healthz(c *fasthttp.RequestCtx) error {
+	return writeState(c, http.StatusOK, []byte(`{"status":"ok"}`))
 }
 
 // readyz handles GET /readyz.
-func (s *surface) readyz(w http.ResponseWriter, _ *http.Request) error {
+func (s *surface) readyz(c *fasthttp.RequestCtx) error {
 	now := s.Readiness()
 	status, word, age := http.StatusServiceUnavailable, "waiting for rules", []byte("null")
 	if now.RulesLoaded {
@@ -46,15 +48,11 @@ func (s *surface) readyz(w http.ResponseWriter, _ *http.Request) error {
 		}
 		b = httpapi.AppendString(b, warning)
 	}
-	return writeState(w, status, append(b, `]}`...))
+	return writeState(c, status, append(b, `]}`...))
 }
 
-func writeState(w http.ResponseWriter, status int, body []byte) error {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // a caller that went away needs no answer
+func writeState(c *fasthttp.RequestCtx, status int, body []byte) error {
+	c.Response.Header.Set("Cache-Control", "no-store")
+	write(c, status, jsonType, body)
 	return nil
 }

@@ -1,7 +1,6 @@
 package checkapi_test
 
 import (
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -41,10 +40,9 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
-			h.snapshot, h.ready = nil, test.ready
-			w := httptest.NewRecorder()
-			h.handler.ServeHTTP(w, httptest.NewRequest("GET", test.path, nil))
-			h.want(w, test.status, test.body)
+			h.snapshot, h.ready = nil, func() checkapi.Readiness { return test.ready }
+			h.want(h.ask("GET", test.path, nil, ""), test.status, test.body)
+			h.want(h.ask("HEAD", test.path, nil, ""), test.status, "")
 		})
 	}
 }

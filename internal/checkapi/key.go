@@ -1,24 +1,27 @@
 package checkapi
 
 import (
-	"net/http"
 	"slices"
+
+	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// authorize returns the tenant whose key the request carries, if the key may do what is asked.
-func (s *surface) authorize(w http.ResponseWriter, r *http.Request, permission rules.Permission) (*rules.TenantRules, error) {
+// authorize returns the tenant whose key a request carries, if the key may do what is asked.
+func (s *surface) authorize(h *fasthttp.RequestHeader, permission rules.Permission) (*rules.TenantRules, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil {
-		w.Header().Set("Retry-After", "1")
 		return nil, httpapi.Unavailable.Problem("No rules were loaded yet; try again in a second.")
 	}
 	now := s.Now()
-	key, tenant, refusal := snapshot.Authenticate(r.Header["Authorization"], now)
+	var authorization []string
+	for _, value := range h.PeekAll("Authorization") {
+		authorization = append(authorization, string(value))
+	}
+	key, tenant, refusal := snapshot.Authenticate(authorization, now)
 	if refusal != "" {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 		return nil, httpapi.Unauthorized.Problem(refusal)
 	}
 	s.KeyUsed(key, now)

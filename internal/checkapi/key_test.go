@@ -1,7 +1,7 @@
 package checkapi_test
 
 import (
-	"net/http/httptest"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -51,11 +51,7 @@ func TestOnlyKeysInForceWithThePermissionAreAnswered(t *testing.T) {
 				if path == "/v1/check/batch" {
 					body = `{"checks":[{}]}`
 				}
-				r := httptest.NewRequest("POST", path, strings.NewReader(body))
-				r.Header.Set("Content-Type", jsonType)
-				r.Header["Authorization"] = test.authorization
-				w := httptest.NewRecorder()
-				h.handler.ServeHTTP(w, r)
+				w := h.ask("POST", path, http.Header{"Content-Type": {jsonType}, "Authorization": test.authorization}, body)
 				status := map[string]int{ok: 200, unauthorized: 401, forbidden: 403, suspended: 403}[want]
 				if w.Code != status || want != ok && !strings.Contains(w.Body.String(), `"urn:sluice:problem:`+want+`"`) {
 					t.Errorf("%s is answered %d %s, want %d %s", path, w.Code, w.Body, status, want)
@@ -102,10 +98,7 @@ func TestOnlyAKeyThatProvesItselfIsNotedAsUsed(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
 	for _, token := range []string{"slk_full_1" + secret[1:], "slk_revoked_" + secret, "slk_manage_" + secret, fullKey} {
-		r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{}`))
-		r.Header.Set("Content-Type", jsonType)
-		r.Header.Set("Authorization", "Bearer "+token)
-		h.handler.ServeHTTP(httptest.NewRecorder(), r)
+		h.postAs(token, "/v1/check", `{}`)
 	}
 	if want := []string{"manage", "full"}; !slices.Equal(h.keysUsed, want) {
 		t.Errorf("the keys %q were used, want %q", h.keysUsed, want)

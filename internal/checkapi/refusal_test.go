@@ -3,6 +3,7 @@ package checkapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -198,11 +199,9 @@ func TestRequestsOfTheWrongShapeAreProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
-			r := httptest.NewRequest(test.method, test.path, strings.NewReader(test.body))
-			r.Header.Set("Authorization", "Bearer "+fullKey)
-			r.Header.Set("Content-Type", test.contentType)
-			w := httptest.NewRecorder()
-			h.handler.ServeHTTP(w, r)
+			w := h.ask(test.method, test.path, http.Header{
+				"Authorization": {"Bearer " + fullKey}, "Content-Type": {test.contentType},
+			}, test.body)
 			if w.Code != test.status || w.Header().Get("Allow") != test.allow {
 				t.Errorf("answered %d, Allow %q, %s; want %d, %q", w.Code, w.Header().Get("Allow"), w.Body, test.status, test.allow)
 			}

@@ -1,25 +1,28 @@
 package checkapi
 
 import (
+	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
-	"github.com/gorilla/mux"
+	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Config is what the surface stands on. All but KeyUsed and Now must be given.
+// Config is what the surface stands on. All but Observer, KeyUsed and Now must be given.
 type Config struct {
 	// Snapshots has the rules; a *rules.Watcher is one.
 	Snapshots Snapshots
 	Limiter   *enforce.Limiter
 	// Readiness must answer from memory, at once.
 	Readiness func() Readiness
-	// Requests surrounds every route.
-	Requests *httpapi.Requests
+	Log       *slog.Logger
+	// Observer is told of every request; nil is nobody.
+	Observer httpapi.Observer
 	// KeyUsed is told each time that a key proves itself; it must not wait. nil is nobody.
 	KeyUsed func(key *rules.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
@@ -31,49 +34,68 @@ type Snapshots interface {
 	Snapshot() *rules.Snapshot
 }
 
-// NewHandler returns the whole surface.
-func NewHandler(c Config) http.Handler {
+// surface has the handlers.
+type surface struct {
+	Config
+	routes map[string]route // by path
+}
+
+// handler answers a request, or returns the error to answer it with: a *httpapi.Problem is told as it is.
+type handler func(c *fasthttp.RequestCtx) error
+
+// route is how one path is answered. HEAD goes where GET does.
+type route struct {
+	method, path string
+	handler      handler
+}
+
+func newSurface(c Config) *surface {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*rules.Key, time.Time) {}
 	}
-	s := &surface{Config: c}
-	// A path that is not clean is not a route: redirecting a POST would ask callers to send it twice.
-	router := mux.NewRouter().SkipClean(true)
-	route := func(path string, handler httpapi.Handler, methods ...string) http.Handler {
-		surrounded := c.Requests.Route(path, handler)
-		router.Handle(path, surrounded).Methods(methods...)
-		return surrounded
+	s := &surface{Config: c, routes: map[string]route{}}
+	for _, r := range []route{
+		{http.MethodPost, "/v1/check", s.check},
+		{http.MethodPost, batchPath, s.checkBatch},
+		{http.MethodPost, "/v1/explain", s.explain},
+		{http.MethodGet, "/healthz", s.healthz},
+		{http.MethodGet, "/readyz", s.readyz},
+	} {
+		s.routes[r.path] = r
 	}
-
-	check := route(checkPath, s.check, http.MethodPost)
-	route("/v1/check/batch", s.checkBatch, http.MethodPost)
-	route("/v1/explain", s.explain, http.MethodPost)
-	route("/healthz", s.healthz, http.MethodGet, http.MethodHead)
-	route("/readyz", s.readyz, http.MethodGet, http.MethodHead)
-
-	httpapi.AnswerUnmatched(router, c.Requests)
-	return &routes{router, check}
+	return s
 }
 
-const checkPath = "/v1/check"
+const batchPath = "/v1/check/batch"
 
-// routes are all routes. Nearly every request is a check, and goes past the router, which would copy it twice to
-// keep the parameters of a path that has none.
-type routes struct {
-	*mux.Router
-	check http.Handler
-}
+// unmatched is what logs and metrics call requests without a route, so that nobody can make up names.
+const unmatched = "unmatched"
 
-func (t *routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost && r.URL.Path == checkPath {
-		t.check.ServeHTTP(w, r)
-		return
+// find returns what logs and metrics call a request, and what answers it. A path that is not clean is
+// not a route: two spellings of one path are how rules of proxies are evaded.
+func (s *surface) find(c *fasthttp.RequestCtx) (name string, handler handler) {
+	r, found := s.routes[string(c.URI().PathOriginal())]
+	if !found {
+		return unmatched, noRoute
 	}
-	t.Router.ServeHTTP(w, r)
+	if string(c.Method()) != r.method && (!c.IsHead() || r.method != http.MethodGet) {
+		return unmatched, r.refuseMethod
+	}
+	return r.path, r.handler
 }
 
-// surface has the handlers.
-type surface struct{ Config }
+func noRoute(*fasthttp.RequestCtx) error {
+	return httpapi.NotFound.Problem("No resource has this path; compare it with the API description.")
+}
+
+func (r *route) refuseMethod(c *fasthttp.RequestCtx) error {
+	allow := r.method
+	if allow == http.MethodGet {
+		allow = strings.Join([]string{http.MethodGet, http.MethodHead}, ", ")
+	}
+	c.Response.Header.Set("Allow", allow)
+	return httpapi.WrongMethod.Problem("Use one of: " + allow + ".")
+}

@@ -1,18 +1,24 @@
 package checkapi_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp/fasthttputil"
+
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -30,21 +36,29 @@ const (
 // still until it is told otherwise. One goroutine uses it.
 type harness struct {
 	t        testing.TB
-	handler  http.Handler
+	config   checkapi.Config
+	listener *fasthttputil.InmemoryListener // of the server that ask asks; nil until then
 	now      time.Time
 	store    *membucket.Store
 	snapshot *rules.Snapshot
-	ready    checkapi.Readiness
+	ready    func() checkapi.Readiness
+	storeErr error         // what the shared buckets answer instead of asking the store
+	logged   slog.LevelVar // from this level on
+
+	mu       sync.Mutex // for tests of many connections
+	log      bytes.Buffer
 	keysUsed []string
 	decided  int
-	storeErr error // what the shared buckets answer instead of asking the store
+	observed observed
 }
 
 // newHarness has the tenants 1 and 2 (suspended), the plans free and pro, the users 7 (on pro) and
 // free-rider (on free, the default), one key for each permission, and the given rules of tenant 1.
 func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harness {
 	t.Helper()
-	h := &harness{t: t, now: start, ready: checkapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}}
+	h := &harness{t: t, now: start, ready: func() checkapi.Readiness {
+		return checkapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}
+	}}
 	h.store = membucket.New(membucket.Options{Clock: func() int64 { return h.now.UnixMicro() }})
 	key := func(id string, tenant rules.TenantID, permissions ...rules.Permission) rules.Key {
 		return rules.Key{ID: id, TenantID: tenant, Digest: rules.DigestSecret(secret), Permissions: permissions}
@@ -68,15 +82,36 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		},
 	})
 	clock := func() time.Time { return h.now }
-	h.handler = checkapi.NewHandler(checkapi.Config{
+	h.config = checkapi.Config{
 		Snapshots: h,
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
-		Readiness: func() checkapi.Readiness { return h.ready },
-		Requests:  &httpapi.Requests{Log: slog.New(slog.DiscardHandler)},
-		KeyUsed:   func(key *rules.Key, _ time.Time) { h.keysUsed = append(h.keysUsed, key.ID) },
-		Now:       clock,
-	})
+		Readiness: func() checkapi.Readiness { return h.ready() },
+		Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
+		Observer:  h,
+		KeyUsed: func(key *rules.Key, _ time.Time) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.keysUsed = append(h.keysUsed, key.ID)
+		},
+		Now: clock,
+	}
 	return h
+}
+
+// serve has a server answer what comes, until the test ends or somebody stops it.
+func (h *harness) serve(listener net.Listener) (server *checkapi.Server, stop func()) {
+	server = checkapi.NewServer(h.config)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	stop = sync.OnceFunc(func() {
+		err := server.Shutdown(context.Background())
+		_ = listener.Close() // nothing yet told the server of it if it was just begun
+		if err = errors.Join(err, <-served); err != nil {
+			h.t.Errorf("the server ended with %v", err)
+		}
+	})
+	h.t.Cleanup(stop)
+	return server, stop
 }
 
 // Snapshot makes the harness the surface's Snapshots.
@@ -91,7 +126,11 @@ func (h *harness) Take(ctx context.Context, asks []enforce.Ask) error {
 }
 
 // Decided and StoreAnswered make the harness the Limiter's Observer.
-func (h *harness) Decided(*rules.TenantRules, *enforce.Check, *enforce.Decision) { h.decided++ }
+func (h *harness) Decided(*rules.TenantRules, *enforce.Check, *enforce.Decision) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.decided++
+}
 
 func (h *harness) StoreAnswered(time.Duration, error) {}
 
@@ -102,14 +141,78 @@ func (h *harness) post(path, body string) *httptest.ResponseRecorder {
 }
 
 func (h *harness) postAs(key, path, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", path, strings.NewReader(body))
-	r.Header.Set("Content-Type", jsonType)
+	header := http.Header{"Content-Type": {jsonType}}
 	if key != "" {
-		r.Header.Set("Authorization", "Bearer "+key)
+		header.Set("Authorization", "Bearer "+key)
 	}
+	return h.ask("POST", path, header, body)
+}
+
+// ask sends a request over a connection of its own, and returns its answer with the headers as they were spelled.
+func (h *harness) ask(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
+	h.t.Helper()
+	if h.listener == nil {
+		h.listener = fasthttputil.NewInmemoryListener()
+		h.serve(h.listener)
+	}
+	var request strings.Builder
+	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\nContent-Length: %d\r\n", method, path, len(body))
+	if err := header.Write(&request); err != nil {
+		h.t.Fatal(err)
+	}
+	conn, err := h.listener.Dial()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request.String()+"\r\n"+body); err != nil {
+		h.t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+	lines := strings.Split(head, "\r\n")
 	w := httptest.NewRecorder()
-	h.handler.ServeHTTP(w, r)
+	if _, err := fmt.Sscanf(lines[0], "HTTP/1.1 %d", &w.Code); err != nil {
+		h.t.Fatalf("answered %q: %v", answer, err)
+	}
+	for _, line := range lines[1:] {
+		name, value, _ := strings.Cut(line, ": ")
+		w.Header()[name] = append(w.Header()[name], value)
+	}
+	w.Body.WriteString(body)
 	return w
+}
+
+// Write makes the harness where the surface logs to.
+func (h *harness) Write(line []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.log.Write(line)
+}
+
+// logText returns what was logged since it was last asked.
+func (h *harness) logText() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.log.Reset()
+	return h.log.String()
+}
+
+// observed is the last request that an Observer was told of, and how many there were.
+type observed struct {
+	route  string
+	status int
+	count  int
+}
+
+// RequestAnswered makes the harness the surface's Observer.
+func (h *harness) RequestAnswered(route string, status int, _ time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.observed = observed{route, status, h.observed.count + 1}
 }
 
 // want fails the test unless the answer is this.

@@ -11,8 +11,8 @@ import (
 // ReadBody reads a JSON body of at most limit bytes into buf, which it empties first. It answers
 // a *Problem if the body is larger or does not say that it is JSON.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
-	if !isJSON(r.Header) {
-		return WrongMediaType.Problem("Send the body as JSON, uncompressed, with Content-Type: application/json.")
+	if err := RequireJSON(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding")); err != nil {
+		return err
 	}
 	return ReadFile(w, r, limit, buf)
 }
@@ -34,25 +34,27 @@ func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 		if errors.As(err, &tooLarge) {
 			return bodyTooLarge(limit)
 		}
-		return InvalidRequest.Problem("The body could not be read to its end; send it again.")
+		return BrokenBody()
 	}
 	return nil
 }
 
-// isJSON requires the media type even where only JSON could be meant: a browser sends other types
-// across sites without asking first, and this one it does not.
-func isJSON(h http.Header) bool {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return false
-	}
-	contentType := h.Get("Content-Type")
-	if contentType == "application/json" { // nearly every caller; parsing allocates
-		return true
-	}
+// RequireJSON answers a *Problem unless these headers say that a body is JSON. They must even where only JSON
+// could be meant: a browser sends other types across sites without asking first, and this one it does not.
+func RequireJSON(contentType, contentEncoding string) error {
 	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
+	if err == nil && mediaType == "application/json" && (contentEncoding == "" || contentEncoding == "identity") {
+		return nil
+	}
+	return WrongMediaType.Problem("Send the body as JSON, uncompressed, with Content-Type: application/json.")
 }
 
+// bodyTooLarge is the answer to a body of more bytes than these.
 func bodyTooLarge(limit int64) *Problem {
 	return TooLarge.Problem(fmt.Sprintf("Send at most %d bytes.", limit))
+}
+
+// BrokenBody is the answer to a body that ends early or comes too slowly.
+func BrokenBody() *Problem {
+	return InvalidRequest.Problem("The body could not be read to its end; send it again.")
 }

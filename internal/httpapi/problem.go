@@ -34,6 +34,8 @@ var (
 	NoSharedStore  = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
 	Changed        = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
 	Unconditional  = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
+	TooSlow        = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}
+	HeaderTooLarge = Kind{typePrefix + "headers-too-large", "The headers are too large", http.StatusRequestHeaderFieldsTooLarge}
 	TooSoon        = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
 	TooLarge       = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
 	WrongMediaType = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
@@ -74,22 +76,31 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	default:
 		log.ErrorContext(r.Context(), "request failed",
 			"request_id", RequestID(w), "method", r.Method, "path", r.URL.Path, "error", err)
-		p = Internal.Problem("Try again; if it stays, tell the operators the request_id.")
+		p = Failure()
 	}
 	p.write(w)
 }
 
+// Failure is the answer to a request that failed for a reason that its caller must not read.
+func Failure() *Problem {
+	return Internal.Problem("Try again; if it stays, tell the operators the request_id.")
+}
+
+// ProblemType is the media type of a problem.
+const ProblemType = "application/problem+json"
+
 func (p *Problem) write(w http.ResponseWriter) {
-	b := p.append(make([]byte, 0, 512), RequestID(w))
+	b := p.Append(make([]byte, 0, 512), RequestID(w))
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", ProblemType)
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(b) // a caller that went away needs no answer
 }
 
-func (p *Problem) append(b []byte, requestID string) []byte {
+// Append appends the problem document, with the id of the request unless that is "".
+func (p *Problem) Append(b []byte, requestID string) []byte {
 	b = AppendString(append(b, `{"type":`...), p.Type)
 	b = AppendString(append(b, `,"title":`...), p.Title)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(p.Status), 10)

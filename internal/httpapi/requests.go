@@ -29,14 +29,12 @@ type Requests struct {
 	Deadline time.Duration
 }
 
-// requestIDHeader is spelled as net/http keeps it.
-const requestIDHeader = "X-Request-Id"
+// RequestIDHeader tells a caller the id of its request. It is spelled as net/http keeps it.
+const RequestIDHeader = "X-Request-Id"
 
-// RequestID returns the id of the request that w answers: the caller's own X-Request-Id if that is
-// 1 to 64 letters, digits, dots, dashes and underscores, else a random one. It lives in the answer's
-// header rather than in the context, which saves the hot path a copy of the request.
+// RequestID returns the id of the request that w answers. It lives in the answer's header.
 func RequestID(w http.ResponseWriter) string {
-	if values := w.Header()[requestIDHeader]; len(values) > 0 {
+	if values := w.Header()[RequestIDHeader]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
@@ -46,7 +44,7 @@ func RequestID(w http.ResponseWriter) string {
 func (q *Requests) Route(name string, handler Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		w.Header()[requestIDHeader] = []string{requestIDOf(r)}
+		w.Header()[RequestIDHeader] = []string{ChooseRequestID(r.Header[RequestIDHeader]...)}
 		answer := &response{ResponseWriter: w}
 		if q.Deadline > 0 {
 			ctx, cancel := context.WithTimeout(r.Context(), q.Deadline)
@@ -83,7 +81,7 @@ func (q *Requests) answer(w *response, r *http.Request, handler Handler) {
 			// Half an answer is on its way; only a broken connection says that it is not whole.
 			panic(http.ErrAbortHandler)
 		}
-		Internal.Problem("Try again; if it stays, tell the operators the request_id.").write(w)
+		Failure().write(w)
 	}()
 	if err := handler(w, r); err != nil {
 		WriteError(w, r, q.Log, err)
@@ -120,9 +118,11 @@ func (w *response) statusCode() int {
 	return w.status
 }
 
-func requestIDOf(r *http.Request) string {
-	if values := r.Header[requestIDHeader]; len(values) == 1 && isRequestID(values[0]) {
-		return values[0]
+// ChooseRequestID returns the id of a request that was sent with these: the caller's own if there is one alone
+// that is 1 to 64 letters, digits, dots, dashes and underscores, else a random one.
+func ChooseRequestID(sent ...string) string {
+	if len(sent) == 1 && isRequestID(sent[0]) {
+		return sent[0]
 	}
 	// It tells requests apart and guards nothing, so it need not be unpredictable.
 	const digits = "0123456789abcdef"

@@ -20,9 +20,8 @@ const (
 
 // NewServer returns a server for a surface, not yet listening. Bodies are limited where they are
 // read; see ReadBody. A Deadline of Requests should be below 30 s, when connections are cut.
-func NewServer(addr string, handler http.Handler, log *slog.Logger) *http.Server {
+func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Addr:              addr,
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,

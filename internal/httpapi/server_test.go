@@ -15,7 +15,7 @@ import (
 
 func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	t.Parallel()
-	server := httpapi.NewServer("", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), quiet())
+	server := httpapi.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), quiet())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 // long as they do.
 func TestTheServerHasEveryTimeout(t *testing.T) {
 	t.Parallel()
-	s := httpapi.NewServer("", http.NotFoundHandler(), quiet())
+	s := httpapi.NewServer(http.NotFoundHandler(), quiet())
 	for name, timeout := range map[string]time.Duration{
 		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout,
 		"WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,

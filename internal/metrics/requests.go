@@ -37,7 +37,7 @@ func (m *Metrics) Requests(surface string) *Requests {
 	r := &Requests{
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "sluice_" + surface + "_duration_seconds",
-			Help:    "Time from the end of a request's headers to the end of its answer.",
+			Help:    "Time that the answers to requests took. A check's begins when its body was read, and does not contain its writing.",
 			Buckets: durationBuckets,
 		}, []string{"route"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -1,0 +1,19 @@
+package checkapi
+
+import "time"
+
+// Routes are all routes, as "POST /v1/check".
+func Routes() []string {
+	var all []string
+	for _, r := range newSurface(Config{}).routes {
+		all = append(all, r.method+" "+r.path)
+	}
+	return all
+}
+
+// Timeouts are those of a server's connections.
+func (s *Server) Timeouts() map[string]time.Duration {
+	return map[string]time.Duration{
+		"ReadTimeout": s.http.ReadTimeout, "WriteTimeout": s.http.WriteTimeout, "IdleTimeout": s.http.IdleTimeout,
+	}
+}
