@@ -45,7 +45,7 @@ func withField(ctx context.Context, do func(*field) ([]line, error)) (lines []li
 	if f.inRAM, err = s.startAPI(ctx, f.database, ""); err != nil {
 		return nil, err
 	}
-	if f.noop, err = s.startNoop(ctx, f.onRedis, singleCheck(f.token, 1)); err != nil {
+	if f.noop, err = s.startNoop(ctx, "noop", f.onRedis, singleCheck(f.token, 1)); err != nil {
 		return nil, err
 	}
 	options, err := redisbucket.Options(s.redis.URL(), budget)
@@ -213,12 +213,17 @@ func (f *field) count(ctx context.Context, server *process) (c counts, err error
 func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
 		single := crowd(f.token)
+		fast, err := f.startNoop(ctx, "noopfast", f.onRedis, singleCheck(f.token, 1))
+		if err != nil {
+			return nil, err
+		}
 		noop := &contender{name: "no-op", server: f.noop, requests: single, checks: 1}
+		noopFast := &contender{name: "no-op on fasthttp", server: fast, requests: single, checks: 1}
 		onRedis := &contender{name: "on Redis", server: f.onRedis, requests: single, checks: 1}
 		inRAM := &contender{name: "in memory", server: f.inRAM, requests: single, checks: 1}
 		attacked := &contender{name: "attack", server: f.onRedis, requests: attack(f.token), checks: 1}
 		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize), checks: batchSize}
-		if err := f.race(ctx, rounds, round, connections, noop, onRedis, inRAM, attacked, batches); err != nil {
+		if err := f.race(ctx, rounds, round, connections, noop, noopFast, onRedis, inRAM, attacked, batches); err != nil {
 			return nil, err
 		}
 		lines := []line{
@@ -226,6 +231,9 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 			versus("four tiers in memory ÷ no-op", noop, inRAM, 0.85),
 			versus(fmt.Sprintf("attack, %.0f %% denied ÷ no-op", 100*attacked.median("denied")), noop, attacked, 0.85),
 			versus("by batches of 100 ÷ single checks", onRedis, batches, 4),
+			versus("  a no-op on fasthttp ÷ no-op", noop, noopFast, 0),
+			versus("  four tiers in memory ÷ the no-op on fasthttp", noopFast, inRAM, 0),
+			versus("  four tiers on Redis ÷ the no-op on fasthttp", noopFast, onRedis, 0),
 		}
 		for _, c := range []*contender{onRedis, inRAM, attacked, batches} {
 			lines = append(lines,

@@ -47,7 +47,7 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 		return nil, fmt.Errorf("make a directory for the servers: %w", err)
 	}
 	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
-	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {"..", "./cmd/admin"}, {".", "./noop"}} {
+	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {"..", "./cmd/admin"}, {".", "./noop"}, {".", "./noopfast"}} {
 		build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", from.program)
 		build.Dir = from.module
 		if output, err := build.CombinedOutput(); err != nil {
@@ -109,13 +109,13 @@ func (s *stage) startAPI(ctx context.Context, database, redisURL string, options
 	return p, p.awaitReady(ctx)
 }
 
-// startNoop starts the no-op server with the answer that a process gives to a request.
-func (s *stage) startNoop(ctx context.Context, like *process, request httpRequest) (*process, error) {
+// startNoop starts a no-op server with the answer that a process gives to a request.
+func (s *stage) startNoop(ctx context.Context, program string, like *process, request httpRequest) (*process, error) {
 	recorded, err := like.record(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	return s.start(exec.CommandContext(ctx, filepath.Join(s.dir, "noop"), recorded), noopListens)
+	return s.start(exec.CommandContext(ctx, filepath.Join(s.dir, program), recorded), noopListens)
 }
 
 // start runs a program until the stage is cleared, and waits until it says where it listens.
