@@ -198,6 +198,7 @@ type listener struct {
 type server interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error
+	Close() error
 }
 
 func listen(what, addr string, server server) (*listener, error) {
@@ -208,8 +209,7 @@ func listen(what, addr string, server server) (*listener, error) {
 	return &listener{l, server}, nil
 }
 
-// serve answers until ctx ends, then takes no new connection and waits for the requests under way. Those that take
-// longer end with the process.
+// serve answers until ctx ends, then takes no new connection and waits for the requests under way.
 func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- l.server.Serve(l.Listener) }()
@@ -222,7 +222,7 @@ func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := l.server.Shutdown(limited); err != nil {
-		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, err)
+		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
 	}
 	return nil
 }

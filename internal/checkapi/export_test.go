@@ -17,3 +17,6 @@ func (s *Server) Timeouts() map[string]time.Duration {
 		"ReadTimeout": s.http.ReadTimeout, "WriteTimeout": s.http.WriteTimeout, "IdleTimeout": s.http.IdleTimeout,
 	}
 }
+
+// SetWriteTimeout gives answers less time, before the server serves.
+func (s *Server) SetWriteTimeout(d time.Duration) { s.http.WriteTimeout = d }

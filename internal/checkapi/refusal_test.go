@@ -192,6 +192,11 @@ func TestRequestsOfTheWrongShapeAreProblems(t *testing.T) {
 		"an unknown path":           {"POST", "/v1/checks", jsonType, `{}`, 404, "not-found", ""},
 		"a path that is not clean":  {"POST", "//v1/check", jsonType, `{}`, 404, "not-found", ""},
 		"a path with a slash after": {"POST", "/v1/check/", jsonType, `{}`, 404, "not-found", ""},
+		"one that begins twice":     {"POST", "//x/v1/check?a=://", jsonType, `{}`, 404, "not-found", ""},
+		"a path with a fragment":    {"POST", "/v1/check#x", jsonType, `{}`, 404, "not-found", ""},
+		"a path that is encoded":    {"POST", "/v1/%63heck", jsonType, `{}`, 404, "not-found", ""},
+		"a path with dots":          {"POST", "/v1/x/../check", jsonType, `{}`, 404, "not-found", ""},
+		"no path but a URL":         {"POST", "ftp://a/v1/check", jsonType, `{}`, 404, "not-found", ""},
 		"a check by GET":            {"GET", "/v1/check", "", "", 405, "method-not-allowed", "POST"},
 		"health by POST":            {"POST", "/healthz", jsonType, `{}`, 405, "method-not-allowed", "GET, HEAD"},
 	}

@@ -14,8 +14,29 @@ import (
 
 // serve answers a request that was read.
 func (s *surface) serve(c *fasthttp.RequestCtx) {
+	h := &c.Request.Header
+	defer s.survive(h)
 	name, handler := s.find(c)
+	switch plain, last := framing(h); {
+	case !plain:
+		linger(c)
+		name, handler = unmatched, func(*fasthttp.RequestCtx) error { return badHTTP() }
+	case last:
+		c.SetConnectionClose()
+	}
 	s.surround(c, name, handler)
+}
+
+// survive keeps a panic from ending the process; fasthttp recovers from none. Those of handlers are answered before.
+func (s *surface) survive(h *fasthttp.RequestHeader) {
+	if cause := recover(); cause != nil {
+		s.logPanic(h, "", cause)
+	}
+}
+
+func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause any) {
+	s.Log.Error("panic", "request_id", requestID, "method", string(h.Method()), "path", string(pathOf(h)),
+		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
 // surround has a request answered, and tells the log and the Observer of it. It does for this surface what
@@ -36,12 +57,11 @@ func (s *surface) surround(c *fasthttp.RequestCtx, route string, handler handler
 	s.answer(c, handler)
 }
 
-// answer runs the handler and answers with its error, or with its panic, which would end the process.
+// answer runs the handler and answers with its error, or with its panic.
 func (s *surface) answer(c *fasthttp.RequestCtx, handler handler) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.Log.ErrorContext(c, "panic", "request_id", requestIDOf(c), "method", string(c.Method()),
-				"path", string(c.URI().PathOriginal()), "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			s.logPanic(&c.Request.Header, requestIDOf(c), cause)
 			writeProblem(c, httpapi.Failure())
 		}
 	}()
@@ -54,7 +74,7 @@ func (s *surface) refuse(c *fasthttp.RequestCtx, err error) {
 	var p *httpapi.Problem
 	if !errors.As(err, &p) {
 		s.Log.ErrorContext(c, "request failed", "request_id", requestIDOf(c), "method", string(c.Method()),
-			"path", string(c.URI().PathOriginal()), "error", err)
+			"path", string(pathOf(&c.Request.Header)), "error", err)
 		p = httpapi.Failure()
 	}
 	writeProblem(c, p)

@@ -74,10 +74,9 @@ const batchPath = "/v1/check/batch"
 // unmatched is what logs and metrics call requests without a route, so that nobody can make up names.
 const unmatched = "unmatched"
 
-// find returns what logs and metrics call a request, and what answers it. A path that is not clean is
-// not a route: two spellings of one path are how rules of proxies are evaded.
+// find returns what logs and metrics call a request, and what answers it.
 func (s *surface) find(c *fasthttp.RequestCtx) (name string, handler handler) {
-	r, found := s.routes[string(c.URI().PathOriginal())]
+	r, found := s.routes[string(pathOf(&c.Request.Header))]
 	if !found {
 		return unmatched, noRoute
 	}

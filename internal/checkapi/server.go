@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"sync/atomic"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -24,77 +24,148 @@ const (
 	writeTimeout = 30 * time.Second
 	// idleTimeout is above the 60 s after which common load balancers drop their side, so that
 	// they never send into a connection that is closing here.
-	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 16 << 10 // each connection holds as much memory
+	idleTimeout = 2 * time.Minute
+	// maxConnections are answered at once; whoever comes then is told 503. An idle one holds about 24 KiB.
+	maxConnections = 16 << 10
+	maxHeaderBytes = 16 << 10
+	// keptBody is how large a body's memory is kept for the next request of a connection.
+	keptBody = 4 << 10
 )
 
 // Server answers the whole surface, by HTTP/1.1. It stands on fasthttp rather than net/http, which costs a check
 // more than all that Sluice does for it: a goroutine that watches for callers who leave, a context, and maps of headers.
+// What net/http is stricter or kinder in, and matters to somebody who asks for checks, is added here and in conn.
 type Server struct {
 	surface *surface
 	http    *fasthttp.Server
+
+	mu       sync.Mutex
+	closing  bool
+	listener *listener // nil until Serve
+	conns    map[*conn]struct{}
 }
 
 // NewServer returns a server that does not listen yet.
 func NewServer(c Config) *Server {
 	s := newSurface(c)
-	return &Server{s, &fasthttp.Server{
-		Handler:            s.serve,
-		ErrorHandler:       s.refuseUnread,
-		HeaderReceived:     s.limits,
-		ReadTimeout:        readTimeout,
-		WriteTimeout:       writeTimeout,
-		IdleTimeout:        idleTimeout,
-		ReadBufferSize:     maxHeaderBytes,
-		MaxRequestBodySize: maxBody,
-		CloseOnShutdown:    true,
-		// fasthttp reports broken connections and the like; none of it needs an operator.
-		Logger:                       slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
-		SecureErrorLogMessage:        true, // headers hold keys
+	// It is one setting for the process, which has no other fasthttp.
+	fasthttp.SetBodySizePoolLimit(keptBody, keptBody)
+	return &Server{surface: s, conns: map[*conn]struct{}{}, http: &fasthttp.Server{
+		Handler:                      s.serve,
+		ErrorHandler:                 s.refuseUnread,
+		HeaderReceived:               s.limits,
+		ExpectHandler:                allowBody,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		ReadBufferSize:               maxHeaderBytes,
+		MaxRequestBodySize:           maxBody,
+		Concurrency:                  maxConnections,
+		CloseOnShutdown:              true,
+		Logger:                       unlogged{},
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 	}}
 }
 
-// Handle answers one request. Serve calls it.
+// unlogged is fasthttp's log, where it would quote what it cannot read, keys included.
+type unlogged struct{}
+
+func (unlogged) Printf(string, ...any) {}
+
+// Handle answers one request, as for those that Serve reads. Benchmarks need no connection.
 func (s *Server) Handle(c *fasthttp.RequestCtx) { s.surface.serve(c) }
 
-// Serve answers until Shutdown.
+// Serve answers until Shutdown or Close, and returns http.ErrServerClosed then, as a server of net/http does.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(lingerer{l}); err != nil {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return errors.Join(http.ErrServerClosed, l.Close())
+	}
+	s.listener = &listener{Listener: l, server: s}
+	s.mu.Unlock()
+	if err := s.http.Serve(s.listener); err != nil {
 		return fmt.Errorf("answer checks: %w", err)
 	}
-	return nil
+	return http.ErrServerClosed
 }
 
 // Shutdown takes no new connection and waits for the requests under way, or until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.http.ShutdownWithContext(ctx); err != nil {
+	err := s.close(func(c *conn) bool { return !c.spoke.Load() }) // whom fasthttp would wait for
+	if err = errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
 		return fmt.Errorf("wait for the last checks: %w", err)
 	}
 	return nil
 }
 
-// limits says how large a request's body may be. Bodies are read before anything looks at them, so only
-// somebody who may send batches may make us hold one.
-func (s *surface) limits(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if path, _, _ := bytes.Cut(h.RequestURI(), []byte("?")); string(path) == batchPath {
-		if _, err := s.authorize(h, rules.PermissionCheck); err == nil {
-			return fasthttp.RequestConfig{MaxRequestBodySize: maxBatchBody}
+// Close cuts all connections.
+func (s *Server) Close() error {
+	return s.close(func(*conn) bool { return true })
+}
+
+// close takes no new connection and cuts some of those that there are.
+func (s *Server) close(which func(*conn) bool) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		err = s.listener.Close()
+	}
+	s.closing = true
+	for c := range s.conns {
+		if which(c) {
+			_ = c.Conn.Close()
 		}
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: maxBody}
+	return err
+}
+
+// limits says how large a request's body may be. Bodies are read before anything looks at them, so only
+// somebody who may send batches may make us hold one.
+func (s *surface) limits(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
+	c.MaxRequestBodySize = maxBody
+	defer s.survive(h)
+	if expect := h.Peek("Expect"); bytes.EqualFold(expect, []byte("100-continue")) {
+		h.Set("Expect", "100-continue") // fasthttp knows no other spelling
+	}
+	if length := h.ContentLength(); 0 <= length && length <= maxBody || string(pathOf(h)) != batchPath {
+		return c
+	}
+	if _, err := s.authorize(h, rules.PermissionCheck); err == nil {
+		c.MaxRequestBodySize = maxBatchBody
+	}
+	return c
+}
+
+// allowBody lets a caller who waits for it send its body. How large that may be is seen to when it comes.
+func allowBody(c *fasthttp.RequestCtx) int {
+	allowWrite(c)
+	return http.StatusContinue
+}
+
+// allowWrite gives an answer its time where fasthttp does not: it would have what is left of that of the
+// connection's last.
+func allowWrite(c *fasthttp.RequestCtx) {
+	_ = c.Conn().SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
 // refuseUnread answers a request that could not be read. Its connection is closed after the answer.
 func (s *surface) refuseUnread(c *fasthttp.RequestCtx, err error) {
-	if conn, ok := c.Conn().(*lingering); ok {
-		conn.unread.Store(true)
+	defer s.survive(&c.Request.Header)
+	var network net.Error
+	inBody := len(c.Request.Header.RawHeaders()) > 0
+	if errors.As(err, &network) && (!network.Timeout() || !inBody) {
+		_ = c.Conn().Close() // nobody is there, or nobody has asked
+		return
 	}
+	allowWrite(c)
+	linger(c)
+	c.Response.SkipBody = c.IsHead()
 	name := unmatched
-	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-		name, _ = s.find(c) // fasthttp has forgotten it of a body in chunks
+	if inBody { // fasthttp has forgotten it of chunks that are too large
+		name, _ = s.find(c)
 	}
 	s.surround(c, name, func(c *fasthttp.RequestCtx) error { return s.whyUnread(c, err) })
 }
@@ -104,7 +175,7 @@ func (s *surface) whyUnread(c *fasthttp.RequestCtx, err error) error {
 	var network net.Error
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		if string(c.URI().PathOriginal()) == batchPath {
+		if string(pathOf(&c.Request.Header)) == batchPath {
 			if _, err := s.authorize(&c.Request.Header, rules.PermissionCheck); err != nil {
 				return err
 			}
@@ -112,43 +183,15 @@ func (s *surface) whyUnread(c *fasthttp.RequestCtx, err error) error {
 		return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", maxBody, batchPath, maxBatchBody))
 	case errors.As(err, &headers):
 		return httpapi.HeaderTooLarge.Problem(fmt.Sprintf("Send at most %d bytes of headers.", maxHeaderBytes))
-	case errors.As(err, &network) && network.Timeout():
+	case errors.As(err, &network): // it took too long
 		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", readTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return httpapi.BrokenBody()
 	}
-	return httpapi.InvalidRequest.Problem("Send a request of HTTP/1.1, with a Host, names and values of headers that RFC 9110 " +
-		"allows, and one Content-Length or chunks.")
+	return badHTTP()
 }
 
-// lingerer accepts connections that close as lingering does.
-type lingerer struct{ net.Listener }
-
-func (l lingerer) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
-		return &lingering{TCPConn: tcp}, nil
-	}
-	return conn, err //nolint:wrapcheck // the server must see the listener's own errors
-}
-
-// lingering is a connection. If it closes with a request unread, its caller gets a moment to see why: a connection that
-// closes with bytes to read is reset, which can take the answer with it (RFC 9112 section 9.6).
-type lingering struct {
-	*net.TCPConn
-	unread atomic.Bool
-}
-
-const (
-	lingerTime  = 500 * time.Millisecond
-	lingerBytes = 16 << 20
-)
-
-func (l *lingering) Close() error {
-	if l.unread.Load() {
-		_ = l.CloseWrite()
-		_ = l.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.CopyN(io.Discard, l.TCPConn, lingerBytes)
-	}
-	return l.TCPConn.Close() //nolint:wrapcheck // the server must see the connection's own errors
+func badHTTP() error {
+	return httpapi.InvalidRequest.Problem("Send a request of HTTP/1.0 or 1.1, with a Host, headers as RFC 9110 has them, and one " +
+		"Content-Length or Transfer-Encoding: chunked.")
 }

@@ -10,9 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,12 +30,16 @@ const patience = time.Minute
 // listen has a server answer on a real address.
 func (h *harness) listen() (server *checkapi.Server, addr string, stop func()) {
 	h.t.Helper()
+	return h.listenWith(checkapi.NewServer(h.config))
+}
+
+func (h *harness) listenWith(server *checkapi.Server) (_ *checkapi.Server, addr string, stop func()) {
+	h.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	server, stop = h.serve(listener)
-	return server, listener.Addr().String(), stop
+	return server, listener.Addr().String(), h.run(server, listener)
 }
 
 // caller is one connection to a server.
@@ -124,33 +132,65 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 
 func TestRequestsThatHTTPAllowsAreAnswered(t *testing.T) {
 	t.Parallel()
-	const key = "Authorization: Bearer " + fullKey + "\r\n"
-	const kind = "Content-Type: application/json\r\n"
-	for name, request := range map[string]string{
-		"with a query":              "POST /v1/check?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n" + key + kind + "\r\n{}",
-		"with an address in full":   "POST http://a/v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n" + key + kind + "\r\n{}",
-		"with names in lower case":  "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n" + strings.ToLower("Authorization") + key[13:] + "content-type: application/json\r\n\r\n{}",
-		"in chunks":                 "POST /v1/check HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n" + key + kind + "\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n",
-		"of HTTP/1.0":               "POST /v1/check HTTP/1.0\r\nContent-Length: 2\r\n" + key + kind + "\r\n{}",
-		"with another charset":      "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n" + key + "Content-Type: Application/JSON; charset=utf-8\r\n\r\n{}",
-		"encoded as it is":          "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n" + key + kind + "Content-Encoding: identity\r\n\r\n{}",
-		"that wait for permission":  "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" + key + kind + "\r\n{}",
-		"that end their connection": "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n" + key + kind + "\r\n{}",
+	const rest = "Host: a\r\nContent-Length: 2\r\nAuthorization: Bearer " + fullKey + "\r\nContent-Type: application/json\r\n"
+	for name, test := range map[string]struct {
+		request string
+		last    bool // the connection ends with the answer
+	}{
+		"with a query":             {"POST /v1/check?x=1 HTTP/1.1\r\n" + rest + "\r\n{}", false},
+		"with an address in full":  {"POST HTTP://a/v1/check HTTP/1.1\r\n" + rest + "\r\n{}", false},
+		"with names in lower case": {"POST /v1/check HTTP/1.1\r\n" + strings.ReplaceAll(strings.ToLower(rest), "bearer", "Bearer") + "\r\n{}", false},
+		"in chunks": {
+			"POST /v1/check HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n" + strings.Replace(rest, "Content-Length: 2\r\n", "", 1) + "\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n", false,
+		},
+		"of HTTP/1.0":                {"POST /v1/check HTTP/1.0\r\n" + rest + "\r\n{}", true},
+		"of HTTP/1.0 that stay":      {"POST /v1/check HTTP/1.0\r\nConnection: keep-alive\r\n" + rest + "\r\n{}", false},
+		"with another charset":       {"POST /v1/check HTTP/1.1\r\n" + strings.Replace(rest, "/json", "/JSON; charset=utf-8", 1) + "\r\n{}", false},
+		"encoded as they are":        {"POST /v1/check HTTP/1.1\r\nContent-Encoding: identity\r\n" + rest + "\r\n{}", false},
+		"that end their connection":  {"POST /v1/check HTTP/1.1\r\nConnection: close\r\n" + rest + "\r\n{}", true},
+		"that end it in other words": {"POST /v1/check HTTP/1.1\r\nConnection: TE, Close\r\n" + rest + "\r\n{}", true},
+		"that end it and do not":     {"POST /v1/check HTTP/1.1\r\nConnection: close\r\nConnection: keep-alive\r\n" + rest + "\r\n{}", true},
+		"with a large batch": {
+			"POST http://a/v1/check/batch HTTP/1.1\r\n" + strings.Replace(rest, ": 2", fmt.Sprint(": ", 100_000), 1) +
+				"\r\n" + `{"checks":[{}]}` + strings.Repeat(" ", 100_000-15), false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
 			_, addr, _ := h.listen()
 			c := call(t, addr)
-			c.send(request)
-			got := c.answer()
-			if got.status == http.StatusContinue {
-				got = c.answer()
+			c.send(test.request)
+			if got := c.answer(); got.status != 200 || !strings.Contains(got.body, `"allowed":true`) || got.last != test.last {
+				t.Errorf("answered %d %s, the last: %t", got.status, got.body, got.last)
 			}
-			if got.status != 200 || !strings.Contains(got.body, `"allowed":true`) {
-				t.Errorf("answered %d %s", got.status, got.body)
+			if test.last {
+				c.wantEnd()
+				return
+			}
+			c.send(asked("/v1/check", `{}`))
+			if got := c.answer(); got.status != 200 {
+				t.Errorf("the next is answered %d %s", got.status, got.body)
 			}
 		})
+	}
+}
+
+func TestWhoeverWaitsToSendABodyIsTold(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	_, addr, _ := h.listen()
+	for _, expect := range []string{"100-continue", "100-Continue"} {
+		c := call(t, addr)
+		c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: " + expect + "\r\nAuthorization: Bearer " + fullKey +
+			"\r\nContent-Type: application/json\r\n\r\n")
+		if got := c.answer(); got.status != http.StatusContinue {
+			t.Fatalf("%s is answered %d %s, want 100", expect, got.status, got.body)
+		}
+		c.send("{}")
+		if got := c.answer(); got.status != 200 {
+			t.Errorf("the body is answered %d %s", got.status, got.body)
+		}
 	}
 }
 
@@ -170,6 +210,16 @@ func TestRequestsThatCannotBeReadAreProblems(t *testing.T) {
 	}{
 		"no HTTP":                 {"hello\r\n\r\n", 400, "invalid-request", "unmatched"},
 		"a space before a colon":  {check + "X-Y : 1\r\n\r\n", 400, "invalid-request", "unmatched"},
+		"a space within a name":   {check + "Content-Length: 2\r\nX y: 1\r\n\r\n{}", 400, "invalid-request", "unmatched"},
+		"no version":              {strings.Replace(check, " HTTP/1.1", "", 1) + "\r\n", 400, "invalid-request", "unmatched"},
+		"no colon":                {strings.Replace(check, "Authorization:", "Authorization", 1) + "\r\n", 400, "invalid-request", "unmatched"},
+		"a control character":     {strings.Replace(check, secret, secret+"\x01", 1) + "\r\n", 400, "invalid-request", "unmatched"},
+		"a bracket in a name":     {strings.Replace(check, "Authorization", "Auth(orization", 1) + "\r\n", 400, "invalid-request", "unmatched"},
+		"no slash":                {strings.Replace(check, "/v1/check", "v1/check?key="+fullKey, 1) + "\r\n", 400, "invalid-request", "unmatched"},
+		"another encoding":        {check + "Transfer-Encoding: identity\r\n\r\nGET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid-request", "unmatched"},
+		"a length hidden":         {check + "Content-Length: 2\r\nTransfer -Encoding: chunked\r\n\r\n{}", 400, "invalid-request", "unmatched"},
+		"a version to come":       {strings.Replace(check, "/1.1", "/9.9", 1) + "Content-Length: 2\r\n\r\n{}", 400, "invalid-request", "unmatched"},
+		"HTTP/2":                  {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid-request", "unmatched"},
 		"two lengths":             {check + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "invalid-request", "unmatched"},
 		"a negative length":       {check + "Content-Length: -2\r\n\r\n{}", 400, "invalid-request", "unmatched"},
 		"a chunk without a size":  {check + "Transfer-Encoding: chunked\r\n\r\nx\r\n{}\r\n0\r\n\r\n", 400, "invalid-request", "unmatched"},
@@ -293,6 +343,30 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	h.want(h.ask("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
 }
 
+// panics makes the harness's rules a bug.
+type panics struct{}
+
+func (panics) Snapshot() *rules.Snapshot { panic("a bug") }
+
+func TestNoPanicEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	h.config.Snapshots = panics{}
+	large := `{"checks":[` + strings.Repeat(" ", 70_000) + `]}`
+	for _, path := range []string{"/v1/check", "/v1/check/batch"} {
+		if w := h.ask("POST", path, nil, large[:20]); w.Code != 500 {
+			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
+		}
+		if w := h.ask("POST", path, nil, large); w.Code != 413 && w.Code != 500 {
+			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
+		}
+	}
+	h.want(h.ask("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
+	if !strings.Contains(h.logText(), "a bug") {
+		t.Error("the log does not tell of the panics")
+	}
+}
+
 func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -361,6 +435,175 @@ func TestShutdownWaits(t *testing.T) {
 	c.wantEnd()
 	if err := <-ended; err != nil {
 		t.Errorf("the shutdown ended with %v", err)
+	}
+}
+
+// A connection that has sent nothing has nothing to be answered.
+func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	server, addr, _ := h.listen()
+	silent, other := call(t, addr), call(t, addr)
+	other.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	other.answer() // connections are accepted in order
+	ctx, cancel := context.WithTimeout(t.Context(), server.Timeouts()["ReadTimeout"]/2)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+	silent.wantEnd()
+}
+
+func TestAServerThatWasShutDownServesNobody(t *testing.T) {
+	t.Parallel()
+	server := checkapi.NewServer(newHarness(t, rules.DefaultSettings()).config)
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("serving ended with %v", err)
+	}
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+}
+
+func TestCloseCutsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h.ready = func() checkapi.Readiness {
+		close(entered)
+		<-leave
+		return checkapi.Readiness{}
+	}
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	if err := server.Close(); err != nil {
+		t.Errorf("closing ended with %v", err)
+	}
+	c.wantEnd()
+	close(leave)
+}
+
+// fullListener has no room for a connection at first.
+type fullListener struct {
+	net.Listener
+	refuse atomic.Int32
+}
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	if l.refuse.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestTheServerOutlivesALackOfFileDescriptors(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &fullListener{Listener: listener}
+	full.refuse.Store(3)
+	h.run(checkapi.NewServer(h.config), full)
+	c := call(t, listener.Addr().String())
+	c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := c.answer(); got.status != 200 {
+		t.Errorf("answered %d", got.status)
+	}
+	if text := h.logText(); strings.Count(text, "level=WARN") != 3 {
+		t.Errorf("the log is %s, want three warnings", text)
+	}
+}
+
+// Who connects and leaves, as probes of ports do, has asked nothing.
+func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	h.logged.Set(slog.LevelDebug)
+	_, addr, stop := h.listen()
+	for _, linger := range []int{-1, 0} { // an end, and a reset
+		c := call(t, addr)
+		if err := errors.Join(c.Conn.(*net.TCPConn).SetLinger(linger), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := call(t, addr)
+	c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.answer()
+	stop()
+	if want := (observed{"/healthz", 200, 1}); h.observed != want {
+		t.Errorf("observed %+v, want %+v", h.observed, want)
+	}
+}
+
+func TestAnAnswerToHEADHasNoBody(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	for _, length := range []int{0, 70_000} {
+		w := h.ask("HEAD", "/healthz", nil, strings.Repeat(" ", length))
+		if want := map[int]int{0: 200, 70_000: 413}[length]; w.Code != want || w.Body.Len() > 0 {
+			t.Errorf("with %d bytes answered %d %q, want %d", length, w.Code, w.Body, want)
+		}
+	}
+}
+
+// What fasthttp answers itself must not have what is left of the time of the answer before.
+func TestLateMistakesAreAnswered(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	server := checkapi.NewServer(h.config)
+	const short = 20 * time.Millisecond
+	server.SetWriteTimeout(short)
+	_, addr, _ := h.listenWith(server)
+	for name, request := range map[string]string{
+		"no HTTP": "hello\r\n\r\n", "a body to wait for": "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		c := call(t, addr)
+		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.answer()
+		<-time.After(2 * short) // the deadline must have passed, and only time does that
+		c.send(request)
+		if got, err := c.read(); err != nil {
+			t.Errorf("%s: answered %+v, %v", name, got, err)
+		}
+	}
+}
+
+// Whoever once sent a large body keeps its connection, and must not keep the memory with it.
+func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
+	h := newHarness(t, rules.DefaultSettings())
+	_, addr, _ := h.listen()
+	const connections = 32
+	body := `{"checks":[{}` + strings.Repeat(`,{}`, 999) + `]` + strings.Repeat(" ", 1_000_000) + `}`
+	held := func() uint64 {
+		runtime.GC()
+		runtime.GC() // empties pools
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	for range connections {
+		c := call(t, addr)
+		c.send(asked("/v1/check/batch", body))
+		if got := c.answer(); got.status != 200 {
+			t.Fatalf("answered %d %s", got.status, got.body)
+		}
+		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.answer()
+	}
+	if after := held(); after > before+connections*100_000 {
+		t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
 	}
 }
 

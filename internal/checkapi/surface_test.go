@@ -98,20 +98,20 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 	return h
 }
 
-// serve has a server answer what comes, until the test ends or somebody stops it.
-func (h *harness) serve(listener net.Listener) (server *checkapi.Server, stop func()) {
-	server = checkapi.NewServer(h.config)
+// run has a server answer what comes, until the test ends or somebody stops it. That does not wait for requests.
+func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func()) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	stop = sync.OnceFunc(func() {
-		err := server.Shutdown(context.Background())
-		_ = listener.Close() // nothing yet told the server of it if it was just begun
-		if err = errors.Join(err, <-served); err != nil {
+		if err := server.Close(); err != nil {
+			h.t.Errorf("closing the server ended with %v", err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			h.t.Errorf("the server ended with %v", err)
 		}
 	})
 	h.t.Cleanup(stop)
-	return server, stop
+	return stop
 }
 
 // Snapshot makes the harness the surface's Snapshots.
@@ -153,7 +153,7 @@ func (h *harness) ask(method, path string, header http.Header, body string) *htt
 	h.t.Helper()
 	if h.listener == nil {
 		h.listener = fasthttputil.NewInmemoryListener()
-		h.serve(h.listener)
+		h.run(checkapi.NewServer(h.config), h.listener)
 	}
 	var request strings.Builder
 	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\nContent-Length: %d\r\n", method, path, len(body))
