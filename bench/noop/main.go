@@ -1,5 +1,5 @@
-// Command noop is what the benchmarks divide by: the least that a check endpoint in Go can do. It has
-// Sluice's listener settings and mux, decodes the same body with encoding/json, and writes an answer
+// Command noop is what the benchmarks divide by: the least that a check endpoint on net/http can do. It has
+// the listener settings and mux of Sluice's admin API, decodes the same body with encoding/json, and writes an answer
 // that was recorded from Sluice, headers included.
 package main
 

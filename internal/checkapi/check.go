@@ -27,10 +27,13 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
+// keptChecks is how many checks the memory of an exchange is kept for.
+const keptChecks = 256
+
 // release gives the memory back, except that of large batches, which single checks would keep
 // alive for ever.
 func (x *exchange) release() {
-	if cap(x.answer) > maxBody || cap(x.checks) > 64 {
+	if cap(x.answer) > 2*keptAnswer || cap(x.checks) > keptChecks {
 		return
 	}
 	x.body = bytes.Buffer{}

@@ -25,11 +25,13 @@ const (
 	// idleTimeout is above the 60 s after which common load balancers drop their side, so that
 	// they never send into a connection that is closing here.
 	idleTimeout = 2 * time.Minute
-	// maxConnections are answered at once; whoever comes then is told 503. An idle one holds about 24 KiB.
+	// maxConnections are answered at once; whoever comes then is told 503. An idle one holds about 24 KiB, and what is kept.
 	maxConnections = 16 << 10
 	maxHeaderBytes = 16 << 10
-	// keptBody is how large a body's memory is kept for the next request of a connection.
-	keptBody = 4 << 10
+	// The memory of bodies of these sizes is kept for the next request of a connection: of batches of a hundred. Only who
+	// has a key is given large answers.
+	keptBody   = 16 << 10
+	keptAnswer = 128 << 10
 )
 
 // Server answers the whole surface, by HTTP/1.1. It stands on fasthttp rather than net/http, which costs a check
@@ -49,7 +51,7 @@ type Server struct {
 func NewServer(c Config) *Server {
 	s := newSurface(c)
 	// It is one setting for the process, which has no other fasthttp.
-	fasthttp.SetBodySizePoolLimit(keptBody, keptBody)
+	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
 	return &Server{surface: s, conns: map[*conn]struct{}{}, http: &fasthttp.Server{
 		Handler:                      s.serve,
 		ErrorHandler:                 s.refuseUnread,
