@@ -20,3 +20,6 @@ func (s *Server) Timeouts() map[string]time.Duration {
 
 // SetWriteTimeout gives answers less time, before the server serves.
 func (s *Server) SetWriteTimeout(d time.Duration) { s.http.WriteTimeout = d }
+
+// SetReadTimeout gives requests less time, before the server serves.
+func (s *Server) SetReadTimeout(d time.Duration) { s.http.ReadTimeout = d }

@@ -196,6 +196,7 @@ func TestRequestsOfTheWrongShapeAreProblems(t *testing.T) {
 		"a path with a fragment":    {"POST", "/v1/check#x", jsonType, `{}`, 404, "not-found", ""},
 		"a path that is encoded":    {"POST", "/v1/%63heck", jsonType, `{}`, 404, "not-found", ""},
 		"a path with dots":          {"POST", "/v1/x/../check", jsonType, `{}`, 404, "not-found", ""},
+		"a path in the query":       {"POST", "http://a?x=/v1/check", jsonType, `{}`, 404, "not-found", ""},
 		"no path but a URL":         {"POST", "ftp://a/v1/check", jsonType, `{}`, 404, "not-found", ""},
 		"a check by GET":            {"GET", "/v1/check", "", "", 405, "method-not-allowed", "POST"},
 		"health by POST":            {"POST", "/healthz", jsonType, `{}`, 405, "method-not-allowed", "GET, HEAD"},

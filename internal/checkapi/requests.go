@@ -17,12 +17,13 @@ func (s *surface) serve(c *fasthttp.RequestCtx) {
 	h := &c.Request.Header
 	defer s.survive(h)
 	name, handler := s.find(c)
-	switch plain, last := framing(h); {
-	case !plain:
-		linger(c)
-		name, handler = unmatched, func(*fasthttp.RequestCtx) error { return badHTTP() }
-	case last:
+	last, err := framing(h)
+	if last {
 		c.SetConnectionClose()
+	}
+	if err != nil {
+		linger(c)
+		name, handler = unmatched, func(*fasthttp.RequestCtx) error { return err }
 	}
 	s.surround(c, name, handler)
 }
@@ -35,8 +36,24 @@ func (s *surface) survive(h *fasthttp.RequestHeader) {
 }
 
 func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause any) {
-	s.Log.Error("panic", "request_id", requestID, "method", string(h.Method()), "path", string(pathOf(h)),
+	defer func() { _ = recover() }() // the log's own
+	s.Log.Error("panic", "request_id", requestID, "method", methodOf(h), "route", s.routeOf(h),
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+}
+
+// methodOf and routeOf are what may be logged of a request: words of ours.
+func methodOf(h *fasthttp.RequestHeader) string {
+	if !isMethod(h.Method()) {
+		return "another"
+	}
+	return string(h.Method())
+}
+
+func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
+	if r, found := s.routes[string(pathOf(h))]; found {
+		return r.path
+	}
+	return unmatched
 }
 
 // surround has a request answered, and tells the log and the Observer of it. It does for this surface what
@@ -50,7 +67,7 @@ func (s *surface) surround(c *fasthttp.RequestCtx, route string, handler handler
 			s.Observer.RequestAnswered(route, status, took)
 		}
 		if s.Log.Enabled(c, slog.LevelDebug) {
-			s.Log.DebugContext(c, "request", "request_id", requestIDOf(c), "method", string(c.Method()),
+			s.Log.DebugContext(c, "request", "request_id", requestIDOf(c), "method", methodOf(&c.Request.Header),
 				"route", route, "status", status, "took", took)
 		}
 	}()
@@ -73,8 +90,8 @@ func (s *surface) answer(c *fasthttp.RequestCtx, handler handler) {
 func (s *surface) refuse(c *fasthttp.RequestCtx, err error) {
 	var p *httpapi.Problem
 	if !errors.As(err, &p) {
-		s.Log.ErrorContext(c, "request failed", "request_id", requestIDOf(c), "method", string(c.Method()),
-			"path", string(pathOf(&c.Request.Header)), "error", err)
+		s.Log.ErrorContext(c, "request failed", "request_id", requestIDOf(c), "method", methodOf(&c.Request.Header),
+			"route", s.routeOf(&c.Request.Header), "error", err)
 		p = httpapi.Failure()
 	}
 	writeProblem(c, p)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,9 +27,12 @@ const (
 	// idleTimeout is above the 60 s after which common load balancers drop their side, so that
 	// they never send into a connection that is closing here.
 	idleTimeout = 2 * time.Minute
+	// silentGrace is how long a shutdown waits for the first request of a connection.
+	silentGrace = 250 * time.Millisecond
 	// maxConnections are answered at once; whoever comes then is told 503. An idle one holds about 24 KiB, and what is kept.
 	maxConnections = 16 << 10
 	maxHeaderBytes = 16 << 10
+	maxFields      = 100 // of headers
 	// The memory of bodies of these sizes is kept for the next request of a connection: of batches of a hundred. Only who
 	// has a key is given large answers.
 	keptBody   = 16 << 10
@@ -64,17 +69,21 @@ func NewServer(c Config) *Server {
 		MaxRequestBodySize:           maxBody,
 		Concurrency:                  maxConnections,
 		CloseOnShutdown:              true,
-		Logger:                       unlogged{},
+		Logger:                       driverLog{c.Log},
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 	}}
 }
 
-// unlogged is fasthttp's log, where it would quote what it cannot read, keys included.
-type unlogged struct{}
+// driverLog is fasthttp's log. It would quote what it cannot read, keys included, so one line alone is passed on.
+type driverLog struct{ log *slog.Logger }
 
-func (unlogged) Printf(string, ...any) {}
+func (l driverLog) Printf(format string, _ ...any) {
+	if strings.Contains(format, "concurrent connections are served") { // at most once a minute
+		l.log.Warn("connections are refused", "most", maxConnections)
+	}
+}
 
 // Handle answers one request, as for those that Serve reads. Benchmarks need no connection.
 func (s *Server) Handle(c *fasthttp.RequestCtx) { s.surface.serve(c) }
@@ -96,7 +105,18 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown takes no new connection and waits for the requests under way, or until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.close(func(c *conn) bool { return !c.spoke.Load() }) // whom fasthttp would wait for
+	err := s.closeListener()
+	if silent := s.silent(); len(silent) > 0 { // fasthttp would wait for them; some may be about to speak
+		select {
+		case <-time.After(silentGrace):
+		case <-ctx.Done():
+		}
+		for _, c := range silent {
+			if !c.spoke.Load() {
+				_ = c.Conn.Close()
+			}
+		}
+	}
 	if err = errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
 		return fmt.Errorf("wait for the last checks: %w", err)
 	}
@@ -105,23 +125,35 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close cuts all connections.
 func (s *Server) Close() error {
-	return s.close(func(*conn) bool { return true })
-}
-
-// close takes no new connection and cuts some of those that there are.
-func (s *Server) close(which func(*conn) bool) (err error) {
+	err := s.closeListener()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.listener != nil {
-		err = s.listener.Close()
-	}
-	s.closing = true
 	for c := range s.conns {
-		if which(c) {
-			_ = c.Conn.Close()
-		}
+		_ = c.Conn.Close()
 	}
 	return err
+}
+
+func (s *Server) closeListener() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
+// silent returns the connections that have sent nothing yet.
+func (s *Server) silent() (silent []*conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if !c.spoke.Load() {
+			silent = append(silent, c)
+		}
+	}
+	return silent
 }
 
 // limits says how large a request's body may be. Bodies are read before anything looks at them, so only
@@ -129,19 +161,22 @@ func (s *Server) close(which func(*conn) bool) (err error) {
 func (s *surface) limits(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
 	c.MaxRequestBodySize = maxBody
 	defer s.survive(h)
-	if expect := h.Peek("Expect"); bytes.EqualFold(expect, []byte("100-continue")) {
-		h.Set("Expect", "100-continue") // fasthttp knows no other spelling
+	length := h.ContentLength() // negative for chunks, and where there is no body
+	if (length < 0 || length > maxBody) && string(pathOf(h)) == batchPath {
+		if _, err := s.authorize(h, rules.PermissionCheck); err == nil {
+			c.MaxRequestBodySize = maxBatchBody
+		}
 	}
-	if length := h.ContentLength(); 0 <= length && length <= maxBody || string(pathOf(h)) != batchPath {
-		return c
-	}
-	if _, err := s.authorize(h, rules.PermissionCheck); err == nil {
-		c.MaxRequestBodySize = maxBatchBody
+	if expect := h.Peek("Expect"); len(expect) > 0 {
+		wanted := length == -1 || 0 < length && length <= c.MaxRequestBodySize
+		if h.Del("Expect"); wanted && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
+			h.Set("Expect", "100-continue") // fasthttp knows no other spelling
+		}
 	}
 	return c
 }
 
-// allowBody lets a caller who waits for it send its body. How large that may be is seen to when it comes.
+// allowBody lets a caller who waits for it send its body.
 func allowBody(c *fasthttp.RequestCtx) int {
 	allowWrite(c)
 	return http.StatusContinue
@@ -157,8 +192,8 @@ func allowWrite(c *fasthttp.RequestCtx) {
 func (s *surface) refuseUnread(c *fasthttp.RequestCtx, err error) {
 	defer s.survive(&c.Request.Header)
 	var network net.Error
-	inBody := len(c.Request.Header.RawHeaders()) > 0
-	if errors.As(err, &network) && (!network.Timeout() || !inBody) {
+	conn, _ := c.Conn().(*conn)
+	if errors.As(err, &network) && (!network.Timeout() || conn != nil && !conn.spoke.Load()) {
 		_ = c.Conn().Close() // nobody is there, or nobody has asked
 		return
 	}
@@ -166,8 +201,8 @@ func (s *surface) refuseUnread(c *fasthttp.RequestCtx, err error) {
 	linger(c)
 	c.Response.SkipBody = c.IsHead()
 	name := unmatched
-	if inBody { // fasthttp has forgotten it of chunks that are too large
-		name, _ = s.find(c)
+	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
+		name = s.routeOf(&c.Request.Header) // which fasthttp has forgotten of any body that was begun
 	}
 	s.surround(c, name, func(c *fasthttp.RequestCtx) error { return s.whyUnread(c, err) })
 }
@@ -184,13 +219,17 @@ func (s *surface) whyUnread(c *fasthttp.RequestCtx, err error) error {
 		}
 		return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", maxBody, batchPath, maxBatchBody))
 	case errors.As(err, &headers):
-		return httpapi.HeaderTooLarge.Problem(fmt.Sprintf("Send at most %d bytes of headers.", maxHeaderBytes))
+		return headersTooLarge()
 	case errors.As(err, &network): // it took too long
 		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", readTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return httpapi.BrokenBody()
 	}
 	return badHTTP()
+}
+
+func headersTooLarge() error {
+	return httpapi.HeaderTooLarge.Problem(fmt.Sprintf("Send at most %d headers, of %d bytes together.", maxFields, maxHeaderBytes))
 }
 
 func badHTTP() error {

@@ -219,6 +219,11 @@ func TestRequestsThatCannotBeReadAreProblems(t *testing.T) {
 		"another encoding":        {check + "Transfer-Encoding: identity\r\n\r\nGET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid-request", "unmatched"},
 		"a length hidden":         {check + "Content-Length: 2\r\nTransfer -Encoding: chunked\r\n\r\n{}", 400, "invalid-request", "unmatched"},
 		"a version to come":       {strings.Replace(check, "/1.1", "/9.9", 1) + "Content-Length: 2\r\n\r\n{}", 400, "invalid-request", "unmatched"},
+		"a length and chunks":     {check + "Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "invalid-request", "unmatched"},
+		"too many headers":        {check + strings.Repeat("a:\r\n", 101) + "\r\n", 431, "headers-too-large", "unmatched"},
+		"too many after chunks":   {check + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + strings.Repeat("a:\r\n", 101) + "\r\n", 431, "headers-too-large", "unmatched"},
+		"a key for a method":      {fullKey + " / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404, "not-found", "unmatched"},
+		"waiting for too much":    {check + "Content-Length: 70000\r\nExpect: 100-continue\r\n\r\n", 413, "body-too-large", "/v1/check"},
 		"HTTP/2":                  {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid-request", "unmatched"},
 		"two lengths":             {check + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "invalid-request", "unmatched"},
 		"a negative length":       {check + "Content-Length: -2\r\n\r\n{}", 400, "invalid-request", "unmatched"},
@@ -452,6 +457,38 @@ func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 		t.Errorf("the shutdown ended with %v", err)
 	}
 	silent.wantEnd()
+}
+
+// A body that stops is answered, and so is whatever stood before it in the same packet.
+func TestASlowBodyIsAnswered(t *testing.T) {
+	t.Parallel()
+	const begun = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{"
+	for name, test := range map[string]struct {
+		request string
+		want    []int
+	}{
+		"alone":          {begun, []int{408}},
+		"behind another": {"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" + begun, []int{200, 408}},
+		"of chunks":      {"POST /v1/check HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", []int{408}},
+		"not even begun": {"POST /v1/check HT", []int{408}},
+		"nothing at all": {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, rules.DefaultSettings())
+			server := checkapi.NewServer(h.config)
+			server.SetReadTimeout(20 * time.Millisecond)
+			_, addr, _ := h.listenWith(server)
+			c := call(t, addr)
+			c.send(test.request)
+			for _, want := range test.want {
+				if got := c.answer(); got.status != want {
+					t.Errorf("answered %d %s, want %d", got.status, got.body, want)
+				}
+			}
+			c.wantEnd()
+		})
+	}
 }
 
 func TestAServerThatWasShutDownServesNobody(t *testing.T) {
