@@ -41,14 +41,7 @@ func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause an
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
-// methodOf and routeOf are what may be logged of a request: words of ours.
-func methodOf(h *fasthttp.RequestHeader) string {
-	if !isMethod(h.Method()) {
-		return "another"
-	}
-	return string(h.Method())
-}
-
+// routeOf is what may be logged of a path.
 func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 	if r, found := s.routes[string(pathOf(h))]; found {
 		return r.path

@@ -1,0 +1,63 @@
+package checkapi
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/valyala/fasthttp"
+)
+
+// pathOf returns the path of a request as it was sent, without its query. Two spellings of one path are how rules of
+// proxies are evaded, so nothing is decoded or cleaned. A target that is neither a path nor a URL is returned whole.
+func pathOf(h *fasthttp.RequestHeader) []byte {
+	path, _, _ := bytes.Cut(h.RequestURI(), []byte("?"))
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(path) >= len(scheme) && bytes.EqualFold(path[:len(scheme)], []byte(scheme)) {
+			rest := path[len(scheme):]
+			return rest[max(0, bytes.IndexByte(rest, '/')):]
+		}
+	}
+	return path
+}
+
+// framing answers a request that not everybody reads alike, and says whether its connection is to end with the answer.
+// fasthttp passes over names with spaces inside, over encodings and versions that it does not know, and over all
+// spellings of Connection: close but one. A proxy in front might not, and see the end of the request elsewhere.
+func framing(h *fasthttp.RequestHeader) (last bool, err error) {
+	version := string(h.Protocol())
+	plain := version == "HTTP/1.1" || version == "HTTP/1.0"
+	fields, length, chunked := 0, false, false
+	for line := range bytes.Lines(h.RawHeaders()) {
+		fields++
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case bytes.ContainsAny(name, " \t"):
+			plain = false
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			length = true
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			chunked = true
+			plain = plain && bytes.EqualFold(bytes.TrimSpace(value), []byte("chunked"))
+		case bytes.EqualFold(name, []byte("Connection")):
+			for option := range bytes.SplitSeq(value, []byte(",")) {
+				last = last || bytes.EqualFold(bytes.TrimSpace(option), []byte("close"))
+			}
+		}
+	}
+	switch {
+	case !plain || length && chunked:
+		return true, badHTTP()
+	case fields > maxFields || chunked && h.Len() > maxFields: // those behind chunks too
+		return true, headersTooLarge() // a connection would keep memory for as many
+	}
+	return last, nil
+}
+
+// methodOf is what may be logged of a method: one of HTTP's, and nothing that a caller made up or mistook for one.
+func methodOf(h *fasthttp.RequestHeader) string {
+	switch method := string(h.Method()); method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "another"
+}
