@@ -47,11 +47,7 @@ func (x *exchange) release() {
 
 // check handles POST /v1/check.
 func (s *surface) check(c *fasthttp.RequestCtx) error {
-	tenant, err := s.authorize(&c.Request.Header, rules.PermissionCheck)
-	if err != nil {
-		return err
-	}
-	body, err := jsonBody(c)
+	tenant, body, err := s.admit(c, rules.PermissionCheck)
 	if err != nil {
 		return err
 	}
@@ -75,11 +71,7 @@ func (s *surface) check(c *fasthttp.RequestCtx) error {
 
 // checkBatch handles POST /v1/check/batch.
 func (s *surface) checkBatch(c *fasthttp.RequestCtx) error {
-	tenant, err := s.authorize(&c.Request.Header, rules.PermissionCheck)
-	if err != nil {
-		return err
-	}
-	body, err := jsonBody(c)
+	tenant, body, err := s.admit(c, rules.PermissionCheck)
 	if err != nil {
 		return err
 	}
@@ -101,16 +93,20 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx) error {
 
 const jsonType = "application/json"
 
-// jsonBody returns the body of a request, which is the server's memory and ends with the request. How large it may be,
-// the server has seen to.
-func jsonBody(c *fasthttp.RequestCtx) ([]byte, error) {
-	contentType, encoding := c.Request.Header.ContentType(), c.Request.Header.ContentEncoding()
+// admit returns the tenant that asks, if it may, and the request's body, which is the server's memory and ends with
+// the request. How large it may be, the server has seen to.
+func (s *surface) admit(c *fasthttp.RequestCtx, permission rules.Permission) (tenant *rules.TenantRules, body []byte, err error) {
+	h := &c.Request.Header
+	if tenant, err = s.authorize(h, permission); err != nil {
+		return nil, nil, err
+	}
+	contentType, encoding := h.ContentType(), h.ContentEncoding()
 	if string(contentType) != jsonType || len(encoding) > 0 { // of few callers; parsing allocates
 		if err := httpapi.RequireJSON(string(contentType), string(encoding)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return c.PostBody(), nil
+	return tenant, c.PostBody(), nil
 }
 
 // read begins to read a body, which must stay unchanged meanwhile.

@@ -22,11 +22,7 @@ const maxNearMisses = 100
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
 // matched, with the reason. Beside them are the headers that the check would be answered with.
 func (s *surface) explain(c *fasthttp.RequestCtx) error {
-	tenant, err := s.authorize(&c.Request.Header, rules.PermissionExplain)
-	if err != nil {
-		return err
-	}
-	body, err := jsonBody(c)
+	tenant, body, err := s.admit(c, rules.PermissionExplain)
 	if err != nil {
 		return err
 	}
