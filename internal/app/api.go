@@ -140,7 +140,14 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
-	group.Go(func() error { fleet.Keep(ctx, a.store, a.self, a.log); return nil })
+	group.Go(func() error {
+		select { // or the first report would say that Redis is down
+		case <-a.buckets.pinged:
+			fleet.Keep(ctx, a.store, a.self, a.log)
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	// Metrics stay to be read until the last check was answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {

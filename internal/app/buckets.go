@@ -26,12 +26,16 @@ type buckets struct {
 	cached *enforce.DenialCache
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
+	pinged chan struct{}          // closed when health is known
 	log    *slog.Logger
 }
 
 func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
-	b := &buckets{local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log}
+	b := &buckets{
+		local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, pinged: make(chan struct{}),
+	}
 	if cfg.RedisURL == "" {
+		close(b.pinged)
 		log.Warn("no Redis: buckets are in this process's memory, so limits are per process")
 		return b, nil
 	}
@@ -154,7 +158,9 @@ func (b *buckets) watch(ctx context.Context) error {
 			}
 		}
 		last = now
-		b.health.Store(&now)
+		if b.health.Swap(&now) == nil {
+			close(b.pinged)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
