@@ -24,6 +24,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,6 +91,9 @@ func run(ctx context.Context, only string, rounds int, round time.Duration) erro
 	fmt.Fprintf(&report, "%s\nload average %s before, %s after\n\n", machine(ctx), busyBefore, loadAverage())
 	if err := writeTable(&report, lines); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(lines, func(l line) bool { return l.met == yesNo(false) }) {
+		fmt.Fprintln(&report, "\nWhat is in the way of a target that is not met, and what would remove it, is in docs/performance.md.")
 	}
 	if _, err := os.Stdout.Write(report.Bytes()); err != nil {
 		return fmt.Errorf("print the table: %w", err)
