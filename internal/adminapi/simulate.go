@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -169,22 +170,24 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 // explainCheck handles POST …/explain, by the code that answers /v1/explain.
 func (s *surface) explainCheck(w http.ResponseWriter, r *http.Request) {
-	tenant, err := s.tenantRules(visitOf(r.Context()).tenant.ID)
-	if err != nil {
-		s.handlerFailed(w, r, err)
-		return
-	}
-	body, err := io.ReadAll(r.Body) // from memory: it was read when it was compared with the description
-	if err != nil {
-		s.handlerFailed(w, r, err)
-		return
-	}
-	explanation, err := s.Explain(r.Context(), tenant, body)
+	explanation, err := s.explanation(r)
 	if err != nil {
 		s.handlerFailed(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(explanation)))
-	_, _ = w.Write(explanation) // a caller that went away needs no answer
+	_, _ = w.Write(explanation) //nolint:gosec // it is JSON and says so; a caller that went away needs no answer
+}
+
+func (s *surface) explanation(r *http.Request) ([]byte, error) {
+	tenant, err := s.tenantRules(visitOf(r.Context()).tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(r.Body) // from memory: it was read when it was compared with the description
+	if err != nil {
+		return nil, fmt.Errorf("read a body that is in memory: %w", err)
+	}
+	return s.Explain(r.Context(), tenant, body)
 }

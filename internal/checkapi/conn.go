@@ -46,7 +46,7 @@ func (s *Server) track(accepted net.Conn) (net.Conn, error) {
 	c := &conn{Conn: accepted, server: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.closing.Load() {
 		_ = accepted.Close()
 		return nil, net.ErrClosed
 	}

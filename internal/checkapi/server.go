@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -41,14 +42,14 @@ const (
 
 // Server answers the whole surface, by HTTP/1.1. It stands on fasthttp rather than net/http, which costs a check
 // more than all that Sluice does for it: a goroutine that watches for callers who leave, a context, and maps of headers.
-// What net/http is stricter or kinder in, and matters to somebody who asks for checks, is added here and in conn.
+// What net/http is stricter or kinder in, and matters to somebody who asks for checks, is added here, in conn and in framing.
 type Server struct {
 	surface *surface
 	http    *fasthttp.Server
 
 	mu       sync.Mutex
-	closing  bool
-	listener *listener // nil until Serve
+	closing  atomic.Bool // set under mu
+	listener *listener   // nil until Serve
 	conns    map[*conn]struct{}
 }
 
@@ -57,8 +58,9 @@ func NewServer(c Config) *Server {
 	s := newSurface(c)
 	// It is one setting for the process, which has no other fasthttp.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
-	return &Server{surface: s, conns: map[*conn]struct{}{}, http: &fasthttp.Server{
-		Handler:                      s.serve,
+	server := &Server{surface: s, conns: map[*conn]struct{}{}}
+	server.http = &fasthttp.Server{
+		Handler:                      server.Handle,
 		ErrorHandler:                 s.refuseUnread,
 		HeaderReceived:               s.limits,
 		ExpectHandler:                allowBody,
@@ -68,12 +70,12 @@ func NewServer(c Config) *Server {
 		ReadBufferSize:               maxHeaderBytes,
 		MaxRequestBodySize:           maxBody,
 		Concurrency:                  maxConnections,
-		CloseOnShutdown:              true,
 		Logger:                       driverLog{c.Log},
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
-	}}
+	}
+	return server
 }
 
 // driverLog is fasthttp's log. It would quote what it cannot read, keys included, so one line alone is passed on.
@@ -86,12 +88,17 @@ func (l driverLog) Printf(format string, _ ...any) {
 }
 
 // Handle answers one request, as for those that Serve reads. Benchmarks need no connection.
-func (s *Server) Handle(c *fasthttp.RequestCtx) { s.surface.serve(c) }
+func (s *Server) Handle(c *fasthttp.RequestCtx) {
+	s.surface.serve(c)
+	if s.closing.Load() {
+		c.SetConnectionClose()
+	}
+}
 
 // Serve answers until Shutdown or Close, and returns http.ErrServerClosed then, as a server of net/http does.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
-	if s.closing {
+	if s.closing.Load() {
 		s.mu.Unlock()
 		return errors.Join(http.ErrServerClosed, l.Close())
 	}
@@ -137,7 +144,7 @@ func (s *Server) Close() error {
 func (s *Server) closeListener() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closing = true
+	s.closing.Store(true)
 	if s.listener == nil {
 		return nil
 	}
@@ -156,8 +163,8 @@ func (s *Server) silent() (silent []*conn) {
 	return silent
 }
 
-// limits says how large a request's body may be. Bodies are read before anything looks at them, so only
-// somebody who may send batches may make us hold one.
+// limits says how large a request's body may be, and leaves an Expect only where a body is to be waited for. Bodies are
+// read before anything looks at them, so only somebody who may send batches may make us hold one.
 func (s *surface) limits(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
 	c.MaxRequestBodySize = maxBody
 	defer s.survive(h)

@@ -372,19 +372,23 @@ func TestNoPanicEndsTheProcess(t *testing.T) {
 	}
 }
 
-func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t, rules.DefaultSettings())
-	entered, leave := make(chan struct{}), make(chan struct{})
+// hold has one question about readiness wait to be answered until leave is closed.
+func (h *harness) hold() (entered, leave chan struct{}) {
+	entered, leave = make(chan struct{}), make(chan struct{})
 	h.ready = func() checkapi.Readiness {
 		close(entered)
 		<-leave
 		return checkapi.Readiness{RulesLoaded: true}
 	}
+	return entered, leave
+}
+
+func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
 	server, addr, _ := h.listen()
-	idle, busy := call(t, addr), call(t, addr)
-	idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-	idle.answer()
+	busy := call(t, addr)
 	busy.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-entered
 
@@ -393,7 +397,6 @@ func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
 	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
 	}
-	idle.wantEnd()
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		_ = conn.Close()
 		t.Error("a new connection was taken after the shutdown")
@@ -408,14 +411,11 @@ func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
-	entered, leave := make(chan struct{}), make(chan struct{})
-	h.ready = func() checkapi.Readiness {
-		close(entered)
-		<-leave
-		return checkapi.Readiness{RulesLoaded: true}
-	}
+	entered, leave := h.hold()
 	server, addr, _ := h.listen()
-	c := call(t, addr)
+	c, idle := call(t, addr), call(t, addr)
+	idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	idle.answer()
 	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-entered
 	ended := make(chan error, 1)
@@ -428,6 +428,7 @@ func TestShutdownWaits(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
+	idle.wantEnd()
 	select {
 	case err := <-ended:
 		t.Fatalf("the shutdown ended with %v before the answer was out", err)
@@ -512,12 +513,7 @@ func TestAServerThatWasShutDownServesNobody(t *testing.T) {
 func TestCloseCutsWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
-	entered, leave := make(chan struct{}), make(chan struct{})
-	h.ready = func() checkapi.Readiness {
-		close(entered)
-		<-leave
-		return checkapi.Readiness{}
-	}
+	entered, leave := h.hold()
 	server, addr, _ := h.listen()
 	c := call(t, addr)
 	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
