@@ -1,6 +1,6 @@
 // Package db holds the database as files: schema.sql is the schema as it stands, migrations/ is the
-// way there, queries/ is what Sluice asks. A migration is never edited once it was released, and only
-// adds, so that binaries of the release before keep working while the next one is rolled out.
+// way there, queries/ is what Sluice asks. A migration is never edited once it was released, only adds, and
+// holds nobody back, because it runs while the release before keeps working: see migrations/README.md.
 package db
 
 import "embed"

@@ -17,6 +17,7 @@ import (
 const (
 	stateUniqueViolation = "23505"
 	stateCheckViolation  = "23514"
+	stateLockTimeout     = "55P03"
 	stateBadText         = "22021" // a NUL, or bytes that are not UTF-8
 )
 

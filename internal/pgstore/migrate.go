@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -47,6 +48,9 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 		return fmt.Errorf("migrate: %w", err)
 	}
 	results, err := migrations.Up(ctx)
+	if isLockTimeout(err) {
+		return fmt.Errorf("migrate: a table was in use for longer than the migration waits, and nothing of it happened; run `admin migrate` again: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -54,6 +58,12 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 		log.InfoContext(ctx, "database migrated", "migration", result.Source.Path, "duration", result.Duration)
 	}
 	return nil
+}
+
+// isLockTimeout says that a statement gave up on a lock, as migrations do soon.
+func isLockTimeout(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == stateLockTimeout
 }
 
 // CheckSchema says whether this binary can work with the schema of a database. A schema that is

@@ -96,6 +96,23 @@ func TestMigratingAtOnceAppliesEachMigrationOnce(t *testing.T) {
 	}
 }
 
+// TestAMigrationGivesUpOnATableThatIsInUse sets the timeout for the session, since migration 6 has none itself.
+func TestAMigrationGivesUpOnATableThatIsInUse(t *testing.T) {
+	t.Parallel()
+	url := devdbtest.Postgres(t)
+	exec(t, url, "ALTER TABLE alert_delivery DROP COLUMN is_test; DELETE FROM goose_db_version WHERE version_id >= 6")
+	reader := must(connect(t, url).Begin(t.Context()))(t)
+	must(reader.Exec(t.Context(), "SELECT FROM alert_delivery"))(t)
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	err := pgstore.Migrate(t.Context(), url+separator+"lock_timeout=50ms", slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "run `admin migrate` again") {
+		t.Errorf("the error does not say what to do: %v", err)
+	}
+}
+
 func TestCheckSchema(t *testing.T) {
 	t.Parallel()
 	t.Run("refuses an empty database and leaves it empty", func(t *testing.T) {
