@@ -46,11 +46,17 @@ SELECT * FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at) AND violation_id = sqlc.arg(violation_id);
 
 -- name: ViolationsArrived :many
--- Those that the database got in the last seconds, the latest first, whenever they happened.
+-- Those that were written up to so many seconds before a time (null: now) or after it, the latest first,
+-- whenever they happened.
 SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND recorded_at >= now() - make_interval(secs => sqlc.arg(seconds)::double precision)
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND recorded_at >= coalesce(sqlc.narg(since)::timestamptz, now()) - make_interval(secs => sqlc.arg(seconds)::double precision)
 ORDER BY recorded_at DESC, violation_id DESC
 LIMIT sqlc.arg(page_size);
+
+-- name: ViolationArrivedAt :one
+SELECT recorded_at FROM rate_limit_violation
+WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at) AND violation_id = sqlc.arg(violation_id);
 
 -- name: TopOfViolations :many
 -- The values that most violations share, of the newest so many; '' is those without one.

@@ -37,6 +37,9 @@ type visit struct {
 	actor     rules.Actor
 	tenant    rules.Tenant // that the path names
 	role      auth.Role    // of the caller in it
+	// isUnattended marks what happens without a person's act: a check during a long answer whether its caller
+	// may still read, and a stream that a browser resumes by itself. It does not count as use of the session.
+	isUnattended bool
 	// admitAgain finds out anew whether the caller may still do this, for what takes long.
 	admitAgain func() error
 }
@@ -66,7 +69,7 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w)}
+		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w), isUnattended: r.Header.Get(lastEventID) != ""}
 		if err := s.check(v, rt, o); err != nil { //nolint:contextcheck // the visit has the request, with its context
 			s.handlerFailed(w, r, err)
 			return nil
@@ -87,11 +90,16 @@ func (s *surface) check(v *visit, rt route, o *operation) error {
 	if err := s.admit(v, rt); err != nil {
 		return err
 	}
-	v.admitAgain = func() error { return s.admit(&visit{w: v.w, r: v.r, requestID: v.requestID}, rt) }
+	v.admitAgain = func() error { return s.admit(v.again(), rt) }
 	if err := o.check(v.w, v.r); err != nil || !o.isUpload() {
 		return err
 	}
 	return v.admitAgain()
+}
+
+// again is a visit like this one of which nothing is known yet.
+func (v *visit) again() *visit {
+	return &visit{w: v.w, r: v.r, requestID: v.requestID, isUnattended: true}
 }
 
 // admit finds out who asks and whether they may.

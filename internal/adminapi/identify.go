@@ -24,7 +24,11 @@ func (s *surface) identify(v *visit) error {
 	if err != nil {
 		return unauthorized(v, "Sign in, or send an API key that has the permission manage: Authorization: Bearer slk_<key id>_<secret>.")
 	}
-	session, err := s.Gate.Authenticate(v.r.Context(), cookie.Value)
+	authenticate := s.Gate.Authenticate
+	if v.isUnattended {
+		authenticate = s.Gate.Recheck
+	}
+	session, err := authenticate(v.r.Context(), cookie.Value)
 	switch {
 	case errors.Is(err, auth.ErrSignedOut):
 		return unauthorized(v, "This session has ended; sign in again.")

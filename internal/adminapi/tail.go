@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -21,8 +23,8 @@ const (
 	maxTailsOf = 4
 
 	tailPoll = time.Second
-	// tailWindow is how far back a poll looks by arrival. It must be longer than a batch of violations
-	// takes to be written, since rows count as arrived when their transaction began.
+	// tailWindow is how far back a poll looks before the poll that succeeded last. It must be longer than a
+	// batch of violations takes to be written, since rows count as arrived when their transaction began.
 	tailWindow = 10 * time.Second
 	// tailLook is how many rows a poll looks at, tailShow how many it shows.
 	tailLook = 2000
@@ -34,6 +36,9 @@ const (
 	// tailPatience is how long the caller has to take what is written.
 	tailPatience = 10 * time.Second
 )
+
+// lastEventID is the header in which a browser that connects again says what it saw last.
+const lastEventID = "Last-Event-ID"
 
 // tails counts open streams.
 type tails struct {
@@ -78,17 +83,48 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	since, isLost, err := s.resumeAt(r.Context(), v, r.Header.Get(lastEventID))
+	if err != nil {
+		return err
+	}
 	done, err := s.tails.open(string(v.actor.Kind) + v.actor.ID)
 	if err != nil {
 		return err
 	}
 	defer done()
 	stream := newTail(w, s.Now)
+	stream.since = since
+	if isLost {
+		stream.event("skipped", "", struct{}{})
+	}
 	if err := stream.begin(r.Method); err != nil || r.Method == http.MethodHead {
 		return nil // who hangs up needs no answer
 	}
 	s.follow(r.Context(), stream, v, &filter)
 	return nil
+}
+
+// resumeAt returns when the event with an id arrived; zero for a stream that begins anew. isLost says that
+// the id's violation is not stored any more, so that nobody can say what came after it.
+func (s *surface) resumeAt(ctx context.Context, v *visit, id string) (since time.Time, isLost bool, err error) {
+	if id == "" {
+		return time.Time{}, false, nil
+	}
+	micros, isPosition := strings.CutSuffix(id, "-0")
+	if isPosition {
+		id = micros + "-1" // positions are written as ids, but for the number, which begins at 1
+	}
+	last, err := violations.ParseID(id)
+	if err == nil && isPosition {
+		return last.At, false, nil
+	}
+	if err == nil {
+		since, err = s.Violations.ArrivedAt(ctx, v.tenant.ID, last)
+	}
+	if errors.Is(err, rules.ErrNotFound) {
+		return time.Time{}, true, nil
+	}
+	return since, false, err
 }
 
 // follow writes what arrives until the caller is gone or may not read any more, or the server stops.
@@ -127,7 +163,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *vi
 
 // stillMayRead returns why the stream must end, or "", or the error that keeps one from knowing.
 func (s *surface) stillMayRead(v *visit) (ended string, err error) {
-	err = asProblem(s.admit(&visit{w: v.w, r: v.r, requestID: v.requestID}, route{path: "{tenant}", least: aViewer}))
+	err = asProblem(s.admit(v.again(), route{path: "{tenant}", least: aViewer}))
 	var problem *httpapi.Problem
 	if errors.As(err, &problem) {
 		switch problem.Status {
@@ -142,11 +178,13 @@ func (s *surface) stillMayRead(v *visit) (ended string, err error) {
 
 // showArrived adds what arrived since it was last called, what arrived first coming first.
 func (s *surface) showArrived(ctx context.Context, stream *tail, v *visit, filter *violations.Filter) {
-	arrived, more, err := s.Violations.ViolationsArrived(ctx, v.tenant.ID, filter, tailWindow, tailLook)
+	asked := s.Now()
+	arrived, more, position, err := s.arrived(ctx, stream, v, filter, asked)
 	if err != nil {
 		s.Requests.Log.DebugContext(ctx, "a stream of violations could not look", "request_id", v.requestID, "error", err)
 		return
 	}
+	stream.since, stream.polledAt = time.Time{}, asked
 	seen := make(map[violations.ID]bool, len(arrived))
 	fresh := arrived[:0:0]
 	for _, violation := range arrived {
@@ -166,6 +204,27 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, v *visit, filte
 	for i := len(fresh) - 1; i >= 0; i-- {
 		stream.event("violation", fresh[i].ID.String(), showViolation(&fresh[i]))
 	}
+	if len(fresh) == 0 && !position.IsZero() {
+		stream.position(position)
+	}
+}
+
+// arrived reads what was written since the poll that succeeded last. Where the stream shall say how far it
+// is, position is the database's time before that.
+func (s *surface) arrived(
+	ctx context.Context, stream *tail, v *visit, filter *violations.Filter, now time.Time,
+) (arrived []violations.Violation, more bool, position time.Time, err error) {
+	if stream.polledAt.IsZero() || stream.isQuiet() {
+		if position, err = s.Violations.ArrivedAt(ctx, v.tenant.ID, violations.ID{}); err != nil {
+			return nil, false, position, err
+		}
+	}
+	within := tailWindow
+	if !stream.polledAt.IsZero() {
+		within += now.Sub(stream.polledAt)
+	}
+	arrived, more, err = s.Violations.ViolationsArrived(ctx, v.tenant.ID, filter, stream.since, within, tailLook)
+	return arrived, more, position, err
 }
 
 // tail is one stream of server-sent events, as the HTML standard describes them.
@@ -175,8 +234,11 @@ type tail struct {
 	now  func() time.Time
 	seen map[violations.ID]bool // by the last poll
 
+	since    time.Time // when the last event before a reconnection arrived; zero: none, or it was read
+	polledAt time.Time // when the last poll that succeeded began
+
 	events  bytes.Buffer // that are not written yet
-	wroteAt time.Time
+	wroteAt time.Time    // zero: nothing was
 }
 
 func newTail(w http.ResponseWriter, now func() time.Time) *tail {
@@ -194,7 +256,7 @@ func (t *tail) begin(method string) error {
 	if method == http.MethodHead {
 		return nil
 	}
-	return t.flush()
+	return t.to.Flush()
 }
 
 // event adds an event. JSON has no line breaks, so the data is one line.
@@ -209,6 +271,15 @@ func (t *tail) event(name, id string, data any) {
 	t.events.WriteByte('\n')
 }
 
+// isQuiet says whether nothing was written for so long that the stream must show that it lives.
+func (t *tail) isQuiet() bool { return t.events.Len() == 0 && t.now().Sub(t.wroteAt) >= tailHeartbeat }
+
+// position tells a client from where to go on, if it loses the connection before there is an event. An id
+// without data is remembered by browsers and shown to nobody.
+func (t *tail) position(at time.Time) {
+	fmt.Fprintf(&t.events, ": still here\nid: %d-0\n\n", at.UnixMicro())
+}
+
 // end says why there is no more.
 func (t *tail) end(reason string) {
 	t.event("ended", "", map[string]string{"reason": reason})
@@ -219,10 +290,10 @@ func (t *tail) end(reason string) {
 // caller is gone, or does not read.
 func (t *tail) flush() error {
 	if t.events.Len() == 0 {
-		if t.now().Sub(t.wroteAt) < tailHeartbeat {
+		if !t.isQuiet() {
 			return nil
 		}
-		t.events.WriteString(": still here\n\n")
+		t.events.WriteString(": still here\n\n") // although the database cannot be asked
 	}
 	_ = t.to.SetWriteDeadline(time.Now().Add(tailPatience))
 	if _, err := t.events.WriteTo(t.w); err != nil {

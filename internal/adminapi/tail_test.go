@@ -3,6 +3,7 @@ package adminapi_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -56,9 +57,9 @@ func newStreaming(t *testing.T) *streaming {
 }
 
 // watch opens a stream; it is closed when the test ends.
-func (s *streaming) watch(by caller, query string) *watched {
+func (s *streaming) watch(by caller, query string, header ...string) *watched {
 	s.t.Helper()
-	answer := s.open(s.server.URL, by, ours+"/tail"+query)
+	answer := s.open(s.server.URL, by, ours+"/tail"+query, header...)
 	w := &watched{t: s.t, answer: answer, events: make(chan event, 1000)}
 	s.t.Cleanup(func() { _ = answer.Body.Close() })
 	go func() {
@@ -181,6 +182,63 @@ func TestATailThatNobodyMayReadAnyMoreEndsWithinAMinute(t *testing.T) {
 	}
 	close(s.closing)
 	goesOn.wantEnd("shutdown")
+}
+
+func TestATailThatIsResumedShowsWhatArrivedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	by := s.person(s.acme, auth.Viewer)
+	quiet := s.watch(by, "")
+	position := <-quiet.events // before there is any violation
+	if position.id == "" || position.name != "" {
+		t.Fatalf("a stream begins with %+v, want an id and no event", position)
+	}
+	_ = quiet.answer.Body.Close()
+
+	at := lately()
+	seen := s.violate(denied(s.acme, at))[0]
+	missed := s.violate(denied(s.acme, at.Add(time.Second)), denied(s.other, at))[0]
+	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '2 minutes' WHERE requested_at = $1", seen.ID.At)
+	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute' WHERE requested_at = $1", missed.ID.At)
+	early := fmt.Sprintf("%d-0", time.Now().Add(-90*time.Second).UnixMicro())
+	for id, want := range map[string][]string{
+		seen.ID.String(): {"violation " + seen.ID.String(), "violation " + missed.ID.String()}, // it may come again
+		early:            {"violation " + missed.ID.String()},
+		// Nobody knows any more when it arrived.
+		violations.ID{At: at.Add(-time.Hour), Number: 7}.String(): {"skipped "},
+		"no id at all": {"skipped "},
+	} {
+		stream := s.watch(by, "", "Last-Event-ID", id)
+		for _, want := range want {
+			if e := stream.next(); e.name+" "+e.id != want {
+				t.Errorf("after %s comes %+v, want %s", id, e, want)
+			}
+		}
+		_ = stream.answer.Body.Close()
+	}
+}
+
+func TestAnOpenTailDoesNotKeepASessionAlive(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	by := s.person(s.acme, auth.Viewer)
+	stream := s.watch(by, "")
+	s.exec("UPDATE session SET last_seen_at = last_seen_at - interval '1 hour'")
+	seenAt := func() time.Time {
+		return must(s.gate.Sessions(t.Context(), by.account.ID))(t)[0].LastSeenAt
+	}
+	before := seenAt()
+	s.ahead.Store(int64(time.Minute))
+	for n := range 2 { // of two polls the second has looked at the session
+		want := s.violate(denied(s.acme, lately().Add(time.Duration(n)*time.Second)))[0]
+		if e := stream.next(); e.id != want.ID.String() {
+			t.Errorf("%+v came, want %s", e, want.ID)
+		}
+	}
+	s.watch(by, "", "Last-Event-ID", "1-0").next() // a browser does so by itself
+	if after := seenAt(); !after.Equal(before) {
+		t.Errorf("a session that only has a stream was seen at %s and then at %s", before, after)
+	}
 }
 
 func TestAQuietTailShowsThatItLives(t *testing.T) {

@@ -364,9 +364,12 @@ func heap() uint64 {
 }
 
 // open sends a GET to a server.
-func (w *world) open(server string, by caller, path string) *http.Response {
+func (w *world) open(server string, by caller, path string, header ...string) *http.Response {
 	w.t.Helper()
 	r := must(http.NewRequestWithContext(w.ctx(), http.MethodGet, server+path, nil))(w.t)
 	r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	return must(http.DefaultClient.Do(r))(w.t)
 }

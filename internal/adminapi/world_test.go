@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -59,6 +60,7 @@ type world struct {
 	t           *testing.T
 	handler     http.Handler
 	description *openapi3.T
+	url         string // of the database
 	store       *pgstore.Store
 	gate        *auth.Gate
 	watcher     *rules.Watcher
@@ -97,7 +99,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	t.Helper()
 	w := &world{t: t}
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.store = must(pgstore.Open(t.Context(), devdbtest.Postgres(t), log))(t)
+	w.url = devdbtest.Postgres(t)
+	w.store = must(pgstore.Open(t.Context(), w.url, log))(t)
 	t.Cleanup(w.store.Close)
 	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), patience))(t))
 	t.Cleanup(func() { _ = client.Close() })
@@ -141,6 +144,16 @@ func (w *world) system() rules.Store {
 }
 
 func (w *world) ctx() context.Context { return w.t.Context() }
+
+// exec changes the database behind the store's back.
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
+	defer func() { _ = connection.Close(context.WithoutCancel(w.ctx())) }()
+	if _, err := connection.Exec(w.ctx(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
 
 // refresh makes what is in the database known to the process, which the Watcher does each second.
 func (w *world) refresh() {

@@ -89,12 +89,22 @@ func (g *Gate) live() Live {
 	return Live{SeenSince: now.Add(-g.options.IdleLimit), CreatedSince: now.Add(-g.options.AbsoluteLimit)}
 }
 
-// Authenticate returns the session with a token, or ErrSignedOut.
+// Authenticate returns the session with a token, or ErrSignedOut. The session counts as used.
 func (g *Gate) Authenticate(ctx context.Context, token string) (Session, error) {
+	return g.session(ctx, token, Used)
+}
+
+// Recheck is Authenticate for a request that goes on without its owner, such as a stream: the session
+// does not count as used, so the idle limit still ends it.
+func (g *Gate) Recheck(ctx context.Context, token string) (Session, error) {
+	return g.session(ctx, token, LookedAt)
+}
+
+func (g *Gate) session(ctx context.Context, token string, use Use) (Session, error) {
 	if len(token) != tokenLength {
 		return Session{}, ErrSignedOut
 	}
-	session, err := g.store.SessionOf(ctx, digestOf(token), g.live())
+	session, err := g.store.SessionOf(ctx, digestOf(token), g.live(), use)
 	if errors.Is(err, rules.ErrNotFound) {
 		return Session{}, ErrSignedOut
 	}

@@ -57,6 +57,15 @@ type Limit struct {
 	Pace Pace
 }
 
+// Use says whether a session is used by its owner or only looked at.
+type Use bool
+
+// The uses of a session.
+const (
+	Used     Use = true
+	LookedAt Use = false
+)
+
 // Live says which sessions have not ended by themselves.
 type Live struct {
 	SeenSince    time.Time
@@ -97,9 +106,9 @@ type Store interface {
 	// CreateSession is rules.ErrNotFound if the account has got another password or was disabled meanwhile.
 	// It ends the session that the new one replaces, those that are not live, and those above MaxSessions.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
-	// SessionOf returns the session with a token, if it is live and its account not disabled, and notes
-	// at most once a minute that it was seen.
-	SessionOf(ctx context.Context, token Digest, live Live) (Session, error)
+	// SessionOf returns the session with a token, if it is live and its account not disabled. With use
+	// Used, it notes at most once a minute that the session was seen, which puts its idle limit off.
+	SessionOf(ctx context.Context, token Digest, live Live, use Use) (Session, error)
 	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // the latest first
 	EndSession(ctx context.Context, account AccountID, id int64) error
 	EndSessions(ctx context.Context, account AccountID) (ended int64, err error)

@@ -38,9 +38,8 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 	return created, nil
 }
 
-// SessionOf returns the session with a token. That it was seen is noted without being waited for: the
-// request does not fail if it cannot be.
-func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live) (auth.Session, error) {
+// SessionOf returns the session with a token. A request does not fail if its use of the session cannot be noted.
+func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
 		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
 	})
@@ -48,7 +47,7 @@ func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live
 		return auth.Session{}, fmt.Errorf("read a session by its token: %w", err)
 	}
 	session := sessionFromRow(row.Session, accountFromRow(row.Account))
-	if !row.ToBeNoted {
+	if use != auth.Used || !row.ToBeNoted {
 		return session, nil
 	}
 	_, err = ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {

@@ -98,10 +98,12 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 
 // ViolationsArrived returns what was written lately.
 func (s *Store) ViolationsArrived(
-	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, within time.Duration, limit int,
+	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration, limit int,
 ) (arrived []violations.Violation, more bool, err error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
-		return q.ViolationsArrived(ctx, tenant, within.Seconds(), rowLimit(limit))
+		return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
+			TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("read the violations that arrived: %w", err)
@@ -112,6 +114,20 @@ func (s *Store) ViolationsArrived(
 		}
 	}
 	return arrived, len(rows) == limit, nil
+}
+
+// ArrivedAt returns when a row was written.
+func (s *Store) ArrivedAt(ctx context.Context, tenant rules.TenantID, id violations.ID) (time.Time, error) {
+	at, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
+		if id == (violations.ID{}) {
+			return q.Now(ctx)
+		}
+		return q.ViolationArrivedAt(ctx, tenant, id.At, id.Number)
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read when violation %s arrived: %w", id, err)
+	}
+	return at.UTC(), nil
 }
 
 // DeniedInMinute reads one count. Rows of a minute for which a recorder had no room were counted in a later one.

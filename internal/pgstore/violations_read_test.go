@@ -184,7 +184,7 @@ func TestArrivedAreThoseThatWereWrittenLately(t *testing.T) {
 	exec(t, w.url, "UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute'")
 	w.record(t, lately().Add(-23*time.Hour), func(*violations.Violation) {}, func(v *violations.Violation) { v.UserID = "7" })
 	for user, want := range map[string]int{"": 2, "7": 1, "8": 0} {
-		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, 30*time.Second, 100)
+		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, time.Time{}, 30*time.Second, 100)
 		if err != nil || more {
 			t.Fatalf("more than 100 arrived: %t, %v", more, err)
 		}

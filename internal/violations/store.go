@@ -23,11 +23,13 @@ type Store interface {
 	// ViolationsBeside returns the other rows of a violation's user in the same minute or, if the check
 	// named no user, of its address; up to limit of them, newest first.
 	ViolationsBeside(ctx context.Context, of *Violation, limit int) ([]Violation, error)
-	// ViolationsArrived returns the rows that were written within the last so long and that a filter wants,
-	// whenever they happened, the latest written first, of up to limit that it looks at. Who asks again and
-	// again sees rows several times, and tells by their ids.
-	// More says that there were more to look at.
-	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, within time.Duration, limit int) (arrived []Violation, more bool, err error)
+	// ViolationsArrived returns the rows that were written within a time before since, or after it, and that
+	// a filter wants, whenever they happened, the latest written first. A zero since is now. It looks at up
+	// to limit rows; more says that there were others. A caller that polls sees rows several times, and
+	// tells them apart by their ids.
+	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, since time.Time, within time.Duration, limit int) (arrived []Violation, more bool, err error)
+	// ArrivedAt returns when a row was written, by the database's clock; the zero ID asks for the time now.
+	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
 	// DeniedInMinute returns how often a violation's rule denied its subject in its minute, in all.
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
 	// Top returns the values of a dimension that most violations share.

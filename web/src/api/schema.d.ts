@@ -1373,8 +1373,16 @@ export interface paths {
          * Watch violations arrive
          * @description Server-sent events until the caller hangs up: an event `violation` for each, as it arrives, its `data` being a
          *     Violation and its `id` the violation's. Those of the last ten seconds come first. A comment every 15 s shows
-         *     that the stream lives. When many arrive at once, the latest 500 of a second are shown, and an event `skipped`
-         *     says so. An event `ended` with `data` such as {"reason": "signed_out"} is the last: the session ended, or the
+         *     that the stream lives; it has an `id` of its own. When many arrive at once, the latest 500 of a second are
+         *     shown, and an event `skipped` says so.
+         *
+         *     A client that lost the connection sends the last `id` as `Last-Event-ID`, as browsers' `EventSource` does by
+         *     itself. What arrived since then comes first, and what arrived up to ten seconds before it comes again. If more
+         *     arrived than a stream shows, or the violation is not kept any more, `skipped` comes first; the list of
+         *     violations has the others. A stream does not count as use of the session, so the session's idle limit can end
+         *     it.
+         *
+         *     An event `ended` with `data` such as {"reason": "signed_out"} is the last: the session ended, or the
          *     role in the tenant did (`forbidden`), or the process stops (`shutdown`); only after that is there any point in
          *     connecting again. 429 for the fifth stream of one account at a time; 503 if the process has too many.
          */
@@ -6696,7 +6704,13 @@ export interface operations {
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description The last `id` that the stream had before the connection was lost
+                 * @example 1795175491123456-17
+                 */
+                "Last-Event-ID"?: string;
+            };
             path: {
                 /**
                  * @description A tenant's slug

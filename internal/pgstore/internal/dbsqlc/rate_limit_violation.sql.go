@@ -123,16 +123,42 @@ func (q *Queries) Violation(ctx context.Context, tenantID rules.TenantID, reques
 	return i, err
 }
 
-const violationsArrived = `-- name: ViolationsArrived :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
-WHERE tenant_id = $1 AND recorded_at >= now() - make_interval(secs => $2::double precision)
-ORDER BY recorded_at DESC, violation_id DESC
-LIMIT $3
+const violationArrivedAt = `-- name: ViolationArrivedAt :one
+SELECT recorded_at FROM rate_limit_violation
+WHERE tenant_id = $1 AND requested_at = $2 AND violation_id = $3
 `
 
-// Those that the database got in the last seconds, the latest first, whenever they happened.
-func (q *Queries) ViolationsArrived(ctx context.Context, tenantID rules.TenantID, seconds float64, pageSize int32) ([]RateLimitViolation, error) {
-	rows, err := q.db.Query(ctx, violationsArrived, tenantID, seconds, pageSize)
+func (q *Queries) ViolationArrivedAt(ctx context.Context, tenantID rules.TenantID, requestedAt time.Time, violationID int64) (time.Time, error) {
+	row := q.db.QueryRow(ctx, violationArrivedAt, tenantID, requestedAt, violationID)
+	var recorded_at time.Time
+	err := row.Scan(&recorded_at)
+	return recorded_at, err
+}
+
+const violationsArrived = `-- name: ViolationsArrived :many
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+WHERE tenant_id = $1
+    AND recorded_at >= coalesce($2::timestamptz, now()) - make_interval(secs => $3::double precision)
+ORDER BY recorded_at DESC, violation_id DESC
+LIMIT $4
+`
+
+type ViolationsArrivedParams struct {
+	TenantID rules.TenantID
+	Since    *time.Time
+	Seconds  float64
+	PageSize int32
+}
+
+// Those that were written up to so many seconds before a time (null: now) or after it, the latest first,
+// whenever they happened.
+func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedParams) ([]RateLimitViolation, error) {
+	rows, err := q.db.Query(ctx, violationsArrived,
+		arg.TenantID,
+		arg.Since,
+		arg.Seconds,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -125,6 +125,27 @@ test('live, what arrives comes on top, each once', async () => {
   expect(router.state.location.search).toEqual({ live: 'true', range: '15m' });
 });
 
+test('a stream that broke goes on where it was, and what it skips is read from the list', async () => {
+  const one = (id: string) =>
+    `id: ${id}\nevent: violation\ndata: ${JSON.stringify(violation({ violation_id: id }))}\n\n`;
+  const answers = [one('1-1'), `event: skipped\ndata: {}\n\n${one('3-3')}`];
+  const resumed: (string | null)[] = [];
+  let lists = 0;
+  server({
+    [`GET ${base}/violations`]: () => {
+      lists++;
+      return { json: list(lists === 1 ? [] : [violation({ violation_id: '2-2', user_id: '88' })]) };
+    },
+    [`GET ${base}/violations/tail`]: ({ headers }: { headers: Headers }) => {
+      resumed.push(headers.get('Last-Event-ID'));
+      return { events: answers.shift() ?? ': still here\n\n' };
+    },
+  });
+  open('/t/acme/violations?live=true');
+  expect(await screen.findByText('88', undefined, { timeout: 10_000 })).toBeDefined();
+  expect(resumed.slice(0, 2)).toEqual([null, '1-1']);
+}, 20_000);
+
 test('a fifth stream is refused, and says why', async () => {
   server({ [`GET ${base}/violations/tail`]: () => problem(429, 'too-many-requests') });
   open('/t/acme/violations?live=true');

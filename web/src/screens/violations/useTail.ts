@@ -1,8 +1,8 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
 import { AwayError, isStatus } from '~/api/problem';
-import { sessionKey } from '~/api/queries';
-import { type TailEvent, tail } from '~/api/tail';
+import { sessionKey, tenantKey } from '~/api/queries';
+import { type TailEvent, type TailPosition, tail } from '~/api/tail';
 import type { Violation } from '~/api/types';
 import type { ViolationFilter } from '~/api/violations';
 
@@ -21,7 +21,10 @@ export interface Tail {
 
 const off: Tail = { rows: [], state: 'off', skipped: false, error: null };
 
-/** Violations as they arrive, while it is wanted. A process that restarts is connected to again. */
+/**
+ * Violations as they arrive, while it is wanted. A process that restarts is connected to again, and then sends
+ * what arrived meanwhile. Where that is more than it sends, the lists of violations are read again.
+ */
 export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean): Tail {
   const queries = useQueryClient();
   const [now, setNow] = useState<Tail>(off);
@@ -32,7 +35,8 @@ export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean
     if (!wanted) return;
     const stop = new AbortController();
     const signedOut = () => queries.invalidateQueries({ queryKey: sessionKey });
-    watch(tenant, JSON.parse(asked) as ViolationFilter, stop.signal, setNow, signedOut);
+    const refill = () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
+    watch(tenant, JSON.parse(asked) as ViolationFilter, stop.signal, setNow, { signedOut, refill });
     return () => stop.abort();
   }, [tenant, asked, wanted, queries]);
 
@@ -41,17 +45,27 @@ export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean
 
 type Update = (change: (now: Tail) => Tail) => void;
 
+interface Hooks {
+  signedOut: () => void;
+  /** Violations arrived that the stream did not send. */
+  refill: () => void;
+}
+
 async function watch(
   tenant: string,
   filter: ViolationFilter,
   signal: AbortSignal,
   update: Update,
-  signedOut: () => void,
+  { signedOut, refill }: Hooks,
 ): Promise<void> {
+  const position: TailPosition = {};
   while (!signal.aborted) {
     try {
       update((now) => ({ ...now, state: 'connecting' }));
-      for await (const events of tail(tenant, filter, signal)) {
+      let resumes = position.id !== undefined;
+      for await (const events of tail(tenant, filter, position, signal)) {
+        if (resumes && events.some(({ event }) => event === 'skipped')) refill();
+        resumes &&= events.length === 0; // until it sent what arrived meanwhile
         update((now) => arrived(now, events));
         const end = events.find((event) => event.event === 'ended');
         if (end?.reason === 'signed_out') return signedOut();
