@@ -42,7 +42,7 @@ test('a new tenant sees its three steps, and the overview with the first checks'
   await close();
 });
 
-test('why user 42 was limited is found out, and a raise that expires lets it pass', async () => {
+test('why user 42 was limited is found out, and an override that expires lets it pass', async () => {
   const statuses = await askAll(sluice, reports('42', 8));
   expect(statuses.filter((status) => status === 429)).toHaveLength(5);
 
@@ -65,13 +65,13 @@ test('why user 42 was limited is found out, and a raise that expires lets it pas
   await expectAccessible(page);
   await panel.getByRole('link', { name: 'Raise this user’s limit' }).click();
 
-  const raise = page.getByRole('dialog', { name: 'Raise a limit of user 42' });
+  const raise = page.getByRole('dialog', { name: 'Override a limit of user 42' });
   await raise.getByText('10 times').click();
   await raise.getByLabel('Reason').fill('their migration, ticket 1234');
-  await raise.getByLabel('It holds').selectOption('for one hour');
+  await raise.getByLabel('Duration').selectOption('for one hour');
   await raise.getByText('60 per minute, bursts to 30').first().waitFor();
   await expectAccessible(page);
-  await raise.getByRole('button', { name: 'Raise the limit' }).click();
+  await raise.getByRole('button', { name: 'Save override' }).click();
   await raise.waitFor({ state: 'detached' });
   // More at once than the bucket held before, however long one waited.
   await until(async () => (await askAll(sluice, reports('42', 1, 4)))[0] === 200);
@@ -79,7 +79,7 @@ test('why user 42 was limited is found out, and a raise that expires lets it pas
   const own = page.getByRole('table', { name: 'Own limits' });
   await own.getByText('their migration, ticket 1234').waitFor();
   await own.getByText(/^in (1.h|5\d.min)/).waitFor();
-  const chip = page.getByRole('listitem').getByText('Own limit');
+  const chip = page.getByRole('listitem').getByText('Override', { exact: true });
   await chip.waitFor();
   await expectAccessible(page);
 

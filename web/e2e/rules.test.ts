@@ -90,7 +90,7 @@ test('a lost race on a rule shows both versions; theirs can be taken', async () 
   await close();
 });
 
-test('one user gets an own limit that ends', async () => {
+test('one user gets an override that ends', async () => {
   const { page, complaints, close } = await newPage(browser, sluice);
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=reports`);
@@ -99,9 +99,9 @@ test('one user gets an own limit that ends', async () => {
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('User').fill('42');
   await dialog.getByLabel('Burst').fill('100');
-  await dialog.getByLabel('Because').fill('migration week');
+  await dialog.getByLabel('Reason').fill('migration week');
   await expectAccessible(page);
-  await dialog.getByRole('button', { name: 'Give limit' }).click();
+  await dialog.getByRole('button', { name: 'Save override' }).click();
   await page.getByRole('row', { name: /42.*migration week.*in 7/ }).waitFor();
   await until(async () => (await ask({ user_id: '42', endpoint: '/api/reports', cost: 20 })).status === 200);
   await settled(page);

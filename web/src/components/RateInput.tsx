@@ -13,7 +13,7 @@ interface Props {
 
 /**
  * A rate as people say it: a number, and per second, minute, hour or day. Typing "1000/day" sets both.
- * What was typed stays as it was typed while it means the value; NaN is a number that is none yet.
+ * The text stays as it was typed, also when it is no rate; the value is NaN then, which limitProblems() explains.
  */
 export function RateInput({ label, value, onChange, error, disabled }: Props) {
   const shown = perUnit(value);
@@ -24,15 +24,8 @@ export function RateInput({ label, value, onChange, error, disabled }: Props) {
     (means === null ? Number.isNaN(value.rate_per_second) : means.rate_per_second === value.rate_per_second);
   const text = keeps ? typed : Number.isNaN(shown.number) ? '' : String(shown.number);
 
-  function type(next: string) {
-    setTyped(next);
-    onChange(parseRate(next, value.rate_unit) ?? { rate_per_second: Number.NaN, rate_unit: value.rate_unit });
-  }
-
-  function choose(unit: RateUnit) {
-    const number = Number.isNaN(value.rate_per_second) ? Number.NaN : shown.number;
-    setTyped(null);
-    onChange({ rate_per_second: perSecond(number, unit), rate_unit: unit });
+  function read(text: string, unit: RateUnit) {
+    onChange(parseRate(text, unit) ?? { rate_per_second: Number.NaN, rate_unit: unit });
   }
 
   return (
@@ -43,7 +36,10 @@ export function RateInput({ label, value, onChange, error, disabled }: Props) {
         inputMode="decimal"
         disabled={disabled}
         error={error}
-        onChange={(event) => type(event.currentTarget.value)}
+        onChange={(event) => {
+          setTyped(event.currentTarget.value);
+          read(event.currentTarget.value, value.rate_unit);
+        }}
         onBlur={() => means && setTyped(null)}
         classNames={{ input: 'numeric' }}
       />
@@ -52,7 +48,11 @@ export function RateInput({ label, value, onChange, error, disabled }: Props) {
         value={shown.unit}
         disabled={disabled}
         data={units.map((unit) => ({ value: unit, label: `per ${unit}` }))}
-        onChange={(event) => choose(event.currentTarget.value as RateUnit)}
+        onChange={(event) => {
+          const unit = event.currentTarget.value as RateUnit;
+          if (keeps && means === null) read(typed, unit);
+          else onChange({ rate_per_second: perSecond(shown.number, unit), rate_unit: unit });
+        }}
       />
     </div>
   );

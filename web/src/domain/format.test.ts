@@ -45,3 +45,10 @@ test('a share that is small is not called none', () => {
   expect(spaced(percent(0))).toBe('0 %');
   expect(spaced(percent(0.0342))).toBe('3.4 %');
 });
+
+test('a share that is nearly all is not called all', () => {
+  expect(spaced(percent(0.997))).toBe('99.7 %');
+  expect(spaced(percent(0.99999))).toBe('over 99.9 %');
+  expect(spaced(percent(1))).toBe('100 %');
+  expect(spaced(percent(0.42))).toBe('42 %');
+});

@@ -26,11 +26,14 @@ export function exactNumber(value: number): string {
   return new Intl.NumberFormat('en', { maximumFractionDigits: 6 }).format(value);
 }
 
-/** 3.4 %; "under 0.1 %" rather than a zero that is none. */
+/** 3.4 %; what is neither nothing nor all is never rounded to 0 % or 100 %. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.1) return `under 0.1${thin}%`;
-  return `${value.toFixed(value >= 10 || value === 0 ? 0 : 1)}${thin}%`;
+  if (value > 99.9 && value < 100) return `over 99.9${thin}%`;
+  const nearlyAll = value >= 99 && value < 100;
+  const whole = value === 0 || (value >= 10 && !nearlyAll);
+  return `${value.toFixed(whole ? 0 : 1)}${thin}%`;
 }
 
 const day = 86_400_000;

@@ -7,6 +7,7 @@ import {
   perUnit,
   type RateUnit,
   rateShort,
+  times,
   unitOf,
   units,
 } from './rate';
@@ -22,10 +23,31 @@ describe('what was typed is what is shown', () => {
     }
   });
 
-  test('a rate that no number per its unit gives is shown per second', () => {
-    const rate = { rate_per_second: 0.1 + Number.EPSILON / 16, rate_unit: 'day' as RateUnit };
-    const shown = perUnit(rate);
-    expect(perSecond(shown.number, shown.unit)).toBe(rate.rate_per_second);
+  test('a rate that misses its number by the last bit is shown as that number, in its unit', () => {
+    const day = { rate_per_second: (1000 / 86400) * 10, rate_unit: 'day' as RateUnit };
+    expect(day.rate_per_second).not.toBe(10_000 / 86400);
+    expect(perUnit(day)).toEqual({ number: 10_000, unit: 'day' });
+    expect(perUnit({ rate_per_second: (10 / 60) * 10, rate_unit: 'minute' }).number).toBe(100);
+  });
+
+  test('a rate that is no short number keeps its unit', () => {
+    const { number, unit } = perUnit({ rate_per_second: Math.PI, rate_unit: 'hour' });
+    expect(unit).toBe('hour');
+    expect(number).toBeCloseTo(Math.PI * 3600, 10);
+  });
+});
+
+test.each([
+  [10, 'minute', 10, 100],
+  [1000, 'day', 10, 10_000],
+  [0.1, 'second', 3, 0.3],
+  [7, 'hour', 2, 14],
+] as const)('%d per %s, %d times, is %d', (number, unit, factor, product) => {
+  const limit = { rate_per_second: perSecond(number, unit), rate_unit: unit, burst_capacity: 5 };
+  expect(times(limit, factor)).toEqual({
+    rate_per_second: perSecond(product, unit),
+    rate_unit: unit,
+    burst_capacity: 5 * factor,
   });
 });
 
@@ -57,10 +79,30 @@ describe('typed rates', () => {
     ['600 / m', 600, 'minute'],
     ['2/h', 2, 'hour'],
     ['.5/s', 0.5, 'second'],
+    ['0,5/s', 0.5, 'second'],
+    ['1,25 per minute', 1.25, 'minute'],
+    ['0,500/s', 0.5, 'second'],
+    ['12,345.5/h', 12345.5, 'hour'],
+    ['1 000/d', 1000, 'day'],
+    ['1 000 000/d', 1e6, 'day'],
   ] as const)('%s', (text, number, unit) => {
     expect(parseRate(text, 'minute')).toEqual({ rate_per_second: perSecond(number, unit), rate_unit: unit });
   });
-  test.each(['', 'ten', '10/week', '10/', '-1', '1e9', '1.2.3'])('%s is none', (text) => {
+  test.each([
+    '',
+    'ten',
+    '10/week',
+    '10/',
+    '-1',
+    '1e9',
+    '1.2.3',
+    '5o/s',
+    '1.000,5/s',
+    '1,00,0/s',
+    '1,2,3',
+    '10,0000,000/s',
+    '5pers',
+  ])('%s is none', (text) => {
     expect(parseRate(text, 'second')).toBeNull();
   });
 });

@@ -1,7 +1,7 @@
 /**
  * Rates as people say them. The API keeps tokens per second and the unit somebody typed; people see
- * "10 per second, bursts to 50" and never two bare floats. What is shown reads back as the very same
- * rate, by the same rule as the server's (internal/rules/rate.go).
+ * "10 per second, bursts to 50" and never two bare floats. Rates are computed in the typed unit, where
+ * they are short decimals, because a quotient such as 10/60 is rounded already.
  */
 export const units = ['second', 'minute', 'hour', 'day'] as const;
 export type RateUnit = (typeof units)[number];
@@ -30,26 +30,42 @@ export function perSecond(perUnit: number, unit: RateUnit): number {
   return perUnit / seconds[unit];
 }
 
+/** Significant digits that a double keeps whatever the number: 15. */
+function rounded(number: number): number {
+  return Number(number.toPrecision(15));
+}
+
 /**
- * The shortest number that, divided by the unit, is exactly the rate; per second if there is none per
- * that unit.
+ * The shortest number per the typed unit that gives the rate. A rate that was computed per second can miss its
+ * number by the last bit of a double; it is shown as that number, which no other typed number is as near to.
  */
 export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
-  const scaled = rate.rate_per_second * seconds[rate.rate_unit];
-  for (let digits = 1; digits <= 17; digits++) {
+  const { rate_per_second, rate_unit } = rate;
+  const scaled = rate_per_second * seconds[rate_unit];
+  const lastBits = 2 * Number.EPSILON * rate_per_second;
+  for (let digits = 1; digits <= 15; digits++) {
     const number = Number(scaled.toPrecision(digits));
-    if (number / seconds[rate.rate_unit] === rate.rate_per_second) return { number, unit: rate.rate_unit };
+    if (Math.abs(number / seconds[rate_unit] - rate_per_second) <= lastBits)
+      return { number, unit: rate_unit };
   }
-  return { number: rate.rate_per_second, unit: 'second' };
+  return { number: rounded(scaled), unit: rate_unit };
+}
+
+/** A limit so many times as high: 10 times 1000 per day is 10,000 per day, exactly. */
+export function times(limit: Limit, factor: number): Limit {
+  const { number, unit } = perUnit(limit);
+  return {
+    rate_per_second: perSecond(rounded(number * factor), unit),
+    rate_unit: limit.rate_unit,
+    burst_capacity: Math.max(1, Math.round(limit.burst_capacity * factor)),
+  };
 }
 
 /** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
 export function unitOf(rate_per_second: number): RateUnit {
-  const whole = (unit: RateUnit) => {
-    const { number, unit: found } = perUnit({ rate_per_second, rate_unit: unit });
-    return found === unit && Number.isInteger(number);
-  };
-  return units.find(whole) ?? 'second';
+  return (
+    units.find((unit) => Number.isInteger(perUnit({ rate_per_second, rate_unit: unit }).number)) ?? 'second'
+  );
 }
 
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
@@ -74,17 +90,34 @@ export function rateShort(rate: Rate): string {
 }
 
 /**
+ * Reads a number as people type it: 1000, 1,000, 0.5, and 0,5 with a decimal comma. A comma before exactly
+ * three digits groups thousands, as in the numbers that the pages show. NaN for anything that could be meant
+ * in two ways, such as 1.000,5 or 1,00,0.
+ */
+export function parseNumber(text: string): number {
+  const plain = text.trim();
+  if (/^[1-9]\d{0,2}([,_ \u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?$/.test(plain)) {
+    return Number(plain.replace(/[,_ \u00a0\u202f]/g, ''));
+  }
+  if (/^(?:\d+(?:[.,]\d+)?|[.,]\d+)$/.test(plain)) return Number(plain.replace(',', '.'));
+  return Number.NaN;
+}
+
+/**
  * Reads "1000/day", "10 per second", "5/min", "600 / m" or a bare number, which keeps the unit. Null if
  * it is none of them.
  */
 export function parseRate(text: string, fallback: RateUnit): Rate | null {
-  const found = /^\s*([\d,_ ]*\.?\d+)\s*(?:(?:\/|per)\s*([a-z]+))?\s*$/i.exec(text);
+  const found = /^([^/a-z]+?)\s*(?:(?:\/|per\s)\s*([a-z]+))?$/i.exec(text.trim());
   if (!found?.[1]) return null;
   const unit = found[2] ? unitNamed(found[2].toLowerCase()) : fallback;
-  const number = Number(found[1].replace(/[,_ ]/g, ''));
-  if (!unit || !Number.isFinite(number)) return null;
+  const number = parseNumber(found[1]);
+  if (!unit || Number.isNaN(number)) return null;
   return { rate_per_second: perSecond(number, unit), rate_unit: unit };
 }
+
+/** What to type, for a text that is no rate. */
+export const notARate = 'must be a number per second, minute, hour or day, such as 10/s, 0.5/min or 1000/day';
 
 function unitNamed(name: string): RateUnit | undefined {
   return units.find((unit) => unit.startsWith(name) || short[unit] === name || `${unit}s` === name);
@@ -94,7 +127,9 @@ function unitNamed(name: string): RateUnit | undefined {
 export function limitProblems(limit: Limit): { rate?: string; burst?: string } {
   const problems: { rate?: string; burst?: string } = {};
   const { rate_per_second: rate, burst_capacity: burst } = limit;
-  if (!(rate >= bounds.minRate && rate <= bounds.maxRate)) {
+  if (Number.isNaN(rate)) {
+    problems.rate = notARate;
+  } else if (!(rate >= bounds.minRate && rate <= bounds.maxRate)) {
     problems.rate = 'must be from 0.000001 to 1,000,000,000 per second';
   }
   if (!Number.isInteger(burst) || burst < 1 || burst > bounds.maxBurst) {

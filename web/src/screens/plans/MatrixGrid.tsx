@@ -117,6 +117,7 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editabl
                   <td
                     key={plan ?? ''}
                     data-cell={`${rowIndex}-${column}`}
+                    data-plan={plan ?? ''}
                     data-changed={change ? true : undefined}
                     data-wrong={error ? true : undefined}
                     style={denials && !change && rule?.mode === 'enforce' ? tint(denials) : undefined}

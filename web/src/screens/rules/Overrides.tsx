@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Menu } from '@mantine/core';
+import { ActionIcon, Button, Menu, Modal } from '@mantine/core';
 import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -16,7 +16,7 @@ import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { limitSentence, rateShort } from '~/domain/rate';
 import { useRole } from '~/session';
-import { OverrideForm } from './OverrideForm';
+import { OverrideEditor } from './OverrideEditor';
 import styles from './Rules.module.css';
 
 export const overridesQuery = (tenant: string, ruleId: number) =>
@@ -39,7 +39,9 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
   const queries = useQueryClient();
   const overrides = useQuery(overridesQuery(tenant, rule.rule_id));
   const [editing, setEditing] = useState<Override | 'new' | null>(null);
-  const [removing, setRemoving] = useState<Override | null>(null);
+  const [removingUser, setRemoving] = useState<string | null>(null);
+  // From the list, so that a newer version of it is what is shown and removed.
+  const removing = overrides.data?.find(({ user_id }) => user_id === removingUser) ?? null;
 
   async function remove(override: Override) {
     await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
@@ -49,7 +51,7 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
       },
     });
     await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
-    done(`User ${override.user_id} has the rule's own limit again`);
+    done(`Override removed. User ${override.user_id} has the rule’s limit again`);
   }
 
   const columns: Column<Override>[] = [
@@ -64,13 +66,13 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
     },
     {
       key: 'limit',
-      header: 'Own limit',
+      header: 'Limit',
       width: '26%',
       render: (one) => `${rateShort(one)}, burst ${one.burst_capacity.toLocaleString('en')}`,
     },
     {
       key: 'reason',
-      header: 'Because',
+      header: 'Reason',
       wide: true,
       render: ({ reason }) => <span title={reason}>{reason}</span>,
     },
@@ -91,9 +93,9 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
           </Menu.Target>
           <Menu.Dropdown>
             <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setEditing(one)}>
-              Change
+              Edit
             </Menu.Item>
-            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setRemoving(one)}>
+            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setRemoving(one.user_id)}>
               Remove
             </Menu.Item>
           </Menu.Dropdown>
@@ -105,7 +107,7 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
   return (
     <Card
       title="Overrides"
-      lead="Users with a limit of their own."
+      lead="Users with another limit than the rule’s."
       flush
       actions={
         edit && (
@@ -121,19 +123,26 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
             <DataTable label="Overrides" columns={columns} rows={items} rowKey={({ user_id }) => user_id} />
           ) : (
             <p className={styles.nothing}>
-              Everybody has the rule's own limit. An override gives one user another, for a while or for good:
-              a migration, a contract.
+              No overrides: everybody has the rule’s limit. An override gives one user another, for a while or
+              for good: a migration, a contract.
             </p>
           )
         }
       </Query>
       {editing && (
-        <OverrideForm
-          tenant={tenant}
-          rule={rule}
-          override={editing === 'new' ? null : editing}
+        <Modal
+          opened
           onClose={() => setEditing(null)}
-        />
+          size={520}
+          title={editing === 'new' ? 'New override' : `Override of user ${editing.user_id}`}
+        >
+          <OverrideEditor
+            tenant={tenant}
+            rule={rule}
+            saved={editing === 'new' ? undefined : editing}
+            onClose={() => setEditing(null)}
+          />
+        </Modal>
       )}
       <ConfirmAction
         opened={removing !== null}

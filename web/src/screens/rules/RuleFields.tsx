@@ -1,4 +1,5 @@
-import { NativeSelect, NumberInput, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { limitProblems, limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
@@ -101,17 +102,12 @@ function LimitFields({ draft, onChange, problem, disabled }: Props) {
           error={problem('/rate_per_second') ?? wrong.rate}
           onChange={onChange}
         />
-        <NumberInput
+        <BurstInput
           label="Burst"
-          value={Number.isNaN(draft.burst_capacity) ? '' : draft.burst_capacity}
-          min={1}
-          allowDecimal={false}
-          clampBehavior="none"
-          hideControls
-          thousandSeparator=","
+          value={draft.burst_capacity}
           disabled={disabled}
           error={problem('/burst_capacity') ?? wrong.burst}
-          onChange={(value) => onChange({ burst_capacity: value === '' ? Number.NaN : Number(value) })}
+          onChange={(burst_capacity) => onChange({ burst_capacity })}
         />
       </div>
       {!disabled && !wrong.rate && (

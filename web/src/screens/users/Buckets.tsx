@@ -11,6 +11,7 @@ import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
 import { splitsByUser } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
+import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
 import { useLevel } from './level';
 import { bucketsQuery } from './queries';
@@ -84,7 +85,8 @@ interface RowProps {
 
 function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
-  const { burst_capacity, key_pattern, rule_id, name, mode, overridden, bucket_key } = bucket;
+  const { burst_capacity, key_pattern, rule_id, name, plan, mode, overridden, bucket_key } = bucket;
+  const label = ruleLabel({ key_pattern, name, plan });
   return (
     <li className={styles.bucket}>
       <div className={styles.bucketName}>
@@ -92,9 +94,9 @@ function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
           <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }} title={bucket_key}>
             <code>{key_pattern}</code>
           </Link>
-          {name && <span className="soft">{name}</span>}
+          <span className="soft">{[name, plan ?? 'all plans'].filter(Boolean).join(' · ')}</span>
           {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
-          {overridden && <Outcome tone="neutral">Own limit</Outcome>}
+          {overridden && <Outcome tone="neutral">Override</Outcome>}
         </div>
         <span className="soft">{limitSentence(bucket)}</span>
       </div>
@@ -103,7 +105,7 @@ function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
         <div
           className={styles.meter}
           role="meter"
-          aria-label={`Tokens in the bucket of ${key_pattern}${name && ` ${name}`}`}
+          aria-label={`Tokens in the bucket of ${label}`}
           aria-valuemin={0}
           aria-valuemax={burst_capacity}
           aria-valuenow={Math.floor(level)}
@@ -123,7 +125,7 @@ function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
       {edit && (
         <Menu position="bottom-end">
           <Menu.Target>
-            <ActionIcon aria-label={`What to do with the bucket of ${key_pattern}${name && ` ${name}`}`}>
+            <ActionIcon aria-label={`What to do with the bucket of ${label}`}>
               <IconDots size={16} />
             </ActionIcon>
           </Menu.Target>
@@ -136,7 +138,7 @@ function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
             </Menu.Item>
             {splitsByUser(key_pattern) && (
               <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onRaise(rule_id)}>
-                Raise the limit
+                Override the limit
               </Menu.Item>
             )}
           </Menu.Dropdown>

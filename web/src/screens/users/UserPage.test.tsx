@@ -33,9 +33,9 @@ test('a raise has a reason and an end, and is said before it is given', async ()
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
   });
   const { user, router } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Raise a limit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Raise a limit of user 42' });
-  const give = within(dialog).getByRole('button', { name: 'Raise the limit' });
+  await user.click(await screen.findByRole('button', { name: 'Override a limit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Override a limit of user 42' });
+  const give = within(dialog).getByRole('button', { name: 'Save override' });
   expect(give).toHaveProperty('disabled', true); // no reason yet
   await user.click(within(dialog).getByText('10 times'));
   await user.click(within(dialog).getByLabelText('Reason'));
@@ -44,7 +44,7 @@ test('a raise has a reason and an end, and is said before it is given', async ()
     /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
   );
   await user.click(give);
-  await waitFor(() => expect(screen.queryByRole('dialog', { name: /Raise/ })).toBeNull());
+  await waitFor(() => expect(screen.queryByRole('dialog', { name: /Override a/ })).toBeNull());
   const sent = requests.find(({ method }) => method === 'PUT');
   expect(sent?.headers.get('If-None-Match')).toBe('*');
   const { expires_at, ...limit } = (sent?.body ?? {}) as { expires_at: string };
@@ -60,15 +60,55 @@ test('a raise has a reason and an end, and is said before it is given', async ()
   expect(router.state.location.search).toEqual({});
 });
 
-test('only limits that each user has for themselves, on their plan, can be raised', async () => {
+test('the rule that denied is offered, also one of another plan, and what it does is said', async () => {
   server();
-  open('/t/acme/users/42?raise=12');
+  const { user } = open('/t/acme/users/42?raise=13');
   const choice = await screen.findByLabelText('Rule');
+  expect(choice).toHaveProperty('value', '13');
+  const dialog = screen.getByRole('dialog', { name: 'Override a limit of user 42' });
+  const labels = within(choice).getAllByRole('option');
+  expect(labels.map(({ textContent }) => textContent)).toEqual([
+    'user:{user_id} · free',
+    'user:{user_id} · pro',
+  ]);
+  await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
+  expect(dialog.textContent).toMatch(
+    /User 42 is on free, so this applies only to checks that name the plan pro/,
+  );
+});
+
+test('a rule that cannot be overridden is never replaced by another without a word', async () => {
+  server();
+  open('/t/acme/users/42?raise=14');
   expect(
-    within(choice)
-      .getAllByRole('option')
-      .map(({ textContent }) => textContent),
-  ).toEqual(['user:{user_id} · free']);
+    await screen.findByText('Rule 14 cannot be overridden for one user. This is another rule.'),
+  ).toBeDefined();
+});
+
+test('the button offers the rule that denied last', async () => {
+  server({
+    [`GET ${its}`]: () => ({
+      json: someUser({ recent_violations: [violation({ rule_id: 13, plan: 'pro' })] }),
+      headers: tag,
+    }),
+  });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Override a limit' }));
+  expect(await screen.findByLabelText('Rule')).toHaveProperty('value', '13');
+});
+
+test('an end that nobody changed is saved to the second', async () => {
+  const expires_at = '2027-12-01T12:34:56.789Z';
+  const requests = server({ [`PUT ${base}/rules/12/overrides/42`]: () => ({ json: override() }) }, () => [
+    override({ expires_at }),
+  ]);
+  const { user } = open('/t/acme/users/42?raise=12');
+  const reason = await screen.findByLabelText('Reason');
+  await user.clear(reason);
+  await user.type(reason, 'another reason');
+  await user.click(screen.getByRole('button', { name: 'Save override' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
+  expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({ expires_at });
 });
 
 test('a lost race shows both raises, and mine can be saved over theirs', async () => {
@@ -83,8 +123,8 @@ test('a lost race shows both raises, and mine can be saved over theirs', async (
   });
   const { user } = open('/t/acme/users/42?raise=12');
   await user.type(await screen.findByLabelText('Reason'), 'mine');
-  await user.click(screen.getByRole('button', { name: 'Raise the limit' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed this limit/ });
+  await user.click(screen.getByRole('button', { name: 'Save override' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
   expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
@@ -144,7 +184,7 @@ test('a bucket can be filled up and credited', async () => {
     [`POST ${its}/buckets/credit`]: { ...change, tokens_after: 10 },
   });
   const { user } = open('/t/acme/users/42');
-  const menu = await screen.findByRole('button', { name: 'What to do with the bucket of user:{user_id}' });
+  const menu = await screen.findByRole('button', { name: /^What to do with the bucket of user:\{user_id\}/ });
   await user.click(menu);
   await user.click(await screen.findByText('Fill it up'));
   const ask = await screen.findByRole('dialog', { name: 'Fill this bucket up?' });
@@ -174,7 +214,7 @@ test('a viewer sees all of it, and no button that would fail', async () => {
   open('/t/acme/users/42?raise=12');
   expect(await screen.findByText('migration week')).toBeDefined();
   expect(await screen.findByRole('meter')).toBeDefined();
-  for (const name of [/Raise/, /Change/, /End/, /What to do/]) {
+  for (const name of [/Override a/, /Change/, /End/, /What to do/]) {
     expect(screen.queryByRole('button', { name })).toBeNull();
   }
   expect(screen.queryByRole('dialog')).toBeNull();

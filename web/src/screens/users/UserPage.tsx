@@ -4,13 +4,12 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
-import type { Rule, User } from '~/api/types';
+import type { User } from '~/api/types';
 import { DataTable } from '~/components/DataTable';
 import { IconBolt } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { splitsByUser } from '~/domain/pattern';
 import { violationColumns } from '~/screens/violations/columns';
 import { ViolationPanel } from '~/screens/violations/Panel';
 import type { UserSearch } from '~/search';
@@ -20,9 +19,10 @@ import { ChangePlan } from './ChangePlan';
 import { Overrides } from './Overrides';
 import { userQuery } from './queries';
 import { Raise } from './Raise';
+import { raisableRules, ruleToRaise } from './raisable';
 import styles from './Users.module.css';
 
-/** One user: the plan, the buckets as they stand, the own limits, what was denied lately. */
+/** One user: the plan, the buckets as they stand, the overrides, what was denied lately. */
 export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });
@@ -57,9 +57,9 @@ export default function UserPage() {
             <Button
               leftSection={<IconBolt size={15} />}
               disabled={raisable.length === 0}
-              onClick={() => raise(raisable[0]?.rule_id)}
+              onClick={() => raise(ruleToRaise(raisable, user.data.value))}
             >
-              Raise a limit
+              Override a limit
             </Button>
           </>
         )
@@ -93,17 +93,6 @@ export default function UserPage() {
       </Query>
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
-  );
-}
-
-/** The rules of which this user can have a limit of their own: those that hold now, and those that have one. */
-function raisableRules(rules: Rule[], { plan, overrides }: User): Rule[] {
-  return rules.filter(
-    (rule) =>
-      rule.action === 'limit' &&
-      splitsByUser(rule.key_pattern) &&
-      ((rule.is_active && (rule.plan === null || rule.plan === plan)) ||
-        overrides.some(({ rule_id }) => rule_id === rule.rule_id)),
   );
 }
 

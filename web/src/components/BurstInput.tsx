@@ -1,0 +1,36 @@
+import { TextInput } from '@mantine/core';
+import { useState } from 'react';
+import { exactNumber } from '~/domain/format';
+import { parseNumber } from '~/domain/rate';
+
+interface Props {
+  label: string;
+  value: number;
+  onChange: (burst: number) => void;
+  error?: string;
+  disabled?: boolean;
+}
+
+/**
+ * A whole number of tokens. The text stays as it was typed, also when it is no number; the value is NaN then,
+ * which limitProblems() explains. Nothing typed is dropped: 1,5 must not become 15.
+ */
+export function BurstInput({ label, value, onChange, error, disabled }: Props) {
+  const [typed, setTyped] = useState<string | null>(null);
+  const keeps = typed !== null && Object.is(parseNumber(typed), value);
+  return (
+    <TextInput
+      label={label}
+      value={keeps ? typed : Number.isNaN(value) ? '' : exactNumber(value)}
+      inputMode="numeric"
+      disabled={disabled}
+      error={error}
+      onChange={(event) => {
+        setTyped(event.currentTarget.value);
+        onChange(parseNumber(event.currentTarget.value));
+      }}
+      onBlur={() => !Number.isNaN(value) && setTyped(null)}
+      classNames={{ input: 'numeric' }}
+    />
+  );
+}

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest';
+import { expiresAt, expiryOf } from './expiry';
+
+const now = Date.parse('2026-11-21T06:00:00Z');
+
+test.each([
+  ['for one week', { length: '7d', until: '' }, '2026-11-28T06:00:00.000Z'],
+  ['until a moment', { length: 'until', until: '2026-12-01T00:00:00Z' }, '2026-12-01T00:00:00.000Z'],
+])('an override %s ends then', (_, expiry, end) => {
+  expect(expiresAt(expiry, now)).toBe(end);
+});
+
+test('an override without end, and one whose end is missing or past', () => {
+  expect(expiresAt({ length: 'never', until: '' }, now)).toBeNull();
+  expect(expiresAt({ length: 'until', until: '' }, now)).toBeUndefined();
+  expect(expiresAt({ length: 'until', until: '2026-11-20T00:00:00Z' }, now)).toBeUndefined();
+});
+
+test('an end that nobody changed is sent as it was saved', () => {
+  const saved = '2026-12-01T12:34:56.789012Z';
+  expect(expiresAt(expiryOf(saved), now)).toBe(saved);
+  expect(expiresAt(expiryOf(null), now)).toBeNull();
+});

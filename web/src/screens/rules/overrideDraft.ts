@@ -1,0 +1,62 @@
+import type { Override, OverrideLimit, Rule } from '~/api/types';
+import { type Expiry, expiresAt, expiryOf } from '~/domain/expiry';
+import { exactTime } from '~/domain/format';
+import { type Limit, limitSentence, times } from '~/domain/rate';
+
+/** An override as its form has it. A number that is none yet is NaN. */
+export interface OverrideDraft {
+  limit: Limit;
+  reason: string;
+  expiry: Expiry;
+}
+
+const aWeek: Expiry = { length: '7d', until: '' };
+
+/** The override that is saved, or twice the rule's limit for a week. One that has ended begins another week. */
+export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
+  if (!saved) return { limit: times(rule, 2), reason: '', expiry: aWeek };
+  const { rate_per_second, rate_unit, burst_capacity, reason, expires_at, expired } = saved;
+  const expiry = expired ? aWeek : expiryOf(expires_at);
+  return { limit: { rate_per_second, rate_unit, burst_capacity }, reason, expiry };
+}
+
+/** What is sent. */
+export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
+  const { rate_per_second, rate_unit, burst_capacity } = limit;
+  const expires_at = expiresAt(expiry, Date.now()) ?? null;
+  return { rate_per_second, rate_unit, burst_capacity, reason: reason.trim(), expires_at };
+}
+
+export function endInWords(expires_at: string | null | undefined): string {
+  return expires_at ? exactTime(Date.parse(expires_at)) : 'never';
+}
+
+/** Mine and theirs, field by field; null: they removed it, so that the rule's limit holds. */
+export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Override | null) {
+  const saved = theirs && limitSentence(theirs);
+  return [
+    {
+      label: 'Limit',
+      mine: limitSentence(mine.limit),
+      theirs: saved ?? `no override: ${limitSentence(rule)}`,
+    },
+    { label: 'Reason', mine: mine.reason.trim(), theirs: theirs?.reason ?? '–' },
+    {
+      label: 'Ends',
+      mine: endInWords(expiresAt(mine.expiry, Date.now())),
+      theirs: theirs ? endInWords(theirs.expires_at) : '–',
+    },
+  ];
+}
+
+/** Why an override of a rule changes nothing, or not everything, for a user; null if it simply applies. */
+export function withoutEffect(rule: Rule, user?: { user_id: string; plan: string | null }): string | null {
+  if (!rule.is_active) return 'The rule is off, so the override has no effect until the rule is on.';
+  if (rule.mode === 'shadow')
+    return 'The rule is in shadow mode: it denies nobody, with or without an override.';
+  if (user && rule.plan !== null && rule.plan !== user.plan) {
+    const on = user.plan === null ? 'on no plan' : `on ${user.plan}`;
+    return `User ${user.user_id} is ${on}, so this applies only to checks that name the plan ${rule.plan}.`;
+  }
+  return null;
+}
