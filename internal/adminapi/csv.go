@@ -1,33 +1,62 @@
 package adminapi
 
-import (
-	"strings"
-	"unicode/utf8"
+import "strings"
+
+const (
+	// formulaStarts are what cells begin with that a spreadsheet computes instead of showing. Some programs
+	// take the full-width forms for the others, or skip a tab or line break before them.
+	formulaStarts = "=+-@\t\r\n＝＋－＠"
+	// cellEnds are after what a spreadsheet may begin a new cell. In many countries Excel splits files at
+	// semicolons and then takes no notice of quotes inside a line, so quoting the cell does not help.
+	cellEnds = ";,|\t\r\n\""
 )
 
-// formula are what cells begin with that a spreadsheet computes instead of showing; some take the full-width
-// forms for the others, or skip a line break before them.
-const formula = "=+-@\t\r\n＝＋－＠"
-
-// inert writes a cell so that no spreadsheet takes it for a formula: with an apostrophe before it. Cells
-// that begin with apostrophes before such a character get one more, so that alive can undo it.
+// inert writes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
+// apostrophe before each such part. Where there is one already it adds one, so that alive can undo it.
 func inert(cell string) string {
-	if isFormula(cell) {
-		return "'" + cell
+	if !strings.ContainsAny(cell, formulaStarts) {
+		return cell
 	}
-	return cell
+	var out strings.Builder
+	for rest := cell; rest != ""; {
+		if isFormula(rest) {
+			out.WriteByte('\'')
+		}
+		part := firstPart(rest)
+		out.WriteString(part)
+		rest = rest[len(part):]
+	}
+	return out.String()
 }
 
 // alive undoes inert.
 func alive(cell string) string {
-	if rest, ok := strings.CutPrefix(cell, "'"); ok && isFormula(rest) {
-		return rest
+	if !strings.Contains(cell, "'") {
+		return cell
 	}
-	return cell
+	var out strings.Builder
+	for rest := cell; rest != ""; {
+		if quoted, ok := strings.CutPrefix(rest, "'"); ok && isFormula(quoted) {
+			rest = quoted
+		}
+		part := firstPart(rest)
+		out.WriteString(part)
+		rest = rest[len(part):]
+	}
+	return out.String()
 }
 
+// isFormula says whether a cell is a formula for some spreadsheet, or would be without the spaces and
+// apostrophes before it.
 func isFormula(cell string) bool {
-	bare := strings.TrimLeft(cell, "'")
-	first, _ := utf8.DecodeRuneInString(bare)
-	return bare != "" && first != utf8.RuneError && strings.ContainsRune(formula, first)
+	bare := strings.TrimLeft(cell, "' ")
+	return bare != "" && strings.IndexAny(bare, formulaStarts) == 0
+}
+
+// firstPart is a text up to the first end of a cell, which is included.
+func firstPart(text string) string {
+	if end := strings.IndexAny(text, cellEnds); end >= 0 {
+		return text[:end+1]
+	}
+	return text
 }

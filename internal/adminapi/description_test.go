@@ -114,21 +114,6 @@ func TestChangesNeedAVersion(t *testing.T) {
 	}
 }
 
-func TestFormulasAreInertAndComeBackAsTheyWere(t *testing.T) {
-	t.Parallel()
-	for cell, want := range map[string]string{
-		"": "", "42": "42", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1", "\n=1": "'\n=1", "＝1": "'＝1", "＠x": "'＠x", "\xff": "\xff",
-		"'": "'", "'quoted": "'quoted", "'=1": "''=1", "''=1": "'''=1", "a=1": "a=1",
-	} {
-		if got := inert(cell); got != want {
-			t.Errorf("%q is written %q, want %q", cell, got, want)
-		}
-		if got := alive(inert(cell)); got != cell {
-			t.Errorf("%q comes back as %q", cell, got)
-		}
-	}
-}
-
 func TestConditionsAreReadStrictly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{`"3"`: 3, `"0"`: 0, `*`: -1} {

@@ -280,7 +280,7 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by, at := w.person(w.acme, auth.Viewer), lately()
-	formula := func(v *violations.Violation) { v.UserID, v.Subject, v.Endpoint = "=cmd()", "=cmd()", "@SUM(A1)" }
+	formula := func(v *violations.Violation) { v.UserID, v.Subject, v.Endpoint = "=cmd()", "=cmd()", "a;=HYPERLINK(A1);b" }
 	w.violate(denied(w.other, at))
 	all := w.violate(denied(w.acme, at, formula), denied(w.acme, at.Add(time.Second)),
 		denied(w.acme, at.Add(2*time.Second), func(v *violations.Violation) {
@@ -292,7 +292,7 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 		t.Fatalf("%d lines were exported, want a header and 3: %s", len(records), got.body)
 	}
 	column := func(name string) int { return slices.Index(records[0], name) }
-	if records[3][column("user_id")] != "'=cmd()" || records[3][column("endpoint")] != "'@SUM(A1)" {
+	if records[3][column("user_id")] != "'=cmd()" || records[3][column("endpoint")] != "a;'=HYPERLINK(A1);b" {
 		t.Errorf("a spreadsheet would compute %q", records[3])
 	}
 	for _, name := range []string{"user_id", "ip_address", "endpoint", "method", "plan", "tokens_at_time", "retry_after_ms"} {

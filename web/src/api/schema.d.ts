@@ -736,8 +736,9 @@ export interface paths {
          * Assign many users to plans
          * @description CSV with the header `user_id,plan`, a user on each line; an empty plan puts the user on the default plan again.
          *     At most 500,000 users, all or nothing; `errors` points at the first lines that are wrong (`/lines/17/plan`, the header
-         *     being line 1). A user id that begins with an apostrophe before `=`, `+`, `-`, `@`, their full-width forms, tab,
-         *     carriage return or line feed is read without it, as the export writes it. A line break inside a user id that is
+         *     being line 1). Apostrophes that the export puts before what a spreadsheet would take for a formula (`=`, `+`, `-`,
+         *     `@`, their full-width forms, tab, carriage return or line feed, at the beginning or after one of `;`, `,`, `|`, `"`,
+         *     tab or a line break) are taken away. A line break inside a user id that is
          *     written CR LF is refused, because it cannot be told from LF. 503 while two other files are imported or exported.
          */
         post: operations["importUsers"];
@@ -762,7 +763,7 @@ export interface paths {
         };
         /**
          * Export who is assigned to which plan
-         * @description Cells that a spreadsheet would take for a formula begin with an apostrophe.
+         * @description An apostrophe stands before what a spreadsheet would take for a formula, also inside of a cell.
          */
         get: operations["exportUsers"];
         put?: never;
@@ -1345,7 +1346,7 @@ export interface paths {
         /**
          * Export violations
          * @description As many as there are, while they are read. A connection that breaks off before the end means that the file is
-         *     not whole. In CSV, cells that a spreadsheet would take for a formula begin with an apostrophe.
+         *     not whole. In CSV, an apostrophe stands before what a spreadsheet would take for a formula, also inside of a cell.
          */
         get: operations["exportViolations"];
         put?: never;
