@@ -1,6 +1,7 @@
-import { Button, Group, Modal } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useState } from 'react';
 import { sentence } from '~/api/problem';
+import { Dialog } from './Dialog';
 
 interface Props {
   opened: boolean;
@@ -15,7 +16,10 @@ interface Props {
   action: () => Promise<unknown>;
 }
 
-/** Asks before an act that limits or destroys, and says its effect. It stays open if the act fails. */
+/**
+ * Asks before an act that limits or destroys, and says its effect. It stays open while the act runs and if it
+ * fails. Focus is on Cancel where the act destroys, so that Enter alone destroys nothing.
+ */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, action }: Props) {
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -39,7 +43,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
   }
 
   return (
-    <Modal opened={opened} onClose={close} title={title} closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Dialog opened={opened} onClose={close} title={title} pending={pending}>
       <div className="soft">{effect}</div>
       {error !== null && (
         <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
@@ -47,13 +51,23 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
         </p>
       )}
       <Group justify="flex-end" mt="lg">
-        <Button variant="default" onClick={close}>
+        <Button
+          variant="default"
+          onClick={close}
+          disabled={pending}
+          data-autofocus={destructive || undefined}
+        >
           Cancel
         </Button>
-        <Button color={destructive ? 'red.8' : undefined} loading={pending} onClick={act} data-autofocus>
+        <Button
+          color={destructive ? 'red.8' : undefined}
+          loading={pending}
+          onClick={act}
+          data-autofocus={!destructive || undefined}
+        >
           {verb}
         </Button>
       </Group>
-    </Modal>
+    </Dialog>
   );
 }

@@ -20,15 +20,25 @@ export function FilterField({ label, placeholder, value, onChange, search, class
   const [typed, setTyped] = useState(value ?? '');
   const latest = useRef(onChange);
   latest.current = onChange;
+  const sent = useRef(value);
+  const send = useRef((text: string) => {
+    sent.current = text.trim() || undefined;
+    latest.current(sent.current);
+  });
 
-  // Back, a link, a cleared filter: the address has the last word.
-  useEffect(() => setTyped(value ?? ''), [value]);
+  // Back, a link, a cleared filter: the address has the last word. What the field itself sent comes back late, when
+  // more may have been typed, and changes nothing.
+  useEffect(() => {
+    if (value === sent.current) return;
+    sent.current = value;
+    setTyped(value ?? '');
+  }, [value]);
 
   useEffect(() => {
-    if (typed.trim() === (value ?? '')) return;
-    const timer = setTimeout(() => latest.current(typed.trim() || undefined), moment);
+    if (typed.trim() === (sent.current ?? '')) return;
+    const timer = setTimeout(() => send.current(typed), moment);
     return () => clearTimeout(timer);
-  }, [typed, value]);
+  }, [typed]);
 
   return (
     <TextInput
@@ -40,7 +50,7 @@ export function FilterField({ label, placeholder, value, onChange, search, class
       leftSection={search && <IconSearch size={15} aria-hidden />}
       onChange={(event) => setTyped(event.currentTarget.value)}
       onKeyDown={(event) => {
-        if (event.key === 'Enter') onChange(typed.trim() || undefined);
+        if (event.key === 'Enter') send.current(typed);
         if (event.key === 'Escape' && typed) setTyped('');
       }}
     />

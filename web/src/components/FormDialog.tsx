@@ -1,6 +1,7 @@
-import { Button, Group, Modal } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { ProblemError, sentence } from '~/api/problem';
+import { Dialog } from './Dialog';
 import styles from './FormDialog.module.css';
 
 /** What is wrong with the field at a JSON pointer: `error={wrong('/name')}`. */
@@ -56,7 +57,7 @@ export function FormDialog(props: Props) {
   const { wrong, rest } = fieldErrors(saving.error);
   const fields = props.children(wrong);
   return (
-    <Modal opened onClose={onClose} size={size} title={title}>
+    <Dialog onClose={onClose} size={size} title={title} pending={saving.isPending}>
       <form
         className={styles.form}
         onSubmit={(event) => {
@@ -68,7 +69,7 @@ export function FormDialog(props: Props) {
         {fields}
         <FormError>{rest()}</FormError>
         <Group justify="flex-end" gap={8} mt={4}>
-          <Button variant="default" onClick={onClose}>
+          <Button variant="default" onClick={onClose} disabled={saving.isPending}>
             Cancel
           </Button>
           <Button
@@ -81,6 +82,6 @@ export function FormDialog(props: Props) {
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,6 +1,7 @@
-import { Button, Group, Modal } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useState } from 'react';
 import { Copy } from './Copy';
+import { Dialog } from './Dialog';
 import { IconAlert } from './icons';
 import styles from './SecretDialog.module.css';
 
@@ -16,7 +17,7 @@ interface Props {
 
 /**
  * A secret, shown once: only its digest is stored. Neither Escape nor a click beside it closes the
- * dialog, because what is gone then is gone.
+ * dialog, because the secret cannot be shown again.
  */
 export function SecretDialog({ title, what, secret, children, onClose }: Props) {
   const [copied, setCopied] = useState(false);
@@ -25,15 +26,7 @@ export function SecretDialog({ title, what, secret, children, onClose }: Props) 
     setCopied(true);
   }
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size={600}
-      title={title}
-      closeOnEscape={false}
-      closeOnClickOutside={false}
-      withCloseButton={false}
-    >
+    <Dialog onClose={onClose} size={600} title={title} keepOpen>
       <p className={styles.warning}>
         <IconAlert size={15} aria-hidden />
         Copy it now. It is not stored and cannot be shown again.
@@ -51,6 +44,6 @@ export function SecretDialog({ title, what, secret, children, onClose }: Props) 
           {copied ? 'Copied' : `Copy ${what}`}
         </Button>
       </Group>
-    </Modal>
+    </Dialog>
   );
 }

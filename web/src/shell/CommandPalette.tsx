@@ -11,6 +11,7 @@ import { limitSentence } from '~/domain/rate';
 import { useSession } from '~/session';
 import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
+import { useTenantChoices } from './useTenantChoices';
 
 const [store, spotlight] = createSpotlight();
 const most = 6;
@@ -67,7 +68,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
             ))}
           </Spotlight.ActionsGroup>
         ))}
-        {groups.length === 0 && <Spotlight.Empty>Nothing is called that.</Spotlight.Empty>}
+        {groups.length === 0 && <Spotlight.Empty>No results</Spotlight.Empty>}
       </Spotlight.ActionsList>
     </Spotlight.Root>
   );
@@ -78,7 +79,7 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   const groups = [
     { label: 'Screens', entries: useScreens(tenant) },
     { label: 'Rules', entries: useRules(tenant) },
-    { label: 'Tenants', entries: useTenants() },
+    { label: 'Tenants', entries: useTenants(query) },
   ].map(({ label, entries }) => ({
     label,
     entries: entries.filter((entry) => fits(entry, query)).slice(0, query || label === 'Screens' ? 20 : most),
@@ -125,10 +126,9 @@ function useScreens(tenant: string | undefined): Entry[] {
   return entries;
 }
 
-function useTenants(): Entry[] {
+function useTenants(query: string): Entry[] {
   const navigate = useNavigate();
-  const { memberships } = useSession();
-  return memberships.map(({ tenant: { slug, name } }) => ({
+  return useTenantChoices(query).map(({ slug, name }) => ({
     id: `tenant ${slug}`,
     label: name,
     description: slug,

@@ -1,17 +1,33 @@
-import { Menu, ScrollArea } from '@mantine/core';
+import { Combobox, useCombobox } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
-import { IconCheck, IconSelector } from '~/components/icons';
+import { useState } from 'react';
+import { tenantQuery } from '~/api/queries';
+import { IconCheck, IconSearch, IconSelector, IconTenants } from '~/components/icons';
 import { useSession } from '~/session';
 import { Logo } from './Logo';
 import styles from './TenantSwitcher.module.css';
+import { useTenantChoices } from './useTenantChoices';
+
+/** Not a slug: slugs have no space. */
+const allTenants = 'all tenants';
 
 /** Which tenant everything on the screen belongs to, and the way to another. */
 export function TenantSwitcher() {
-  const { memberships } = useSession();
+  const { account, memberships } = useSession();
   const { tenant } = useParams({ strict: false });
   const navigate = useNavigate();
-  const current = memberships.find((one) => one.tenant.slug === tenant);
-  if (!tenant && memberships.length === 0) {
+  const [query, setQuery] = useState('');
+  const menu = useCombobox({
+    onDropdownOpen: () => menu.focusSearchInput(),
+    onDropdownClose: () => {
+      setQuery('');
+      menu.resetSelectedOption();
+    },
+  });
+  const choices = useTenantChoices(query, menu.dropdownOpened);
+  const name = useTenantName(tenant);
+  if (!tenant && memberships.length === 0 && !account.platform_admin) {
     return (
       <div className={styles.alone}>
         <Logo />
@@ -19,33 +35,66 @@ export function TenantSwitcher() {
     );
   }
 
+  function open(slug: string) {
+    menu.closeDropdown();
+    if (slug === allTenants) navigate({ to: '/platform/tenants' });
+    else navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
+  }
   return (
-    <Menu width={240}>
-      <Menu.Target>
-        <button type="button" className={styles.current}>
-          <Initial name={current?.tenant.name ?? tenant ?? '–'} />
+    <Combobox store={menu} width={240} position="bottom-start" withinPortal={false} onOptionSubmit={open}>
+      <Combobox.Target targetType="button">
+        <button type="button" className={styles.current} onClick={() => menu.toggleDropdown()}>
+          <Initial name={name ?? '–'} />
           <span className="aside">Tenant: </span>
-          <span className={styles.name}>{current?.tenant.name ?? tenant ?? 'Choose a tenant'}</span>
+          <span className={styles.name}>{name ?? 'Choose a tenant'}</span>
           <IconSelector size={14} aria-hidden />
         </button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <ScrollArea.Autosize mah={360}>
-          {memberships.map(({ tenant: { slug, name }, role, suspended }) => (
-            <Menu.Item
-              key={slug}
-              leftSection={<Initial name={name} />}
-              rightSection={slug === tenant ? <IconCheck size={14} aria-label="This one" /> : undefined}
-              onClick={() => navigate({ to: '/t/$tenant/overview', params: { tenant: slug } })}
-            >
-              {name}
-              <span className={styles.role}>{suspended ? 'suspended' : role}</span>
-            </Menu.Item>
+      </Combobox.Target>
+      <Combobox.Dropdown>
+        <Combobox.Search
+          aria-label="Find a tenant"
+          placeholder="Find a tenant"
+          leftSection={<IconSearch size={14} aria-hidden />}
+          value={query}
+          onChange={(event) => {
+            setQuery(event.currentTarget.value);
+            menu.resetSelectedOption();
+          }}
+          onKeyDown={(event) => {
+            const [first] = choices;
+            if (event.key === 'Enter' && menu.getSelectedOptionIndex() < 0 && first) open(first.slug);
+          }}
+        />
+        <Combobox.Options mah={360} className={styles.choices} aria-label="Tenants">
+          {choices.map(({ slug, name, note }) => (
+            <Combobox.Option key={slug} value={slug} active={slug === tenant} className={styles.choice}>
+              <Initial name={name} />
+              <span className={styles.name}>
+                {name}
+                {note && <span className={styles.role}>{note}</span>}
+              </span>
+              {slug === tenant && <IconCheck size={14} aria-label="This one" />}
+            </Combobox.Option>
           ))}
-        </ScrollArea.Autosize>
-      </Menu.Dropdown>
-    </Menu>
+          {choices.length === 0 && <Combobox.Empty>No results</Combobox.Empty>}
+          {account.platform_admin && (
+            <Combobox.Option value={allTenants} className={styles.choice}>
+              <IconTenants size={16} aria-hidden />
+              All tenants
+            </Combobox.Option>
+          )}
+        </Combobox.Options>
+      </Combobox.Dropdown>
+    </Combobox>
   );
+}
+
+/** The tenant's name: a platform admin reads tenants without being their member. */
+function useTenantName(slug: string | undefined): string | undefined {
+  const { memberships } = useSession();
+  const membership = memberships.find(({ tenant }) => tenant.slug === slug);
+  const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: slug !== undefined && !membership });
+  return membership?.tenant.name ?? data?.value.name ?? slug;
 }
 
 function Initial({ name }: { name: string }) {

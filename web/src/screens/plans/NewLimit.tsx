@@ -1,6 +1,7 @@
-import { Button, Group, Modal, TextInput } from '@mantine/core';
+import { Button, Group, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import type { MatrixRow } from '~/api/types';
+import { Dialog } from '~/components/Dialog';
 import { PatternBuilder } from '~/components/PatternBuilder';
 import { parsePattern, printPattern, scopeOf } from '~/domain/pattern';
 import { rowId } from './draft';
@@ -26,7 +27,7 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
   const exists = row !== undefined && taken.includes(rowId(row));
 
   return (
-    <Modal opened onClose={onClose} size={560} title="New limit">
+    <Dialog onClose={onClose} size={560} title="New limit">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -53,7 +54,7 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 

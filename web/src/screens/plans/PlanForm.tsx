@@ -1,4 +1,4 @@
-import { Button, Group, Modal, Textarea, TextInput } from '@mantine/core';
+import { Button, Group, Textarea, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body, etagOf, ifMatch, tagged } from '~/api/client';
@@ -6,6 +6,7 @@ import { isStatus, ProblemError, sentence } from '~/api/problem';
 import { tenantKey } from '~/api/queries';
 import type { Plan } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
+import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 
 interface Props {
@@ -49,7 +50,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
   const other = save.isError && !isStatus(save.error, 412) && !field('/name') && !field('/description');
 
   return (
-    <Modal opened onClose={onClose} title={plan ? `Plan ${plan.name}` : 'New plan'}>
+    <Dialog onClose={onClose} title={plan ? `Plan ${plan.name}` : 'New plan'} pending={save.isPending}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -106,6 +107,6 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
         }}
         onClose={() => setTheirs(null)}
       />
-    </Modal>
+    </Dialog>
   );
 }

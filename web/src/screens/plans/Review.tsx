@@ -1,10 +1,11 @@
-import { Button, Group, Modal } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import { tenantKey, type Verdicts } from '~/api/queries';
 import type { MatrixDiff, Rule } from '~/api/types';
+import { Dialog } from '~/components/Dialog';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
@@ -65,7 +66,12 @@ export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRa
   }, [error]);
 
   return (
-    <Modal opened onClose={onClose} size={560} title={`Save ${plural(draft.size, 'change')}?`}>
+    <Dialog
+      onClose={onClose}
+      size={560}
+      title={`Save ${plural(draft.size, 'change')}?`}
+      pending={save.isPending}
+    >
       {error && <ErrorState error={error} onRetry={retry} />}
       {!error && preview.data && <Changes diff={preview.data} lately={lately} />}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
@@ -82,7 +88,7 @@ export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRa
           Save
         </Button>
       </Group>
-    </Modal>
+    </Dialog>
   );
 }
 

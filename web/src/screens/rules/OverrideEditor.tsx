@@ -39,7 +39,7 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
   // undefined: no race was lost. null: they removed it.
   const [theirs, setTheirs] = useState<Override | null>();
   const queries = useQueryClient();
-  const userId = saved?.user_id ?? user?.user_id ?? typedUser;
+  const userId = saved?.user_id ?? user?.user_id ?? typedUser.trim();
   const problems = limitProblems(draft.limit);
   const end = expiresAt(draft.expiry, Date.now());
   const change = (part: Partial<OverrideDraft>) => setDraft((old) => ({ ...old, ...part }));

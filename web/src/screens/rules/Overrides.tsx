@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Menu, Modal } from '@mantine/core';
+import { ActionIcon, Button, Menu } from '@mantine/core';
 import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -8,6 +8,7 @@ import { tenantKey } from '~/api/queries';
 import type { Override, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
+import { Dialog } from '~/components/Dialog';
 import { IconDots, IconPencil, IconPlus, IconTrash } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
@@ -130,8 +131,7 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
         }
       </Query>
       {editing && (
-        <Modal
-          opened
+        <Dialog
           onClose={() => setEditing(null)}
           size={520}
           title={editing === 'new' ? 'New override' : `Override of user ${editing.user_id}`}
@@ -142,7 +142,7 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
             saved={editing === 'new' ? undefined : editing}
             onClose={() => setEditing(null)}
           />
-        </Modal>
+        </Dialog>
       )}
       <ConfirmAction
         opened={removing !== null}

@@ -1,10 +1,11 @@
-import { Button, Group, NativeSelect, TextInput } from '@mantine/core';
+import { Button, Group, NativeSelect } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { type Column, DataTable, sorted } from '~/components/DataTable';
-import { IconPlus, IconRules, IconSearch } from '~/components/icons';
+import { FilterField } from '~/components/FilterField';
+import { IconPlus, IconRules } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
@@ -160,12 +161,12 @@ function Filters({ tenant, search, set }: FilterProps) {
   );
   return (
     <Group gap={8} role="search" aria-label="Filter the rules">
-      <TextInput
-        aria-label="Search"
+      <FilterField
+        search
+        label="Search"
         placeholder="Pattern, name, description"
-        leftSection={<IconSearch size={14} aria-hidden />}
-        value={search.q ?? ''}
-        onChange={(event) => set({ q: event.currentTarget.value || undefined })}
+        value={search.q}
+        onChange={(q) => set({ q })}
         className={styles.search}
       />
       {filter('scope', 'Any scope', [

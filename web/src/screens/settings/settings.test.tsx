@@ -110,8 +110,7 @@ test('an invitation gives a link, its token in the fragment', async () => {
   await user.click(await screen.findByRole('button', { name: 'Invite' }));
   await user.type(await screen.findByLabelText('E-mail'), 'grace@example.com');
   await user.click(screen.getByRole('button', { name: 'Make the link' }));
-  const link = await screen.findByRole('region', { name: 'invitation link' });
-  expect(link.textContent).toBe(`${window.location.origin}/invitation#3q2-7wAB9x`);
+  expect(await screen.findByText(`${window.location.origin}/invitation#3q2-7wAB9x`)).toBeDefined();
 });
 
 test('the last owner cannot be removed, and the dialog says why', async () => {

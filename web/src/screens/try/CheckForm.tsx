@@ -45,7 +45,9 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
     const query = new URLSearchParams(given.map(({ name, value }) => [name, value]));
     onAsk(
       Object.fromEntries(
-        Object.entries({ ...fields, attributes: query.toString() }).filter(([, value]) => value),
+        Object.entries({ ...fields, attributes: query.toString() })
+          .map(([name, value]) => [name, value?.trim()])
+          .filter(([, value]) => value),
       ),
     );
   }

@@ -1,10 +1,11 @@
-import { Button, Group, Modal, NumberInput } from '@mantine/core';
+import { Button, Group, NumberInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import type { Bucket } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
 import { bucketsQuery } from './queries';
@@ -71,7 +72,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
   });
 
   return (
-    <Modal opened onClose={onClose} title="Add or take tokens">
+    <Dialog onClose={onClose} title="Add or take tokens" pending={credit.isPending}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -109,6 +110,6 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-import { Button, Group, Modal, NativeSelect } from '@mantine/core';
+import { Button, Group, NativeSelect } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
@@ -6,6 +6,7 @@ import { isStatus, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
+import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { limitSentence } from '~/domain/rate';
 import { userQuery } from './queries';
@@ -53,15 +54,15 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
   const failure = noPlans ?? noRules;
   if (failure) {
     return (
-      <Modal opened onClose={onClose} title={title}>
+      <Dialog onClose={onClose} title={title}>
         <p role="alert" style={{ color: 'var(--denied)' }}>
           {sentence(failure)}
         </p>
-      </Modal>
+      </Dialog>
     );
   }
   return (
-    <Modal opened onClose={onClose} title={title}>
+    <Dialog onClose={onClose} title={title} pending={save.isPending}>
       <form
         className={styles.raise}
         onSubmit={(event) => {
@@ -107,7 +108,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
           onClose={() => setTheirs(null)}
         />
       )}
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -1,10 +1,11 @@
-import { Button, FileButton, Group, Modal, Textarea } from '@mantine/core';
+import { Button, FileButton, Group, Textarea } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
 import { tenantKey } from '~/api/queries';
 import type { ImportedUsers } from '~/api/types';
+import { Dialog } from '~/components/Dialog';
 import { IconUpload } from '~/components/icons';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
@@ -44,7 +45,7 @@ export function ImportUsers({ tenant, onClose }: Props) {
   const error = load.error ?? check.error;
 
   return (
-    <Modal opened onClose={onClose} size={560} title="Import plans">
+    <Dialog onClose={onClose} size={560} title="Import plans" pending={load.isPending}>
       <div className={styles.raise}>
         <p className="soft">
           A CSV file with the header <code>user_id,plan</code> and a user on each line. An empty plan is the
@@ -92,7 +93,7 @@ export function ImportUsers({ tenant, onClose }: Props) {
           )}
         </Group>
       </div>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -1,6 +1,7 @@
-import { Modal, NativeSelect } from '@mantine/core';
+import { NativeSelect } from '@mantine/core';
 import { useState } from 'react';
 import type { Rule, User } from '~/api/types';
+import { Dialog } from '~/components/Dialog';
 import { ruleLabel } from '~/domain/rule';
 import { OverrideEditor } from '~/screens/rules/OverrideEditor';
 import { applies } from './raisable';
@@ -31,7 +32,7 @@ export function Raise({ tenant, user, rules, rule: first, onClose }: Props) {
     { group: 'Other plans', items: choices(false) },
   ].filter(({ items }) => items.length > 0);
   return (
-    <Modal opened onClose={onClose} size={520} title={`Override a limit of user ${user.user_id}`}>
+    <Dialog onClose={onClose} size={520} title={`Override a limit of user ${user.user_id}`}>
       <NativeSelect
         label="Rule"
         value={String(rule.rule_id)}
@@ -48,6 +49,6 @@ export function Raise({ tenant, user, rules, rule: first, onClose }: Props) {
         saved={saved}
         onClose={onClose}
       />
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
@@ -10,6 +10,7 @@ import { IconBolt } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { usePanel } from '~/components/usePanel';
 import { violationColumns } from '~/screens/violations/columns';
 import { ViolationPanel } from '~/screens/violations/Panel';
 import type { UserSearch } from '~/search';
@@ -27,16 +28,14 @@ export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });
   const search: UserSearch = useSearch({ from: '/shell/t/$tenant/users/$user' });
-  const navigate = useNavigate({ from: '/t/$tenant/users/$user' });
   const { edit } = useRole();
   const user = useQuery(userQuery(tenant, id));
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
   const raisable = user.data ? raisableRules(rules, user.data.value) : [];
 
-  const set = (change: Partial<UserSearch>) =>
-    navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
-  const raise = (rule: number | undefined) => set({ raise: rule });
+  const openViolation = usePanel<string>('open');
+  const raise = usePanel<number>('raise');
 
   return (
     <Page
@@ -78,7 +77,7 @@ export default function UserPage() {
               edit={edit}
               onEdit={raise}
             />
-            <Denials tenant={tenant} user={value} open={search.open} onOpen={(open) => set({ open })} />
+            <Denials tenant={tenant} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.raise !== undefined && raisable.length > 0 && (
               <Raise
                 tenant={tenant}

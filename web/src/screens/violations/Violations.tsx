@@ -9,6 +9,7 @@ import { IconPause, IconPlay } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { usePanel } from '~/components/usePanel';
 import { isNamedRange } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { useTenant } from '~/session';
@@ -36,6 +37,7 @@ export default function Violations() {
   const tail = useTail(tenant, filter, !!search.live);
   const rows = useMemo(() => joined(tail.rows, list.data?.pages), [tail.rows, list.data]);
 
+  const open = usePanel<string>('open');
   const set = (change: Partial<ViolationsSearch>) =>
     navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
   // What arrives now is in no time that has passed.
@@ -97,13 +99,13 @@ export default function Violations() {
               rows={rows}
               rowKey={({ violation_id }) => violation_id}
               open={search.open}
-              onOpen={({ violation_id }) => set({ open: violation_id })}
+              onOpen={({ violation_id }) => open(violation_id)}
             />
           </div>
         )}
       </Card>
       {rows.length > 0 && <Footer list={list} rows={rows} />}
-      <ViolationPanel tenant={tenant} id={search.open} rows={rows} onOpen={(open) => set({ open })} />
+      <ViolationPanel tenant={tenant} id={search.open} rows={rows} onOpen={open} />
     </Page>
   );
 }

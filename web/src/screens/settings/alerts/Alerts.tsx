@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
@@ -11,6 +11,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { SecretDialog } from '~/components/SecretDialog';
 import { EmptyState } from '~/components/states';
+import { usePanel } from '~/components/usePanel';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertForm } from './AlertForm';
@@ -23,12 +24,11 @@ export default function Alerts() {
   const tenant = useTenant();
   const { own } = useRole();
   const { entry } = useSearch({ strict: false }) as SettingsSearch;
-  const navigate = useNavigate();
   const alerts = useQuery(alertsQuery(tenant));
   const rules = useQuery(rulesQuery(tenant));
   const [form, setForm] = useState<{ alert: Alert | null } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
-  const open = (id?: number) => navigate({ to: '.', search: { entry: id } });
+  const open = usePanel<number>('entry');
   const patternOf = (id: number) =>
     rules.data?.find(({ rule_id }) => rule_id === id)?.key_pattern ?? `rule ${id}`;
 

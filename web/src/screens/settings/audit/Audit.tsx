@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
@@ -11,6 +11,7 @@ import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
+import { usePanel } from '~/components/usePanel';
 import { actorOf, type Names, objectOf, verbOf } from '~/domain/audit';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
@@ -24,7 +25,6 @@ const pageSize = 100;
 export default function Audit() {
   const tenant = useTenant();
   const search = useSearch({ strict: false }) as SettingsSearch;
-  const navigate = useNavigate();
   const range = useTimeRange('30d');
   const names = useNames(tenant);
   const entries = useInfiniteQuery({
@@ -39,7 +39,7 @@ export default function Audit() {
       ),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
-  const open = (entry?: number) => navigate({ to: '.', search: (old: object) => ({ ...old, entry }) });
+  const open = usePanel<number>('entry');
 
   return (
     <Card

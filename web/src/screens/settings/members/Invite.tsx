@@ -1,19 +1,18 @@
-import { Button, Group, Modal, NativeSelect, TextInput } from '@mantine/core';
+import { NativeSelect, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
-import { CodeBlock } from '~/components/CodeBlock';
 import { FormDialog } from '~/components/FormDialog';
+import { SecretDialog } from '~/components/SecretDialog';
 import type { Role } from '~/domain/roles';
-import styles from '../Settings.module.css';
 import { roleNames, roles } from './roles';
 
-/** Makes an invitation, and then shows its link, which no mail carries: whoever invites sends it. */
+/** Makes an invitation, then shows its link once. Sluice sends no mail: the inviter passes the link on. */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
   const [email, setEmail] = useState('');
-  const [role, setRole] = useState<Role>('editor');
+  const [role, setRole] = useState<Role>('viewer');
   const [link, setLink] = useState<string | null>(null);
 
   async function invite() {
@@ -29,24 +28,12 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
 
   if (link) {
     return (
-      <Modal
-        opened
-        onClose={onClose}
-        size={560}
-        title={`Send this link to ${email}`}
-        closeOnClickOutside={false}
-      >
-        <div className={styles.section}>
-          <p className="soft">
-            Whoever opens it within seven days becomes {roleNames[role]}. It is shown only now; an invitation
-            without its link can be taken back and made again.
-          </p>
-          <CodeBlock code={link} label="invitation link" />
-        </div>
-        <Group justify="flex-end" mt="lg">
-          <Button onClick={onClose}>Done</Button>
-        </Group>
-      </Modal>
+      <SecretDialog title={`Send this link to ${email}`} what="link" secret={link} onClose={onClose}>
+        <p className="soft">
+          Anyone who opens the link within seven days becomes {roleNames[role]}. If it is lost, revoke the
+          invitation and make another.
+        </p>
+      </SecretDialog>
     );
   }
   return (

@@ -1,0 +1,64 @@
+import { Button, Group, Modal } from '@mantine/core';
+import { useHotkeys } from '@mantine/hooks';
+import { useEffect, useState } from 'react';
+import styles from './Dialog.module.css';
+
+interface Props {
+  opened?: boolean;
+  onClose: () => void;
+  title: React.ReactNode;
+  size?: number;
+  /** The dialog stays open while its request is under way, so that a failure is seen. */
+  pending?: boolean;
+  /** Only its own buttons close it: it shows what cannot be shown again. */
+  keepOpen?: boolean;
+  children: React.ReactNode;
+}
+
+/**
+ * A modal dialog that does not lose what was typed into it. A click beside it closes it only while it is
+ * unchanged; Escape asks first once something was typed.
+ */
+export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
+  const [changed, setChanged] = useState(false);
+  const [asking, setAsking] = useState(false);
+  useEffect(() => {
+    if (!opened) return;
+    setChanged(false);
+    setAsking(false);
+  }, [opened]);
+  const locked = !!pending || !!keepOpen;
+  const change = () => setChanged(true);
+
+  useHotkeys([['Escape', () => opened && changed && !locked && setAsking((before) => !before)]], []);
+
+  return (
+    <Modal
+      opened={opened}
+      onClose={() => !locked && onClose()}
+      title={title}
+      size={size}
+      closeOnClickOutside={!changed && !locked}
+      closeOnEscape={!changed && !locked}
+      withCloseButton={!keepOpen}
+      closeButtonProps={{ 'aria-label': 'Close', disabled: pending }}
+      onInput={change}
+      onChange={change}
+    >
+      {children}
+      {asking && (
+        <div role="alert" className={styles.discard}>
+          <span>Discard what you typed?</span>
+          <Group gap={8}>
+            <Button size="xs" variant="default" onClick={onClose}>
+              Discard
+            </Button>
+            <Button size="xs" onClick={() => setAsking(false)} autoFocus>
+              Keep editing
+            </Button>
+          </Group>
+        </div>
+      )}
+    </Modal>
+  );
+}

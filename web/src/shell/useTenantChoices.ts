@@ -1,0 +1,51 @@
+import { useDebouncedValue } from '@mantine/hooks';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { useSession } from '~/session';
+
+export interface TenantChoice {
+  slug: string;
+  name: string;
+  /** The reader's role, or that the tenant is suspended. */
+  note?: string;
+}
+
+const most = 20;
+
+/**
+ * The tenants that the reader can open, those of the query's letters: memberships first, and for a platform
+ * admin the others too, as many as fit a menu.
+ */
+export function useTenantChoices(query: string, enabled = true): TenantChoice[] {
+  const { account, memberships } = useSession();
+  const [q] = useDebouncedValue(query.trim(), 150);
+  const { data } = useQuery({
+    queryKey: ['tenants', 'choices', q],
+    enabled: enabled && account.platform_admin,
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) =>
+      body(api.GET('/api/v1/tenants', { params: { query: { q: q || undefined, limit: most } }, signal })),
+  });
+  const own = memberships
+    .map(({ tenant: { slug, name }, role, suspended }) => ({
+      slug,
+      name,
+      note: suspended ? 'suspended' : role,
+    }))
+    .filter((choice) => fits(choice, query));
+  const known = new Set(memberships.map(({ tenant }) => tenant.slug));
+  const others = (data?.items ?? [])
+    .filter(({ slug }) => !known.has(slug))
+    .map(({ slug, name, suspended }) => ({ slug, name, note: suspended ? 'suspended' : undefined }))
+    .filter((choice) => fits(choice, query));
+  return [...own, ...others];
+}
+
+function fits({ slug, name }: TenantChoice, query: string): boolean {
+  const text = `${slug} ${name}`.toLowerCase();
+  return query
+    .trim()
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}
