@@ -280,7 +280,9 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by, at := w.person(w.acme, auth.Viewer), lately()
-	formula := func(v *violations.Violation) { v.UserID, v.Subject, v.Endpoint = "=cmd()", "=cmd()", "a;=HYPERLINK(A1);b" }
+	formula := func(v *violations.Violation) {
+		v.UserID, v.Subject, v.Endpoint = "=cmd()", "=cmd()", "a;=HYPERLINK(A1);b"
+	}
 	w.violate(denied(w.other, at))
 	all := w.violate(denied(w.acme, at, formula), denied(w.acme, at.Add(time.Second)),
 		denied(w.acme, at.Add(2*time.Second), func(v *violations.Violation) {
