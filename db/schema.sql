@@ -625,6 +625,8 @@ CREATE TABLE violation_minute (
     CONSTRAINT violation_minute_pkey PRIMARY KEY (tenant_id, minute, rule_id, subject, other)
 );
 
+CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
+
 -- How checks were decided. Rule 0 is for checks as a whole; other rows are that rule's own verdicts.
 -- Degraded ones are among the three before.
 CREATE TABLE decision_minute (
@@ -708,13 +710,15 @@ CREATE TABLE alert_delivery (
     status          integer, -- HTTP status of the latest answer; null for none
     error           text        NOT NULL DEFAULT '',
     is_test         boolean     NOT NULL DEFAULT false, -- somebody asked for it
+    lease_ends_at   timestamptz, -- while it is attempted; null otherwise
     CONSTRAINT alert_delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
     CONSTRAINT alert_delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
     CONSTRAINT alert_delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))
 );
 
 CREATE INDEX alert_delivery_alert_idx ON alert_delivery (tenant_id, alert_id, raised_at);
-CREATE INDEX alert_delivery_pending_idx ON alert_delivery (next_attempt_at) WHERE state = 'pending';
+CREATE INDEX alert_delivery_pending_idx ON alert_delivery (next_attempt_at) WHERE state = 'pending'; -- of the release before
+CREATE INDEX alert_delivery_due_idx ON alert_delivery (tenant_id, next_attempt_at) WHERE state = 'pending';
 
 CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');

@@ -1,29 +1,37 @@
 -- name: Alerts :many
-SELECT * FROM alert WHERE tenant_id = $1 ORDER BY alert_id;
+SELECT sqlc.embed(a), (r.removed_at IS NOT NULL)::boolean AS rule_removed
+FROM alert AS a
+JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+WHERE a.tenant_id = sqlc.arg(tenant_id)
+ORDER BY a.alert_id;
 
 -- name: Alert :one
-SELECT * FROM alert WHERE tenant_id = $1 AND alert_id = $2;
+SELECT sqlc.embed(a), (r.removed_at IS NOT NULL)::boolean AS rule_removed
+FROM alert AS a
+JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id);
 
 -- name: CreateAlert :one
 INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(rule_id), sqlc.arg(per_subject), sqlc.arg(threshold),
     sqlc.arg(window_minutes), sqlc.arg(url), sqlc.arg(secret), sqlc.arg(is_active))
-RETURNING *;
+RETURNING alert_id;
 
--- name: UpdateAlert :one
+-- name: UpdateAlert :execrows
 UPDATE alert
 SET name = sqlc.arg(name), rule_id = sqlc.arg(rule_id), per_subject = sqlc.arg(per_subject), threshold = sqlc.arg(threshold),
     window_minutes = sqlc.arg(window_minutes), url = sqlc.arg(url), is_active = sqlc.arg(is_active),
     version = version + 1, updated_at = now()
-WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id)
-RETURNING *;
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 
--- name: RotateAlertSecret :one
+-- name: RotateAlertSecret :execrows
 UPDATE alert
 SET secret = sqlc.arg(secret), version = version + 1, updated_at = now()
-WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id)
-RETURNING *;
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 
--- name: RemoveAlert :one
-DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2
-RETURNING *;
+-- name: RemoveAlert :execrows
+DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2;
+
+-- name: TurnOffAlertsOfRules :exec
+UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND is_active;

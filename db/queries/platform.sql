@@ -194,18 +194,32 @@ FROM rate_limit_violation_default
 WHERE requested_at >= sqlc.arg(since)
 ORDER BY day;
 
--- Alerts, which are watched over for all tenants at once.
+-- Alerts, which are watched over for all tenants.
+
+-- name: AlertingTenants :many
+SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id;
+
+-- name: TryRaiseAlerts :one
+-- Whether nobody else raises the tenant's alerts now; it is ours until the end of the transaction. Two tenants may
+-- share a lock: then one of them is raised a round later.
+SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::bigint % 2147483647)::integer) AS ours;
 
 -- name: RaiseAlerts :execrows
--- A delivery for each alert whose threshold was reached within its window, unless there is one that is
+-- A delivery for each alert of a tenant whose threshold was reached within its window, unless there is one that is
 -- hardly older than the window. The window ends with the minute that runs or, so that what is written
--- late is not missed, with the one before.
+-- late is not missed, with the one before. An alert whose receiver is away has at most so many pending deliveries.
+WITH waiting AS MATERIALIZED (
+    SELECT alert_id, count(*) AS deliveries FROM alert_delivery
+    WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'pending'
+    GROUP BY alert_id
+)
 INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
 SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, sqlc.arg(now), sqlc.arg(now)
 FROM alert AS a
 CROSS JOIN LATERAL (
     SELECT sqlc.arg(now)::timestamptz - make_interval(mins => a.window_minutes) AS after,
-        sqlc.arg(now)::timestamptz - interval '1 minute' AS before_last
+        sqlc.arg(now)::timestamptz - interval '1 minute' AS before_last,
+        coalesce((SELECT waiting.deliveries FROM waiting WHERE waiting.alert_id = a.alert_id), 0) AS pending
 ) AS w
 CROSS JOIN LATERAL (
     SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
@@ -218,27 +232,52 @@ CROSS JOIN LATERAL (
             AND m.minute > w.after - interval '1 minute' AND m.minute <= sqlc.arg(now)::timestamptz
         GROUP BY 1
     ) AS s
-    WHERE s.running >= a.threshold OR s.complete >= a.threshold
+    WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
+        SELECT FROM alert_delivery AS d
+        WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
+            AND d.raised_at > w.after - interval '1 minute'
+    )
     ORDER BY denied DESC, s.subject
-    LIMIT 100
+    LIMIT greatest(0, sqlc.arg(most_pending)::bigint - w.pending)
 ) AS reached
-WHERE a.is_active AND NOT EXISTS (
-    SELECT FROM alert_delivery AS d
-    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
-        AND d.raised_at > w.after - interval '1 minute'
-);
+WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.is_active;
 
 -- name: ClaimAlertDeliveries :many
--- Those that are due, for whoever asks first, until the lease ends.
+-- Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
+-- second, counting those that are being attempted, and no tenant gets more than so many at once.
+WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
+    (SELECT d.tenant_id FROM alert_delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT d.tenant_id FROM alert_delivery AS d
+        WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
+        ORDER BY d.tenant_id LIMIT 1
+    )
+    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
+), due AS MATERIALIZED (
+    SELECT one.tenant_id, one.delivery_id, one.next_attempt_at,
+        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
+    FROM waiting AS w
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS attempts FROM alert_delivery AS d
+        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > sqlc.arg(now)::timestamptz
+            AND d.next_attempt_at > sqlc.arg(now) AND d.next_attempt_at <= sqlc.arg(lease_ends)
+    ) AS busy
+    CROSS JOIN LATERAL (
+        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM alert_delivery AS d
+        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= sqlc.arg(now)
+        ORDER BY d.is_test DESC, d.next_attempt_at
+        LIMIT greatest(0, sqlc.arg(per_tenant)::bigint - busy.attempts)
+        FOR UPDATE SKIP LOCKED
+    ) AS one
+)
 UPDATE alert_delivery AS d
-SET attempts = d.attempts + 1, next_attempt_at = sqlc.arg(lease_ends)
+SET attempts = d.attempts + 1, next_attempt_at = sqlc.arg(lease_ends), lease_ends_at = sqlc.arg(lease_ends)
 FROM alert AS a, tenant AS t
 WHERE (d.tenant_id, d.delivery_id) IN (
-        SELECT due.tenant_id, due.delivery_id FROM alert_delivery AS due
-        WHERE due.state = 'pending' AND due.next_attempt_at <= sqlc.arg(now)
-        ORDER BY due.next_attempt_at
+        SELECT due.tenant_id, due.delivery_id FROM due
+        ORDER BY due.turn, due.next_attempt_at
         LIMIT sqlc.arg(at_most)
-        FOR UPDATE SKIP LOCKED
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
 RETURNING sqlc.embed(d), sqlc.embed(a), t.slug;

@@ -115,7 +115,7 @@ func TestATestIsDeliveredBesideWhatWasRaised(t *testing.T) {
 	w.alert(w.rule(w.other))
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusConflict) // it is on its way
-	notices := must(w.store.ClaimDeliveries(t.Context(), time.Now().Add(time.Minute), time.Now().Add(time.Hour), 10))(t)
+	notices := must(w.store.ClaimDeliveries(t.Context(), time.Now().Add(time.Minute), time.Now().Add(time.Hour), 4, 10))(t)
 	if len(notices) != 1 || !notices[0].Test {
 		t.Fatalf("%+v are to be delivered, want the test", notices)
 	}

@@ -21,30 +21,31 @@ var (
 	_ violations.Outbox     = (*Store)(nil)
 )
 
-// alertLock is the advisory lock that makes raising alerts the work of one process at a time.
-const alertLock = 0x736c75696365_02
+// alertLock is the first part of the advisory locks that make raising a tenant's alerts the work of one process at
+// a time; the second is the tenant.
+const alertLock = 0x736c7563
 
 // Alerts returns a tenant's alerts by id.
 func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Alert, error) { return q.Alerts(ctx, tenant) })
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
-	return each(rows, alertFromRow), nil
+	return each(rows, func(row dbsqlc.AlertsRow) violations.Alert { return alertFromRow(row.Alert, row.RuleRemoved) }), nil
 }
 
 // Alert returns one alert.
 func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Alert, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) { return q.Alert(ctx, tenant, id) })
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
 	}
-	return alertFromRow(row), nil
+	return alertFromRow(row.Alert, row.RuleRemoved), nil
 }
 
 // CreateAlert creates an alert.
 func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
-	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
 			TenantID: alert.Tenant, Name: alert.Name, RuleID: alert.Rule, PerSubject: alert.PerSubject,
 			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
@@ -59,15 +60,15 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 
 // UpdateAlert changes all but the secret.
 func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
-	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		if err := expectAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version)); err != nil {
-			return dbsqlc.Alert{}, err
+			return 0, err
 		}
-		return q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
+		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
 			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, RuleID: alert.Rule,
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Url: alert.URL, IsActive: alert.Active,
-		})
+		}))
 	})
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("update alert %d: %w", alert.ID, err)
@@ -80,11 +81,11 @@ func (s *Store) RotateAlertSecret(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string,
 ) (violations.Alert, error) {
 	by.Act = cmp.Or(by.Act, "rotate secret") // which the log would not show
-	rotated, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
+	rotated, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
-			return dbsqlc.Alert{}, err
+			return 0, err
 		}
-		return q.RotateAlertSecret(ctx, secret, tenant, id)
+		return id, foundOne(q.RotateAlertSecret(ctx, secret, tenant, id))
 	})
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
@@ -94,11 +95,12 @@ func (s *Store) RotateAlertSecret(
 
 // RemoveAlert removes an alert and its deliveries.
 func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error {
-	_, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Alert, error) {
-		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
-			return dbsqlc.Alert{}, err
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		queries := s.queries.WithTx(tx)
+		if err := expectAlert(ctx, queries, tenant, id, expected); err != nil {
+			return err
 		}
-		return q.RemoveAlert(ctx, tenant, id)
+		return foundOne(queries.RemoveAlert(ctx, tenant, id))
 	})
 	if err != nil {
 		return fmt.Errorf("remove alert %d: %w", id, err)
@@ -106,14 +108,25 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor.
+// changeAlert changes one alert in the name of an actor. An active one must have a rule, or it would never fire.
 func (s *Store) changeAlert(
-	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (dbsqlc.Alert, error),
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (id int64, err error),
 ) (changed violations.Alert, err error) {
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		row, err := change(ctx, s.queries.WithTx(tx))
-		changed = alertFromRow(row)
-		return alertError(err)
+		queries := s.queries.WithTx(tx)
+		id, err := change(ctx, queries)
+		if err != nil {
+			return alertError(err)
+		}
+		row, err := queries.Alert(ctx, tenant, id)
+		if err != nil {
+			return err
+		}
+		if row.Alert.IsActive && row.RuleRemoved {
+			return rules.FieldErrors{{Field: "rule_id", Message: "was removed; choose another rule, or leave the alert off"}}
+		}
+		changed = alertFromRow(row.Alert, row.RuleRemoved)
+		return nil
 	})
 	return changed, err
 }
@@ -124,7 +137,7 @@ func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 	if err != nil {
 		return err
 	}
-	return expect(expected, row.Version)
+	return expect(expected, row.Alert.Version)
 }
 
 // TestAlert makes a delivery that is due at once.
@@ -145,6 +158,27 @@ func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) 
 	return deliveryFromRow(row), nil
 }
 
+// RetryDelivery makes a delivery due at once.
+func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (violations.Delivery, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertDelivery, error) {
+		row, err := q.RetryAlertDelivery(ctx, tenant, alert, id)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return row, err
+		}
+		if row, err = q.AlertDelivery(ctx, tenant, alert, id); err != nil {
+			return row, err
+		}
+		if row.State == string(violations.DeliveryDelivered) {
+			return row, rules.ErrFinal
+		}
+		return row, rules.ErrInUse
+	})
+	if err != nil {
+		return violations.Delivery{}, fmt.Errorf("retry delivery %d: %w", id, err)
+	}
+	return deliveryFromRow(row), nil
+}
+
 // AlertDeliveries returns what alerts had to say, newest first.
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDelivery, error) {
@@ -158,35 +192,46 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 	return each(rows, deliveryFromRow), nil
 }
 
-// RaiseAlerts leaves it to another process that is at it.
-func (s *Store) RaiseAlerts(ctx context.Context, now time.Time) (raised int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
+// AlertingTenants returns the tenants that have active alerts.
+func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
+	tenants, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
+	if err != nil {
+		return nil, fmt.Errorf("read which tenants have alerts: %w", err)
+	}
+	return tenants, nil
+}
+
+// RaiseAlerts raises a tenant's alerts, unless another process does so at the moment.
+func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		queries := s.queries.WithTx(tx)
-		ours, err := queries.TryUpkeep(ctx, alertLock)
+		ours, err := queries.TryRaiseAlerts(ctx, alertLock, int64(tenant))
 		if err != nil || !ours {
 			return err
 		}
-		raised, err = queries.RaiseAlerts(ctx, now)
+		raised, err = queries.RaiseAlerts(ctx, now, violations.MaxPendingDeliveries, tenant)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("raise alerts: %w", err)
+		return 0, fmt.Errorf("raise alerts of tenant %d: %w", tenant, err)
 	}
 	return raised, nil
 }
 
 // ClaimDeliveries takes deliveries that are due.
-func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, limit int) ([]violations.Notice, error) {
+func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]violations.Notice, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
-		return q.ClaimAlertDeliveries(ctx, leaseEnds, now, rowLimit(limit))
+		return q.ClaimAlertDeliveries(ctx, dbsqlc.ClaimAlertDeliveriesParams{
+			Now: now, LeaseEnds: leaseEnds, PerTenant: int64(perTenant), AtMost: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
-		return violations.Notice{Delivery: deliveryFromRow(row.AlertDelivery), Of: alertFromRow(row.Alert), TenantSlug: row.Slug}
+		return violations.Notice{Delivery: deliveryFromRow(row.AlertDelivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug}
 	}), nil
 }
 
@@ -213,11 +258,12 @@ func alertError(err error) error {
 	return writeError(err)
 }
 
-func alertFromRow(row dbsqlc.Alert) violations.Alert {
+func alertFromRow(row dbsqlc.Alert, ruleRemoved bool) violations.Alert {
 	return violations.Alert{
 		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Rule: row.RuleID, PerSubject: row.PerSubject,
 		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
 		URL: row.Url, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
+		RuleRemoved: ruleRemoved,
 	}
 }
 

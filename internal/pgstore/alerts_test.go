@@ -1,7 +1,6 @@
 package pgstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,6 +32,46 @@ func (w *world) deny(t *testing.T, rule rules.Rule, subject string, at time.Time
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func wantFields(t *testing.T, err error, want ...string) {
+	t.Helper()
+	var fields rules.FieldErrors
+	if errors.As(err, &fields); !slices.EqualFunc(fields, want, func(f rules.FieldError, name string) bool { return f.Field == name }) {
+		t.Errorf("the error is %v, want one about %q", err, want)
+	}
+}
+
+func TestAnAlertIsTurnedOffWithItsRule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	onUser := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
+	onDaily := must(w.CreateAlert(ctx, tester, alertOn(w.ours.daily, true)))(t)
+	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	off := must(w.Alert(ctx, w.ours.ID, onUser.ID))(t)
+	if off.Active || !off.RuleRemoved || off.Version != 2 {
+		t.Errorf("after its rule was removed the alert is %+v", off)
+	}
+	if other := must(w.Alert(ctx, w.ours.ID, onDaily.ID))(t); other != onDaily {
+		t.Errorf("another rule's alert is %+v, want %+v", other, onDaily)
+	}
+	log, _, err := w.Audit(ctx, w.ours.ID, rules.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)}, rules.AuditCursor{}, 10)
+	if err != nil || len(log) != 2 || log[0].Actor.Name != tester.Name || !strings.Contains(string(log[0].After), `"is_active": false`) {
+		t.Errorf("the audit log has %+v, %v", log, err)
+	}
+	on := off
+	on.Active = true
+	_, err = w.UpdateAlert(ctx, tester, on)
+	wantFields(t, err, "rule_id")
+	_, err = w.CreateAlert(ctx, tester, alertOn(w.ours.user, true))
+	wantFields(t, err, "rule_id")
+	on.Rule = w.ours.daily.ID
+	if on = must(w.UpdateAlert(ctx, tester, on))(t); !on.Active || on.RuleRemoved {
+		t.Errorf("on another rule the alert is %+v", on)
 	}
 }
 
@@ -130,10 +169,11 @@ func TestWhenAnAlertIsRaised(t *testing.T) {
 			test.deny(t, w)
 			var processes sync.WaitGroup
 			for range 3 { // at once, and again
-				processes.Go(func() { _, _ = w.RaiseAlerts(t.Context(), now) })
+				processes.Go(func() { _, _ = w.RaiseAlerts(t.Context(), w.ours.ID, now) })
 			}
 			processes.Wait()
-			must(w.RaiseAlerts(t.Context(), now.Add(10*time.Second)))(t)
+			must(w.RaiseAlerts(t.Context(), w.ours.ID, now.Add(10*time.Second)))(t)
+			must(w.RaiseAlerts(t.Context(), w.theirs.ID, now))(t)
 			var got []string
 			for _, d := range must(w.AlertDeliveries(t.Context(), w.ours.ID, alert.ID, 0, 10))(t) {
 				got = append(got, d.Subject)
@@ -148,118 +188,5 @@ func TestWhenAnAlertIsRaised(t *testing.T) {
 				t.Errorf("the other tenant has deliveries %+v", others)
 			}
 		})
-	}
-}
-
-// receiver is a Sender that answers as it is told to.
-type receiver struct {
-	mu     sync.Mutex
-	posts  []int64
-	answer func() (int, error)
-}
-
-func (r *receiver) Send(_ context.Context, notice *violations.Notice) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.posts = append(r.posts, notice.ID)
-	return r.answer()
-}
-
-func TestADeliveryIsTriedUntilItIsAnswered(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
-	w.deny(t, w.ours.user, "42", now, 12)
-	target := &receiver{answer: func() (int, error) { return 0, errors.New("connection \x00\xff refused") }}
-	deliver := func(at time.Time) violations.Delivery {
-		t.Helper()
-		var processes sync.WaitGroup
-		for range 3 {
-			processes.Go(func() {
-				if err := violations.DeliverAlerts(ctx, w, target, at); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		processes.Wait()
-		listed := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 10))(t)
-		if len(listed) != 1 {
-			t.Fatalf("there are %d deliveries, want 1", len(listed))
-		}
-		return listed[0]
-	}
-	// Raising and claiming at once, a process may claim before another one has raised.
-	d := deliver(now)
-	for len(target.posts) == 0 {
-		d = deliver(now)
-	}
-	if d.State != violations.DeliveryPending || d.Attempts != 1 || !strings.Contains(d.Error, "refused") ||
-		!d.NextAttemptAt.Equal(now.Add(30*time.Second)) || d.Denied != 12 {
-		t.Errorf("after an attempt it is %+v", d)
-	}
-	if d = deliver(now.Add(29 * time.Second)); d.Attempts != 1 {
-		t.Error("it was tried again before its time")
-	}
-	target.answer = func() (int, error) { return 503, nil }
-	if d = deliver(now.Add(30 * time.Second)); d.Attempts != 2 || d.Status != 503 || !d.NextAttemptAt.Equal(now.Add(90*time.Second)) {
-		t.Errorf("after the second attempt it is %+v", d)
-	}
-	target.answer = func() (int, error) { return 204, nil }
-	if d = deliver(now.Add(90 * time.Second)); d.State != violations.DeliveryDelivered || d.Status != 204 || d.Error != "" {
-		t.Errorf("after an answer it is %+v", d)
-	}
-	deliver(now.Add(4 * time.Minute))
-	if len(target.posts) != 3 {
-		t.Errorf("it was posted %d times, want 3", len(target.posts))
-	}
-}
-
-func TestADeliveryIsGivenUpAtLast(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx, at := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
-	w.deny(t, w.ours.user, "42", at, 12)
-	target := &receiver{answer: func() (int, error) { return 302, nil }}
-	var d violations.Delivery
-	for range 15 {
-		if err := violations.DeliverAlerts(ctx, w, target, at); err != nil {
-			t.Fatal(err)
-		}
-		d = must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]
-		at = d.NextAttemptAt
-	}
-	if d.State != violations.DeliveryFailed || d.Attempts != 12 || len(target.posts) != 12 {
-		t.Errorf("after %d posts it is %+v, want 12 and failed", len(target.posts), d)
-	}
-}
-
-func TestAWorkerThatDiedIsReplaced(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
-	must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
-	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, now))(t)
-	lease := now.Add(time.Minute)
-	dead := must(w.ClaimDeliveries(ctx, now, lease, 10))(t)
-	if len(dead) != 1 || dead[0].TenantSlug != "ours" || dead[0].Of.Secret != "hush" {
-		t.Fatalf("claimed %+v", dead)
-	}
-	if early := must(w.ClaimDeliveries(ctx, now.Add(59*time.Second), lease, 10))(t); len(early) != 0 {
-		t.Error("it was claimed twice within the lease")
-	}
-	second := must(w.ClaimDeliveries(ctx, lease, lease.Add(time.Minute), 10))(t)
-	if len(second) != 1 || second[0].Attempts != 2 {
-		t.Fatalf("after the lease %+v was claimed", second)
-	}
-	late := dead[0].Delivery
-	late.State, late.AttemptedAt = violations.DeliveryDelivered, now
-	if err := w.FinishDelivery(ctx, late); err != nil {
-		t.Error(err)
-	}
-	if d := must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 1))(t)[0]; d.State != violations.DeliveryPending {
-		t.Error("the one that was thought dead finished another's attempt")
 	}
 }

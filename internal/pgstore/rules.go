@@ -268,12 +268,16 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 	return rulesAsStored(rows)
 }
 
-// removeRules removes the overrides first, so that a revived rule's limit is later than their ends.
+// removeRules removes rules with their overrides, and turns off the alerts on them, which could never fire. It
+// removes the overrides first, so that a revived rule's limit is later than their ends.
 func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
 	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, ruleNumbers(ids)); err != nil {
+		return 0, err
+	}
+	if err := w.TurnOffAlertsOfRules(ctx, w.tenant, ruleNumbers(ids)); err != nil {
 		return 0, err
 	}
 	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {

@@ -28,6 +28,9 @@ type Alert struct {
 	Secret  string
 	Active  bool
 	Version int64 // 1 for a new alert, raised by each change to it
+	// RuleRemoved says that the rule is gone. The alert was turned off with it, and stays off until it is about
+	// another rule.
+	RuleRemoved bool
 }
 
 // NewAlertSecret returns a secret that nobody can guess.
@@ -39,10 +42,13 @@ const (
 	MaxAlertURL    = 2048
 	MaxAlertWindow = time.Hour // all of its counts are read every few seconds
 	MaxAlerts      = 100       // of a tenant
+	// MaxPendingDeliveries is how many of an alert wait for their receiver. While there are as many, what else
+	// is reached is raised later, if it still is.
+	MaxPendingDeliveries = 100
 )
 
-// Validate returns all that is wrong with an alert as people describe it. Where its URL leads is judged
-// when it is used, since names can change their addresses.
+// Validate returns all that is wrong with an alert as people describe it, but for where its URL leads: see
+// webhook.Sender.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -102,16 +108,20 @@ type Delivery struct {
 type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
-	// CreateAlert is a field error for a rule that the tenant never had. UpdateAlert, too; it keeps the
-	// secret.
+	// CreateAlert is a field error for a rule that the tenant never had, and, if the alert is active, for one
+	// that was removed. UpdateAlert, too; it keeps the secret.
 	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	// RotateAlertSecret replaces the secret. What is sent from then on is signed with the new one.
 	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string) (Alert, error)
 	// RemoveAlert removes the alert's deliveries as well.
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
-	// TestAlert makes a delivery that says it is a test. It is rules.ErrInUse while the one before is pending.
+	// TestAlert makes a delivery that says it is a test, and that is tried once. It is rules.ErrInUse while the
+	// test before is pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)
+	// RetryDelivery makes a delivery due at once that waits for its next attempt or was given up. It is
+	// rules.ErrInUse for one that is being attempted, and rules.ErrFinal for one that was delivered.
+	RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (Delivery, error)
 	// AlertDeliveries lists those of one alert, or of all if it is 0, newest first, before an id; 0 begins
 	// with the newest.
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)
@@ -119,12 +129,15 @@ type AlertStore interface {
 
 // Outbox is where deliveries wait, those of all tenants.
 type Outbox interface {
-	// RaiseAlerts makes a delivery for each alert whose threshold was reached, unless it made one within
-	// the alert's window. Processes that do so at once make one.
-	RaiseAlerts(ctx context.Context, now time.Time) (raised int64, err error)
-	// ClaimDeliveries takes deliveries that are due. Nobody else gets them until the lease ends, after
-	// which whoever holds them may have died.
-	ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, limit int) ([]Notice, error)
+	// AlertingTenants returns the tenants that have active alerts.
+	AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
+	// RaiseAlerts makes a delivery for each alert of a tenant whose threshold was reached, unless it made one
+	// within the alert's window. Processes that do so at once make one. It takes a few seconds at most.
+	RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error)
+	// ClaimDeliveries takes up to limit deliveries that are due, tenants taking turns. Nobody else gets them
+	// until the lease ends, after which the process that holds them may have died. A tenant has perTenant
+	// of them at once, in all processes; those that claim in the same moment may exceed that for once.
+	ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]Notice, error)
 	// FinishDelivery writes down how an attempt went. It does nothing if the lease had ended and somebody
 	// else began another.
 	FinishDelivery(ctx context.Context, delivery Delivery) error

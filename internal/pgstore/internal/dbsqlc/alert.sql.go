@@ -12,57 +12,76 @@ import (
 )
 
 const alert = `-- name: Alert :one
-SELECT tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at FROM alert WHERE tenant_id = $1 AND alert_id = $2
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+FROM alert AS a
+JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+WHERE a.tenant_id = $1 AND a.alert_id = $2
 `
 
-func (q *Queries) Alert(ctx context.Context, tenantID rules.TenantID, alertID int64) (Alert, error) {
+type AlertRow struct {
+	Alert       Alert
+	RuleRemoved bool
+}
+
+func (q *Queries) Alert(ctx context.Context, tenantID rules.TenantID, alertID int64) (AlertRow, error) {
 	row := q.db.QueryRow(ctx, alert, tenantID, alertID)
-	var i Alert
+	var i AlertRow
 	err := row.Scan(
-		&i.TenantID,
-		&i.AlertID,
-		&i.Name,
-		&i.RuleID,
-		&i.PerSubject,
-		&i.Threshold,
-		&i.WindowMinutes,
-		&i.Url,
-		&i.Secret,
-		&i.IsActive,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.Alert.TenantID,
+		&i.Alert.AlertID,
+		&i.Alert.Name,
+		&i.Alert.RuleID,
+		&i.Alert.PerSubject,
+		&i.Alert.Threshold,
+		&i.Alert.WindowMinutes,
+		&i.Alert.Url,
+		&i.Alert.Secret,
+		&i.Alert.IsActive,
+		&i.Alert.Version,
+		&i.Alert.CreatedAt,
+		&i.Alert.UpdatedAt,
+		&i.RuleRemoved,
 	)
 	return i, err
 }
 
 const alerts = `-- name: Alerts :many
-SELECT tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at FROM alert WHERE tenant_id = $1 ORDER BY alert_id
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+FROM alert AS a
+JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+WHERE a.tenant_id = $1
+ORDER BY a.alert_id
 `
 
-func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alert, error) {
+type AlertsRow struct {
+	Alert       Alert
+	RuleRemoved bool
+}
+
+func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]AlertsRow, error) {
 	rows, err := q.db.Query(ctx, alerts, tenantID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Alert
+	var items []AlertsRow
 	for rows.Next() {
-		var i Alert
+		var i AlertsRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.AlertID,
-			&i.Name,
-			&i.RuleID,
-			&i.PerSubject,
-			&i.Threshold,
-			&i.WindowMinutes,
-			&i.Url,
-			&i.Secret,
-			&i.IsActive,
-			&i.Version,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.Alert.TenantID,
+			&i.Alert.AlertID,
+			&i.Alert.Name,
+			&i.Alert.RuleID,
+			&i.Alert.PerSubject,
+			&i.Alert.Threshold,
+			&i.Alert.WindowMinutes,
+			&i.Alert.Url,
+			&i.Alert.Secret,
+			&i.Alert.IsActive,
+			&i.Alert.Version,
+			&i.Alert.CreatedAt,
+			&i.Alert.UpdatedAt,
+			&i.RuleRemoved,
 		); err != nil {
 			return nil, err
 		}
@@ -78,7 +97,7 @@ const createAlert = `-- name: CreateAlert :one
 INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
 VALUES ($1, $2, $3, $4, $5,
     $6, $7, $8, $9)
-RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
+RETURNING alert_id
 `
 
 type CreateAlertParams struct {
@@ -93,7 +112,7 @@ type CreateAlertParams struct {
 	IsActive      bool
 }
 
-func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (Alert, error) {
+func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (int64, error) {
 	row := q.db.QueryRow(ctx, createAlert,
 		arg.TenantID,
 		arg.Name,
@@ -105,86 +124,53 @@ func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (Alert
 		arg.Secret,
 		arg.IsActive,
 	)
-	var i Alert
-	err := row.Scan(
-		&i.TenantID,
-		&i.AlertID,
-		&i.Name,
-		&i.RuleID,
-		&i.PerSubject,
-		&i.Threshold,
-		&i.WindowMinutes,
-		&i.Url,
-		&i.Secret,
-		&i.IsActive,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
+	var alert_id int64
+	err := row.Scan(&alert_id)
+	return alert_id, err
 }
 
-const removeAlert = `-- name: RemoveAlert :one
+const removeAlert = `-- name: RemoveAlert :execrows
 DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2
-RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
 `
 
-func (q *Queries) RemoveAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (Alert, error) {
-	row := q.db.QueryRow(ctx, removeAlert, tenantID, alertID)
-	var i Alert
-	err := row.Scan(
-		&i.TenantID,
-		&i.AlertID,
-		&i.Name,
-		&i.RuleID,
-		&i.PerSubject,
-		&i.Threshold,
-		&i.WindowMinutes,
-		&i.Url,
-		&i.Secret,
-		&i.IsActive,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
+func (q *Queries) RemoveAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (int64, error) {
+	result, err := q.db.Exec(ctx, removeAlert, tenantID, alertID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const rotateAlertSecret = `-- name: RotateAlertSecret :one
+const rotateAlertSecret = `-- name: RotateAlertSecret :execrows
 UPDATE alert
 SET secret = $1, version = version + 1, updated_at = now()
 WHERE tenant_id = $2 AND alert_id = $3
-RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
 `
 
-func (q *Queries) RotateAlertSecret(ctx context.Context, secret string, tenantID rules.TenantID, alertID int64) (Alert, error) {
-	row := q.db.QueryRow(ctx, rotateAlertSecret, secret, tenantID, alertID)
-	var i Alert
-	err := row.Scan(
-		&i.TenantID,
-		&i.AlertID,
-		&i.Name,
-		&i.RuleID,
-		&i.PerSubject,
-		&i.Threshold,
-		&i.WindowMinutes,
-		&i.Url,
-		&i.Secret,
-		&i.IsActive,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
+func (q *Queries) RotateAlertSecret(ctx context.Context, secret string, tenantID rules.TenantID, alertID int64) (int64, error) {
+	result, err := q.db.Exec(ctx, rotateAlertSecret, secret, tenantID, alertID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
-const updateAlert = `-- name: UpdateAlert :one
+const turnOffAlertsOfRules = `-- name: TurnOffAlertsOfRules :exec
+UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
+WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND is_active
+`
+
+func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) error {
+	_, err := q.db.Exec(ctx, turnOffAlertsOfRules, tenantID, ruleIds)
+	return err
+}
+
+const updateAlert = `-- name: UpdateAlert :execrows
 UPDATE alert
 SET name = $1, rule_id = $2, per_subject = $3, threshold = $4,
     window_minutes = $5, url = $6, is_active = $7,
     version = version + 1, updated_at = now()
 WHERE tenant_id = $8 AND alert_id = $9
-RETURNING tenant_id, alert_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active, version, created_at, updated_at
 `
 
 type UpdateAlertParams struct {
@@ -199,8 +185,8 @@ type UpdateAlertParams struct {
 	AlertID       int64
 }
 
-func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (Alert, error) {
-	row := q.db.QueryRow(ctx, updateAlert,
+func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (int64, error) {
+	result, err := q.db.Exec(ctx, updateAlert,
 		arg.Name,
 		arg.RuleID,
 		arg.PerSubject,
@@ -211,21 +197,8 @@ func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (Alert
 		arg.TenantID,
 		arg.AlertID,
 	)
-	var i Alert
-	err := row.Scan(
-		&i.TenantID,
-		&i.AlertID,
-		&i.Name,
-		&i.RuleID,
-		&i.PerSubject,
-		&i.Threshold,
-		&i.WindowMinutes,
-		&i.Url,
-		&i.Secret,
-		&i.IsActive,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

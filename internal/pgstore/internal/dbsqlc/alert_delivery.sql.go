@@ -13,7 +13,7 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test FROM alert_delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test, lease_ends_at FROM alert_delivery
 WHERE tenant_id = $1 AND delivery_id < $2
     AND ($3::bigint = 0 OR alert_id = $3::bigint)
 ORDER BY delivery_id DESC
@@ -56,6 +56,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 			&i.Status,
 			&i.Error,
 			&i.IsTest,
+			&i.LeaseEndsAt,
 		); err != nil {
 			return nil, err
 		}
@@ -67,10 +68,38 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 	return items, nil
 }
 
+const alertDelivery = `-- name: AlertDelivery :one
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test, lease_ends_at FROM alert_delivery
+WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
+`
+
+func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (AlertDelivery, error) {
+	row := q.db.QueryRow(ctx, alertDelivery, tenantID, alertID, deliveryID)
+	var i AlertDelivery
+	err := row.Scan(
+		&i.TenantID,
+		&i.DeliveryID,
+		&i.AlertID,
+		&i.Subject,
+		&i.Denied,
+		&i.Since,
+		&i.RaisedAt,
+		&i.State,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.AttemptedAt,
+		&i.Status,
+		&i.Error,
+		&i.IsTest,
+		&i.LeaseEndsAt,
+	)
+	return i, err
+}
+
 const finishAlertDelivery = `-- name: FinishAlertDelivery :exec
 UPDATE alert_delivery
 SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
-    status = nullif($4::integer, 0), error = $5
+    lease_ends_at = NULL, status = nullif($4::integer, 0), error = $5
 WHERE tenant_id = $6 AND delivery_id = $7 AND attempts = $8
 `
 
@@ -99,6 +128,37 @@ func (q *Queries) FinishAlertDelivery(ctx context.Context, arg FinishAlertDelive
 	return err
 }
 
+const retryAlertDelivery = `-- name: RetryAlertDelivery :one
+UPDATE alert_delivery SET state = 'pending', next_attempt_at = now()
+WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
+    AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test, lease_ends_at
+`
+
+// No row if it was delivered or is being attempted.
+func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (AlertDelivery, error) {
+	row := q.db.QueryRow(ctx, retryAlertDelivery, tenantID, alertID, deliveryID)
+	var i AlertDelivery
+	err := row.Scan(
+		&i.TenantID,
+		&i.DeliveryID,
+		&i.AlertID,
+		&i.Subject,
+		&i.Denied,
+		&i.Since,
+		&i.RaisedAt,
+		&i.State,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.AttemptedAt,
+		&i.Status,
+		&i.Error,
+		&i.IsTest,
+		&i.LeaseEndsAt,
+	)
+	return i, err
+}
+
 const testAlert = `-- name: TestAlert :one
 INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
 SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
@@ -107,10 +167,10 @@ WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
     SELECT FROM alert_delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, status, error, is_test, lease_ends_at
 `
 
-// No row while the test before is pending.
+// No row while the test before is pending: it is tried once, so that takes seconds.
 func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (AlertDelivery, error) {
 	row := q.db.QueryRow(ctx, testAlert, tenantID, alertID)
 	var i AlertDelivery
@@ -129,6 +189,7 @@ func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertI
 		&i.Status,
 		&i.Error,
 		&i.IsTest,
+		&i.LeaseEndsAt,
 	)
 	return i, err
 }

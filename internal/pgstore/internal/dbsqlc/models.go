@@ -56,6 +56,7 @@ type AlertDelivery struct {
 	Status        *int32
 	Error         string
 	IsTest        bool
+	LeaseEndsAt   *time.Time
 }
 
 type ApiKey struct {

@@ -11,7 +11,34 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
+
+const alertingTenants = `-- name: AlertingTenants :many
+
+SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id
+`
+
+// Alerts, which are watched over for all tenants.
+func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
+	rows, err := q.db.Query(ctx, alertingTenants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []rules.TenantID
+	for rows.Next() {
+		var tenant_id rules.TenantID
+		if err := rows.Scan(&tenant_id); err != nil {
+			return nil, err
+		}
+		items = append(items, tenant_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const changedTenants = `-- name: ChangedTenants :many
 
@@ -64,19 +91,50 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 }
 
 const claimAlertDeliveries = `-- name: ClaimAlertDeliveries :many
+WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
+    (SELECT d.tenant_id FROM alert_delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT d.tenant_id FROM alert_delivery AS d
+        WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
+        ORDER BY d.tenant_id LIMIT 1
+    )
+    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
+), due AS MATERIALIZED (
+    SELECT one.tenant_id, one.delivery_id, one.next_attempt_at,
+        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
+    FROM waiting AS w
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS attempts FROM alert_delivery AS d
+        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > $3::timestamptz
+            AND d.next_attempt_at > $3 AND d.next_attempt_at <= $1
+    ) AS busy
+    CROSS JOIN LATERAL (
+        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM alert_delivery AS d
+        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= $3
+        ORDER BY d.is_test DESC, d.next_attempt_at
+        LIMIT greatest(0, $4::bigint - busy.attempts)
+        FOR UPDATE SKIP LOCKED
+    ) AS one
+)
 UPDATE alert_delivery AS d
-SET attempts = d.attempts + 1, next_attempt_at = $1
+SET attempts = d.attempts + 1, next_attempt_at = $1, lease_ends_at = $1
 FROM alert AS a, tenant AS t
 WHERE (d.tenant_id, d.delivery_id) IN (
-        SELECT due.tenant_id, due.delivery_id FROM alert_delivery AS due
-        WHERE due.state = 'pending' AND due.next_attempt_at <= $2
-        ORDER BY due.next_attempt_at
-        LIMIT $3
-        FOR UPDATE SKIP LOCKED
+        SELECT due.tenant_id, due.delivery_id FROM due
+        ORDER BY due.turn, due.next_attempt_at
+        LIMIT $2
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, d.is_test, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, d.is_test, d.lease_ends_at, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
 `
+
+type ClaimAlertDeliveriesParams struct {
+	LeaseEnds time.Time
+	AtMost    int32
+	Now       time.Time
+	PerTenant int64
+}
 
 type ClaimAlertDeliveriesRow struct {
 	AlertDelivery AlertDelivery
@@ -84,9 +142,15 @@ type ClaimAlertDeliveriesRow struct {
 	Slug          string
 }
 
-// Those that are due, for whoever asks first, until the lease ends.
-func (q *Queries) ClaimAlertDeliveries(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ClaimAlertDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, claimAlertDeliveries, leaseEnds, now, atMost)
+// Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
+// second, counting those that are being attempted, and no tenant gets more than so many at once.
+func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDeliveriesParams) ([]ClaimAlertDeliveriesRow, error) {
+	rows, err := q.db.Query(ctx, claimAlertDeliveries,
+		arg.LeaseEnds,
+		arg.AtMost,
+		arg.Now,
+		arg.PerTenant,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +173,7 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, leaseEnds time.Time,
 			&i.AlertDelivery.Status,
 			&i.AlertDelivery.Error,
 			&i.AlertDelivery.IsTest,
+			&i.AlertDelivery.LeaseEndsAt,
 			&i.Alert.TenantID,
 			&i.Alert.AlertID,
 			&i.Alert.Name,
@@ -618,13 +683,18 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 }
 
 const raiseAlerts = `-- name: RaiseAlerts :execrows
-
+WITH waiting AS MATERIALIZED (
+    SELECT alert_id, count(*) AS deliveries FROM alert_delivery
+    WHERE tenant_id = $3 AND state = 'pending'
+    GROUP BY alert_id
+)
 INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
 SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, $1, $1
 FROM alert AS a
 CROSS JOIN LATERAL (
     SELECT $1::timestamptz - make_interval(mins => a.window_minutes) AS after,
-        $1::timestamptz - interval '1 minute' AS before_last
+        $1::timestamptz - interval '1 minute' AS before_last,
+        coalesce((SELECT waiting.deliveries FROM waiting WHERE waiting.alert_id = a.alert_id), 0) AS pending
 ) AS w
 CROSS JOIN LATERAL (
     SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
@@ -637,23 +707,22 @@ CROSS JOIN LATERAL (
             AND m.minute > w.after - interval '1 minute' AND m.minute <= $1::timestamptz
         GROUP BY 1
     ) AS s
-    WHERE s.running >= a.threshold OR s.complete >= a.threshold
+    WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
+        SELECT FROM alert_delivery AS d
+        WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
+            AND d.raised_at > w.after - interval '1 minute'
+    )
     ORDER BY denied DESC, s.subject
-    LIMIT 100
+    LIMIT greatest(0, $2::bigint - w.pending)
 ) AS reached
-WHERE a.is_active AND NOT EXISTS (
-    SELECT FROM alert_delivery AS d
-    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = reached.subject AND NOT d.is_test
-        AND d.raised_at > w.after - interval '1 minute'
-)
+WHERE a.tenant_id = $3 AND a.is_active
 `
 
-// Alerts, which are watched over for all tenants at once.
-// A delivery for each alert whose threshold was reached within its window, unless there is one that is
+// A delivery for each alert of a tenant whose threshold was reached within its window, unless there is one that is
 // hardly older than the window. The window ends with the minute that runs or, so that what is written
-// late is not missed, with the one before.
-func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time) (int64, error) {
-	result, err := q.db.Exec(ctx, raiseAlerts, now)
+// late is not missed, with the one before. An alert whose receiver is away has at most so many pending deliveries.
+func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time, mostPending int64, tenantID rules.TenantID) (int64, error) {
+	result, err := q.db.Exec(ctx, raiseAlerts, now, mostPending, tenantID)
 	if err != nil {
 		return 0, err
 	}
@@ -778,6 +847,19 @@ func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.Account
 		return nil, err
 	}
 	return items, nil
+}
+
+const tryRaiseAlerts = `-- name: TryRaiseAlerts :one
+SELECT pg_try_advisory_xact_lock($1::integer, ($2::bigint % 2147483647)::integer) AS ours
+`
+
+// Whether nobody else raises the tenant's alerts now; it is ours until the end of the transaction. Two tenants may
+// share a lock: then one of them is raised a round later.
+func (q *Queries) TryRaiseAlerts(ctx context.Context, lock int32, tenantID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, tryRaiseAlerts, lock, tenantID)
+	var ours bool
+	err := row.Scan(&ours)
+	return ours, err
 }
 
 const tryUpkeep = `-- name: TryUpkeep :one
