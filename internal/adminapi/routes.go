@@ -20,7 +20,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies,
+// Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies, CheckURL,
 // Closing, UI and Now must be given.
 type Config struct {
 	Stores rules.Stores
@@ -50,6 +50,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
+	// CheckURL is where services reach the check endpoint, for people to copy; "" if it is not known.
+	CheckURL string
 	// Version is of this program.
 	Version string
 	// Closing is closed when the server begins to stop, which ends streams; nil is never.
@@ -167,6 +169,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/violations/tail", aViewer, s.tailViolations},
 		{get, tenant + "/violations/{violation_id}", aViewer, x.GetViolation},
 		{get, tenant + "/stats/series", aViewer, x.GetSeries},
+		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
 
@@ -206,6 +209,10 @@ func NewHandler(c Config) (http.Handler, error) {
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err
 	}
+	compress, err := newCompressor()
+	if err != nil {
+		return nil, err
+	}
 	x := &openapi.ServerInterfaceWrapper{
 		Handler: openapi.NewStrictHandlerWithOptions(s, nil, openapi.StrictHTTPServerOptions{
 			RequestErrorHandlerFunc:  s.handlerFailed,
@@ -222,6 +229,9 @@ func NewHandler(c Config) (http.Handler, error) {
 			return nil, err
 		}
 		handle := s.requests(operation).Route(r.path, s.guard(r, operation))
+		if compresses(r.method, r.path) {
+			handle = compress(handle)
+		}
 		methods := []string{r.method}
 		if r.method == http.MethodGet {
 			methods = append(methods, http.MethodHead)

@@ -86,7 +86,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
 			}
 		}),
-		HasMoreMemberships: hasMore,
+		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL),
 	}, nil
 }
 

@@ -81,6 +81,43 @@ func showPoint(p *violations.Point) openapi.Point {
 	}
 }
 
+// GetViolationSeries handles GET …/stats/violations.
+func (s *surface) GetViolationSeries(
+	ctx context.Context, request openapi.GetViolationSeriesRequestObject,
+) (openapi.GetViolationSeriesResponseObject, error) {
+	v := visitOf(ctx)
+	since, until, err := s.span(request.Params.From, request.Params.Until)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := violationFilter(v.r.URL.Query(), s.Now())
+	if err != nil {
+		return nil, err
+	}
+	steps := violations.FineSteps(since, until)
+	found, err := s.Violations.ViolationsInSteps(ctx, v.tenant.ID, &filter, steps)
+	if err != nil {
+		return nil, err
+	}
+	answer := openapi.GetViolationSeries200JSONResponse{
+		From: steps.Since, Until: steps.Until, StepSeconds: int(steps.Step / time.Second),
+		Points: make([]openapi.ViolationPoint, steps.Count()), LookedBackTo: timeOrNull(never),
+	}
+	for i := range answer.Points {
+		answer.Points[i].At = steps.Since.Add(time.Duration(i) * steps.Step)
+	}
+	for _, count := range found.Counts {
+		answer.Total += count.Checks
+		if i := int(count.At.Sub(steps.Since) / steps.Step); i >= 0 && i < len(answer.Points) {
+			answer.Points[i].Checks = count.Checks
+		}
+	}
+	if found.LookedAt >= violations.MaxTopRows {
+		answer.LookedBackTo = timeOrNull(found.LookedBackTo)
+	}
+	return answer, nil
+}
+
 // GetTop handles GET …/stats/top.
 func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObject) (openapi.GetTopResponseObject, error) {
 	p := request.Params

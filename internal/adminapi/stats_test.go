@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,51 @@ func TestASeriesHasEveryStepAndNothingOfOthers(t *testing.T) {
 		got := w.want(w.send(by, "GET", stats+"/series"+query, nil), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{pointer}) {
 			t.Errorf("%s points at %v, want %s", query, pointers, pointer)
+		}
+	}
+}
+
+func TestViolationsAreCountedOverTimeForTheListsFilters(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), lately()
+	w.violate(denied(w.other, at, func(v *violations.Violation) { v.Count = 1000 }))
+	w.violate(
+		denied(w.acme, at, func(v *violations.Violation) { v.Count = 5 }),
+		denied(w.acme, at.Add(2*time.Minute), func(v *violations.Violation) {
+			v.Count, v.Mode, v.UserID, v.Subject = 9, rules.ModeShadow, "7", "7"
+			v.IP, v.Endpoint, v.Plan = netip.MustParseAddr("2001:db8::1"), "/b", "pro"
+		}),
+	)
+	type series struct {
+		StepSeconds int `json:"step_seconds"`
+		Points      []struct {
+			At     time.Time `json:"at"`
+			Checks int64     `json:"checks"`
+		} `json:"points"`
+		Total        int64      `json:"total"`
+		LookedBackTo *time.Time `json:"looked_back_to"`
+	}
+	between := fmt.Sprintf("?from=%s&until=%s", stamp(at), stamp(at.Add(3*time.Hour)))
+	for filter, want := range map[string]int64{
+		"": 14, "&user_id=42": 5, "&user_id=7": 9, "&user_id=8": 0, "&ip=2001:db8::1": 9, "&ip=2001:db8::/32": 9, "&ip=203.0.113.0/24": 5,
+		"&endpoint=/b": 9, "&endpoint=/api/*": 5, "&mode=shadow": 9, "&plan=pro": 9, "&user_id=42&mode=shadow": 0,
+	} {
+		got := read[series](t, w.want(w.send(by, "GET", stats+"/violations"+between+filter, nil), http.StatusOK))
+		if got.Total != want || got.StepSeconds != 60 || len(got.Points) != 180 || got.LookedBackTo != nil {
+			t.Errorf("%q: %d checks in %d steps of %d s, looked back to %v; want %d in 180 of 60 s",
+				filter, got.Total, len(got.Points), got.StepSeconds, got.LookedBackTo, want)
+			continue
+		}
+		if filter == "" && (got.Points[0].Checks != 5 || !got.Points[2].At.Equal(at.Add(2*time.Minute)) || got.Points[2].Checks != 9) {
+			t.Errorf("the points are %+v", got.Points[:3])
+		}
+	}
+	for query, pointer := range map[string]string{
+		"?ip=here": "/query/ip", "?from=" + stamp(at) + "&until=" + stamp(at): "/query/from", "?rule_id=x": "/query/rule_id",
+	} {
+		if got := w.want(w.send(by, "GET", stats+"/violations"+query, nil), http.StatusBadRequest); !strings.Contains(got.body, pointer) {
+			t.Errorf("%s is refused without %s: %s", query, pointer, got.body)
 		}
 	}
 }

@@ -76,6 +76,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
+		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
 		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(cfg.Command, a.watcher, a.buckets)) },
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
@@ -103,6 +104,14 @@ func (a *AdminServer) open(ctx context.Context) (err error) {
 	})
 	a.keyUses = rules.NewKeyUses(a.store, a.log)
 	return nil
+}
+
+// checkURL is where services reach the check endpoint: what was configured, or the API in this process.
+func checkURL(cfg config.Config, beside *API) string {
+	if cfg.CheckURL == "" && beside != nil {
+		return "http://" + beside.CheckAddr().String()
+	}
+	return cfg.CheckURL
 }
 
 // manageable are the buckets that checks take from, or nil if those are in other processes.

@@ -33,6 +33,8 @@ type Config struct {
 	CheckAddr   string
 	AdminAddr   string
 	MetricsAddr string
+	// CheckURL is where services reach the check endpoint, without /v1/check; "" if nobody said so.
+	CheckURL string
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For the admin API believes.
 	TrustedProxies []netip.Prefix
 

@@ -173,6 +173,13 @@ var options = []option{
 		value:     func(c *Config) value { return address{&c.AdminAddr} },
 	},
 	{
+		group: groupListeners, name: "check-url",
+		takers: []Command{AdminServe, SluiceDev},
+		help: "Where services reach the check endpoint, such as https://limits.example.com. The UI puts it into the code that " +
+			"it offers to copy; without it there is a placeholder. sluice dev knows its own.",
+		value: func(c *Config) value { return webURL{&c.CheckURL} },
+	},
+	{
 		group: groupListeners, name: "trusted-proxies",
 		takers: []Command{AdminServe},
 		help: "Networks of the proxies in front of the admin API, separated by commas. Whoever connects from " +

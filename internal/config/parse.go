@@ -67,7 +67,7 @@ func (p *parser) readEnvironment(environ []string) {
 		}
 		i := slices.IndexFunc(options, func(o option) bool { return o.env() == name })
 		if i < 0 {
-			p.complain("%s: there is no such option%s", name, suggestion(name, environmentNames()))
+			p.complain("%s: there is no such option%s", name, suggestion(name, environmentNames(p.command)))
 			continue
 		}
 		if text != "" && options[i].takenBy(p.command) {
@@ -183,10 +183,10 @@ func orVariable(o *option) string {
 	return "; it can also be given as " + o.env()
 }
 
-func environmentNames() []string {
+func environmentNames(c Command) []string {
 	var names []string
 	for i := range options {
-		if name := options[i].env(); name != "" {
+		if name := options[i].env(); name != "" && options[i].takenBy(c) {
 			names = append(names, name)
 		}
 	}

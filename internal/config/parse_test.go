@@ -208,6 +208,10 @@ func TestRefusals(t *testing.T) {
 			"admin apply --tenant acme -f x --dry-run=maybe", nil,
 			[]string{`--dry-run: "maybe" is not true or false`},
 		},
+		"a check URL with a query": {
+			"admin serve --check-url https://x/?a=b", nil,
+			[]string{`--check-url: "https://x/?a=b" is not a URL such as https://limits.example.com, without a query and credentials`},
+		},
 		"a key prefix with a brace": {
 			"api --redis-prefix {blue}", nil,
 			[]string{`--redis-prefix: "{blue}" is not at most 32 letters, digits, underscores, dashes, dots and colons`},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -82,3 +83,17 @@ func (v connURL) set(s string) error {
 }
 func (v connURL) String() string    { return v.at.String() }
 func (connURL) placeholder() string { return "URL" }
+
+// webURL is a base URL to which paths are appended.
+type webURL struct{ at *string }
+
+func (v webURL) set(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("a URL such as https://limits.example.com, without a query and credentials")
+	}
+	*v.at = strings.TrimRight(s, "/")
+	return nil
+}
+func (v webURL) String() string    { return *v.at }
+func (webURL) placeholder() string { return "URL" }

@@ -60,6 +60,17 @@ func TestFilters(t *testing.T) {
 				t.Errorf("%d rows, and more after %v; want %d", len(page.Violations), page.Next, test.want)
 			}
 			w.wantOurs(t, page.Violations)
+			steps := violations.Steps{Since: filter.Since, Until: filter.Until, Step: time.Minute}
+			var checks, rows int64
+			for _, count := range must(w.ViolationsInSteps(t.Context(), w.ours.ID, &filter, steps))(t).Counts {
+				checks += count.Checks
+			}
+			for _, v := range page.Violations {
+				rows += v.Count
+			}
+			if checks != rows {
+				t.Errorf("the steps count %d checks, the rows %d", checks, rows)
+			}
 			exported := 0
 			for v, err := range w.AllViolations(t.Context(), w.ours.ID, &filter) {
 				if exported++; err != nil {
@@ -232,6 +243,24 @@ func TestStats(t *testing.T) {
 		if !slices.Equal(ids, []rules.RuleID{13, 12}) || top[0].Denied != 20 {
 			t.Errorf("since %s the top rules are %+v, want 13 and 12", since, top)
 		}
+	}
+}
+
+func TestViolationsAreCountedInTheirSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := lately()
+	w.record(t, at,
+		func(v *violations.Violation) { v.Count = 3 },
+		func(v *violations.Violation) { v.ID.At, v.Count = at.Add(59*time.Second), 4 },
+		func(v *violations.Violation) { v.ID.At, v.UserID = at.Add(3*time.Minute), "7" },
+		func(v *violations.Violation) { v.ID.At, v.Count = at.Add(3*time.Minute), 5 },
+	)
+	filter := violations.Filter{UserID: "42"}
+	got := must(w.ViolationsInSteps(t.Context(), w.ours.ID, &filter, violations.StepsOf(at, at.Add(4*time.Minute), time.Minute)))(t)
+	want := []violations.StepCount{{At: at, Checks: 7}, {At: at.Add(3 * time.Minute), Checks: 5}}
+	if !reflect.DeepEqual(got.Counts, want) || got.LookedAt != 3 || !got.LookedBackTo.Equal(at) {
+		t.Errorf("the steps are %+v, want %+v from 3 rows back to %s", got, want, at)
 	}
 }
 

@@ -97,6 +97,42 @@ func (s *Store) TopSubjects(
 	}), nil
 }
 
+// ViolationsInSteps reads the newest violations.MaxTopRows rows of the index that Violations would read.
+func (s *Store) ViolationsInSteps(
+	ctx context.Context, tenant rules.TenantID, f *violations.Filter, steps violations.Steps,
+) (counts violations.StepCounts, err error) {
+	params := dbsqlc.ViolationsInStepsParams{
+		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: violations.MaxTopRows,
+		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan,
+		UserID: f.UserID, Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
+	}
+	if f.IP.IsValid() {
+		params.Network = f.IP.String()
+	}
+	switch {
+	case f.UserID != "":
+		params.ByUser = f.UserID
+	case f.IP.IsSingleIP():
+		address := f.IP.Addr()
+		params.ByAddress = &address
+	case f.Endpoint != "":
+		params.ByEndpoint = f.Endpoint
+	default:
+		params.ByRule = int64(f.Rule)
+	}
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
+		return q.ViolationsInSteps(ctx, params)
+	})
+	if err != nil {
+		return counts, fmt.Errorf("count violations over time: %w", err)
+	}
+	for _, row := range rows {
+		counts.LookedAt, counts.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
+		counts.Counts = append(counts.Counts, violations.StepCount{At: row.At.UTC(), Checks: row.Checks})
+	}
+	return counts, nil
+}
+
 // Top reads the newest violations.MaxTopRows rows.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {

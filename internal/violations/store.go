@@ -35,6 +35,10 @@ type Store interface {
 	// Top returns the values of a dimension that most violations share.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
+	// ViolationsInSteps counts the checks that the violations which a filter wants stand for, in steps; those
+	// without any may be left out. The time is that of the steps.
+	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
+
 	// Decisions returns how the checks that a rule matched (rule 0: all checks) were decided, in steps;
 	// those without checks are left out. Since, until and step are whole minutes; see Steps.
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
@@ -134,8 +138,23 @@ type TopOf struct {
 	Mode         rules.Mode   // "" for all
 }
 
-// MaxTopRows is how many rows Top looks at.
+// MaxTopRows is how many rows Top and ViolationsInSteps look at.
 const MaxTopRows = 100_000
+
+// StepCounts are counts of violations over time. Like Top, they are drawn from the newest MaxTopRows rows that an
+// index finds, and do not know of violations whose detail was dropped.
+type StepCounts struct {
+	Counts []StepCount
+	// LookedAt is how many rows were, back to LookedBackTo.
+	LookedAt     int64
+	LookedBackTo time.Time
+}
+
+// StepCount is how many checks the violations of one step stand for.
+type StepCount struct {
+	At     time.Time // its beginning
+	Checks int64
+}
 
 // Top are the values that most violations share. It is drawn from the newest MaxTopRows rows alone, and does not know of violations whose detail was dropped.
 type Top struct {

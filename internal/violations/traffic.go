@@ -24,18 +24,27 @@ var stepLengths = []time.Duration{
 // StepsFor returns the steps that show a time in at most 200 points, or as few as there can be. They
 // cover the time, and so begin a little before and end a little after it. A time that ends before it begins
 // is taken for the moment of its beginning.
-func StepsFor(since, until time.Time) Steps {
+func StepsFor(since, until time.Time) Steps { return shortestSteps(stepLengths, since, until) }
+
+func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
 	if until.Before(since) {
 		until = since
 	}
 	var s Steps
-	for _, step := range stepLengths {
+	for _, step := range lengths {
 		if s = StepsOf(since, until, step); s.Count() <= maxSteps {
 			break
 		}
 	}
 	return s
 }
+
+// fineLengths are those of steps for what is recorded to the microsecond, shorter ones included.
+var fineLengths = append([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second}, stepLengths...)
+
+// FineSteps is StepsFor, with steps of less than a minute for short times. Only violations themselves can be counted
+// in such; counts of decisions are kept by the minute.
+func FineSteps(since, until time.Time) Steps { return shortestSteps(fineLengths, since, until) }
 
 // StepsOf returns the steps of a length that cover a time.
 func StepsOf(since, until time.Time, step time.Duration) Steps {

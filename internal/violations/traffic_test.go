@@ -41,6 +41,19 @@ func TestStepsFitTheRange(t *testing.T) {
 	}
 }
 
+func TestShortTimesHaveFineSteps(t *testing.T) {
+	t.Parallel()
+	until := time.Date(2026, 11, 21, 12, 34, 56, 0, time.UTC)
+	for length, want := range map[time.Duration]time.Duration{
+		30 * time.Second: time.Second, 10 * time.Minute: 5 * time.Second, 40 * time.Minute: 15 * time.Second,
+		time.Hour: time.Minute, 24 * time.Hour: 15 * time.Minute,
+	} {
+		if got := violations.FineSteps(until.Add(-length), until); got.Step != want || got.Count() > 200 {
+			t.Errorf("%s is shown in %d steps of %s, want steps of %s", length, got.Count(), got.Step, want)
+		}
+	}
+}
+
 func TestATimeThatEndsBeforeItBeginsHasNoPast(t *testing.T) {
 	t.Parallel()
 	if got := violations.StepsFor(noon, noon.Add(-time.Hour)); got.Count() != 0 || !got.Since.Equal(noon) {

@@ -95,8 +95,13 @@ const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
   onEnter: ({ params }) => rememberTenant(params.tenant),
-  component: Outlet,
+  component: OfTenant,
 });
+
+/** Each tenant's screens begin anew: nothing that one of them holds may be shown under another's name. */
+function OfTenant() {
+  return <Outlet key={tenant.useParams().tenant} />;
+}
 
 const overview = createRoute({
   getParentRoute: () => tenant,

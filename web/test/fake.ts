@@ -73,6 +73,7 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
     account: account(),
     memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false }],
     has_more_memberships: false,
+    check_url: 'https://limits.example.com',
   };
 }
 

@@ -1,4 +1,4 @@
-import { MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
+import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from './client';
 import { all } from './pages';
 import { AwayError, isStatus } from './problem';
@@ -10,6 +10,17 @@ import { AwayError, isStatus } from './problem';
  */
 export const sessionKey = ['session'] as const;
 export const tenantKey = (tenant: string, ...rest: unknown[]) => ['tenant', tenant, ...rest];
+
+/**
+ * Placeholder data: the former answer stays on the screen while another part of the same thing is loaded, such as
+ * another time range. All of the key but its last part must be equal, so that one tenant's or one rule's figures
+ * never stand under another's name.
+ */
+export function keepSame(queryKey: readonly unknown[]) {
+  const same = hashKey(queryKey.slice(0, -1));
+  return <T>(before: T | undefined, query?: { queryKey: readonly unknown[] }): T | undefined =>
+    query && hashKey(query.queryKey.slice(0, -1)) === same ? before : undefined;
+}
 
 export function newQueryClient(): QueryClient {
   // A session that ended meanwhile, in whatever answer it shows, ends here too; the shell does the rest.

@@ -1448,6 +1448,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/stats/violations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See when the violations that match filters happened
+         * @description From the records of violations, which know the user, the address and the endpoint: the latest 100,000 that match the
+         *     user, the address, the endpoint or the rule, whichever of them comes first, back to `looked_back_to`. Checks whose
+         *     detail was dropped in an attack are not among them; `stats/series` counts those too.
+         *     The time is widened to whole steps, of which there are at most 200.
+         */
+        get: operations["getViolationSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/stats/top": {
         parameters: {
             query?: never;
@@ -1982,7 +2011,8 @@ export interface components {
          *           "suspended": false
          *         }
          *       ],
-         *       "has_more_memberships": false
+         *       "has_more_memberships": false,
+         *       "check_url": "https://limits.example.com"
          *     }
          */
         Session: {
@@ -1993,6 +2023,11 @@ export interface components {
             memberships: components["schemas"]["Membership"][];
             /** @description There are more than memberships shows */
             has_more_memberships: boolean;
+            /**
+             * Format: uri
+             * @description Where services reach the check endpoint, without /v1/check; null: the option SLUICE_CHECK_URL is not set
+             */
+            check_url: string | null;
         };
         Membership: {
             tenant: components["schemas"]["TenantName"];
@@ -3038,6 +3073,55 @@ export interface components {
              */
             at: string;
         } & components["schemas"]["Verdicts"];
+        /**
+         * @example {
+         *       "from": "2026-11-20T12:30:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "step_seconds": 60,
+         *       "points": [
+         *         {
+         *           "at": "2026-11-20T12:30:00Z",
+         *           "checks": 0
+         *         },
+         *         {
+         *           "at": "2026-11-20T12:31:00Z",
+         *           "checks": 11
+         *         }
+         *       ],
+         *       "total": 11,
+         *       "looked_back_to": null
+         *     }
+         */
+        ViolationSeries: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            step_seconds: number;
+            points: components["schemas"]["ViolationPoint"][];
+            /**
+             * Format: int64
+             * @description The checks of all points
+             */
+            total: number;
+            /**
+             * Format: date-time
+             * @description Violations before this were too many to look at; null: the whole time was looked at
+             */
+            looked_back_to: string | null;
+        };
+        ViolationPoint: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Checks that were denied or, by a shadow rule, would have been
+             */
+            checks: number;
+        };
         /** @enum {string} */
         TopBy: "rule" | "user" | "ip" | "endpoint";
         /**
@@ -6811,6 +6895,62 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Series"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getViolationSeries: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description A rule's id, also of one that was removed */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that checks were judged on */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A point for each step, zero where nothing happened */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViolationSeries"];
                 };
             };
             400: components["responses"]["BadRequest"];

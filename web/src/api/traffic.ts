@@ -1,12 +1,12 @@
-import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { isNamedRange, type Span } from '~/domain/range';
+import { queryOptions } from '@tanstack/react-query';
+import type { Span } from '~/domain/range';
 import { api, body } from './client';
-import { tenantKey } from './queries';
+import { keepSame, tenantKey } from './queries';
 import type { TopBy } from './types';
 
 /**
- * How checks were decided, and who answers them. A range that ends now is read again and again, so that
- * a screen left open stays true; one between two moments is read once.
+ * How checks were decided, and who answers them. A range that moves with the clock is read again and again, so
+ * that a screen left open stays true; one between two moments is read once.
  */
 const often = 5_000;
 const seldom = 15_000;
@@ -17,13 +17,14 @@ function moments(span: Span): { from: string; until: string } {
 }
 
 function again(span: Span, every: number) {
-  return isNamedRange(span.text) ? every : (false as const);
+  return span.moves ? every : (false as const);
 }
 
 /** Verdicts over time: of all checks, or of one rule. */
-export const seriesQuery = (tenant: string, span: Span, rule?: number) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'stats', 'series', span.text, rule),
+export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
+  const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
+  return queryOptions({
+    queryKey,
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/series', {
@@ -32,13 +33,15 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) =>
         }),
       ),
     refetchInterval: again(span, often),
-    placeholderData: keepPreviousData,
+    placeholderData: keepSame(queryKey),
   });
+};
 
 /** Sums of some time, and what shadow rules would have denied in it. */
-export const summaryQuery = (tenant: string, span: Span) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'stats', 'summary', span.text),
+export const summaryQuery = (tenant: string, span: Span) => {
+  const queryKey = tenantKey(tenant, 'stats', 'summary', span.text);
+  return queryOptions({
+    queryKey,
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/summary', {
@@ -47,13 +50,15 @@ export const summaryQuery = (tenant: string, span: Span) =>
         }),
       ),
     refetchInterval: again(span, often),
-    placeholderData: keepPreviousData,
+    placeholderData: keepSame(queryKey),
   });
+};
 
 /** Who or what was denied most. Shadow rules are not asked: nobody was limited by them. */
-export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'stats', 'top', span.text, by, limit),
+export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) => {
+  const queryKey = tenantKey(tenant, 'stats', 'top', by, limit, span.text);
+  return queryOptions({
+    queryKey,
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
@@ -62,8 +67,9 @@ export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =
         }),
       ),
     refetchInterval: again(span, seldom),
-    placeholderData: keepPreviousData,
+    placeholderData: keepSame(queryKey),
   });
+};
 
 /** How the database, Redis and every process are. It is the installation's, not a tenant's. */
 export const statusQuery = queryOptions({

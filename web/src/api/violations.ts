@@ -2,7 +2,7 @@ import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import type { Moments, Span } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { api, body } from './client';
-import { tenantKey } from './queries';
+import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
 /** Which violations, in the API's names. */
@@ -38,9 +38,10 @@ interface Place {
 const perPage = 100;
 
 /** Violations, the latest first, page by page. */
-export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) =>
-  infiniteQueryOptions({
-    queryKey: tenantKey(tenant, 'violations', 'list', span.text, filter),
+export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
+  const queryKey = tenantKey(tenant, 'violations', 'list', { range: span.text, ...filter });
+  return infiniteQueryOptions({
+    queryKey,
     initialPageParam: null as Place | null,
     queryFn: async ({ pageParam, signal }): Promise<ViolationPage> => {
       const moments = pageParam?.moments ?? span.at(Date.now());
@@ -58,7 +59,9 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
     },
     getNextPageParam: ({ next_cursor, moments }): Place | null =>
       next_cursor === null ? null : { cursor: next_cursor, moments },
+    placeholderData: keepSame(queryKey),
   });
+};
 
 /** One violation, with the rule as it is now and what else happened then. */
 export const violationQuery = (tenant: string, id: string) =>

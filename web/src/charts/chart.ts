@@ -30,8 +30,10 @@ export interface ChartProps {
   format?: (value: number) => string;
   /** Charts of one page with the same name share their crosshair. */
   sync?: string;
-  /** Dragging over the chart selects a time range, in x's seconds. */
+  /** Selecting a time range with the mouse, a finger or the keyboard, in x's seconds. */
   onBrush?: (from: number, to: number) => void;
   /** Where the y axis ends at least; it always begins at zero. */
   yMin?: number;
+  /** The last values are of a step that has not ended: lines to them are dashed, and the legend says "so far". */
+  unfinished?: boolean;
 }

@@ -1,7 +1,7 @@
 import { Menu } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { exactTime } from '~/domain/format';
-import { brushed, parseRange, ranges } from '~/domain/range';
+import { exactTime, ownZone, plainTime } from '~/domain/format';
+import { brushed, isNamedRange, parseRange, ranges } from '~/domain/range';
 import { IconCheck, IconChevronDown, IconClock } from './icons';
 import styles from './TimeRange.module.css';
 
@@ -14,6 +14,7 @@ export function useTimeRange(fallback = '1h') {
   return {
     /** As it stands in the URL; part of query keys. */
     text,
+    moves: parseRange(text, 0) === null || isNamedRange(text),
     /** In milliseconds, as of now. */
     at: (now: number) =>
       parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
@@ -47,11 +48,13 @@ export function TimeRange({ fallback }: { fallback?: string }) {
             {label}
           </Menu.Item>
         ))}
+        <Menu.Divider />
+        <Menu.Label>Times are in {ownZone(Date.now())}.</Menu.Label>
       </Menu.Dropdown>
     </Menu>
   );
 }
 
 function custom({ from, until }: { from: number; until: number }): string {
-  return `${exactTime(from)} to ${exactTime(until)}`;
+  return `${plainTime(from)} to ${exactTime(until)}`;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { duration, percent, relative, shortNumber } from './format';
+import { duration, exactTime, percent, relative, shortNumber, zoneOf } from './format';
 
 const spaced = (text: string) => text.replaceAll('\u202f', ' ');
 
@@ -51,4 +51,16 @@ test('a share that is nearly all is not called all', () => {
   expect(spaced(percent(0.99999))).toBe('over 99.9 %');
   expect(spaced(percent(1))).toBe('100 %');
   expect(spaced(percent(0.42))).toBe('42 %');
+});
+
+test('a time says its zone once: UTC as itself, others by their offset', () => {
+  const at = Date.parse('2026-11-21T06:33:56Z');
+  const berlin = (timeZoneName: 'longOffset' | 'shortOffset') =>
+    new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', timeZoneName });
+  expect(zoneOf(at, berlin('longOffset'))).toBe('UTC+01:00');
+  expect(zoneOf(at, berlin('shortOffset'))).toBe('UTC+1');
+  expect(zoneOf(at, new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', timeZoneName: 'longOffset' }))).toBe(
+    'UTC',
+  );
+  expect(exactTime(at)).toMatch(/^2[12] Nov 2026, \d\d:\d\d:56 UTC/);
 });

@@ -78,14 +78,38 @@ function roundToLargest(ms: number): number {
   return ms;
 }
 
-const moment = new Intl.DateTimeFormat('en-GB', {
-  dateStyle: 'medium',
-  timeStyle: 'medium',
-});
+const day24 = { day: 'numeric', month: 'short' } as const;
+const clock = { hour: '2-digit', minute: '2-digit' } as const;
+const formats = {
+  full: new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' }),
+  second: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, second: '2-digit' }),
+  minute: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock }),
+  day: new Intl.DateTimeFormat('en-GB', { ...day24, year: 'numeric' }),
+};
+const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset' });
+const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset' });
 
-/** "21 Nov 2026, 06:33:56", where the reader is. */
+/** The reader's offset from UTC at a time: "UTC", "UTC+1", "UTC+5:30". */
+export function zoneOf(at: number, format = shortOffset): string {
+  const part = format.formatToParts(at).find(({ type }) => type === 'timeZoneName');
+  return (part?.value ?? 'UTC').replace('GMT', 'UTC').replace(/[+-]0?0(:00)?$/, '');
+}
+
+/** "21 Nov 2026, 06:33:56", or shorter, where the reader is. The zone must stand nearby: see zoneOf. */
+export function plainTime(at: number, to: keyof typeof formats = 'full'): string {
+  return formats[to].format(at);
+}
+
+/** "21 Nov 2026, 06:33:56 UTC+01:00", where the reader is. */
 export function exactTime(at: number): string {
-  return moment.format(at);
+  return `${plainTime(at)} ${zoneOf(at, offset)}`;
+}
+
+/** "Europe/Berlin (UTC+1)": the zone in which all times are shown. */
+export function ownZone(now: number): string {
+  const { timeZone } = offset.resolvedOptions();
+  const zone = zoneOf(now);
+  return timeZone === zone ? zone : `${timeZone} (${zone})`;
 }
 
 /** 1 user, 2 users */

@@ -16,6 +16,8 @@ export interface Moments {
 /** A range as the URL has it, and its moments as of a time. */
 export interface Span {
   text: string;
+  /** Whether its moments change as time passes, as those of "1h" do. */
+  moves: boolean;
   at: (now: number) => Moments;
 }
 
@@ -24,10 +26,16 @@ export function isNamedRange(text: string): boolean {
   return ranges.some(({ value }) => value === text);
 }
 
+/** A range by its name. */
+export function namedSpan(text: '24h' | '30d'): Span {
+  return { text, moves: true, at: (now) => parseRange(text, now) ?? { from: now, until: now } };
+}
+
 /** The same length of time, so many milliseconds earlier. */
-export function earlier({ text, at }: Span, ms: number): Span {
+export function earlier({ text, moves, at }: Span, ms: number): Span {
   return {
     text: `${text} − ${ms}`,
+    moves,
     at: (now) => {
       const { from, until } = at(now);
       return { from: from - ms, until: until - ms };

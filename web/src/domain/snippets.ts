@@ -12,10 +12,8 @@ export type Language = (typeof languages)[number]['value'];
 /** The environment variable that the snippets read the API key from. */
 export const keyVariable = 'SLUICE_KEY';
 
-/** The check endpoint's address: beside this page on its default port, until somebody says otherwise. */
-export function defaultCheckUrl(page: { protocol: string; hostname: string }): string {
-  return `${page.protocol}//${page.hostname}:8080`;
-}
+/** Stands for the check endpoint's address while nobody has told it: it is not the address of this page. */
+export const unknownCheckUrl = 'https://CHECK-ENDPOINT';
 
 export function snippet(language: Language, url: string, check: Check): string {
   return { curl, go, python, javascript }[language](`${url.replace(/\/+$/, '')}/v1/check`, check);

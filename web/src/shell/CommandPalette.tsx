@@ -1,11 +1,11 @@
 import { createSpotlight, Spotlight } from '@mantine/spotlight';
 import '@mantine/spotlight/styles.layer.css';
 import { useDebouncedValue } from '@mantine/hooks';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
-import { rulesQuery, tenantKey } from '~/api/queries';
+import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
 import { IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
 import { limitSentence } from '~/domain/rate';
 import { useSession } from '~/session';
@@ -157,10 +157,11 @@ function useRules(tenant: string | undefined): Entry[] {
 function useUsers(tenant: string | undefined, query: string): Entry[] {
   const navigate = useNavigate();
   const [prefix] = useDebouncedValue(query.trim(), 150);
+  const queryKey = tenantKey(tenant ?? '', 'users', 'find', prefix);
   const { data } = useQuery({
-    queryKey: tenantKey(tenant ?? '', 'users', 'find', prefix),
+    queryKey,
     enabled: !!tenant && prefix !== '',
-    placeholderData: keepPreviousData,
+    placeholderData: keepSame(queryKey),
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/users', {

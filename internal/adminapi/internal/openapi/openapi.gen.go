@@ -1601,6 +1601,9 @@ type Series struct {
 type Session struct {
 	Account Account `json:"account"`
 
+	// CheckUrl Where services reach the check endpoint, without /v1/check; null: the option SLUICE_CHECK_URL is not set
+	CheckUrl nullable.Nullable[string] `json:"check_url"`
+
 	// HasMoreMemberships There are more than memberships shows
 	HasMoreMemberships bool `json:"has_more_memberships"`
 
@@ -1941,6 +1944,29 @@ type ViolationList struct {
 
 	// ScannedUntil How far back the list is known so far; null at the end, when all is
 	ScannedUntil nullable.Nullable[time.Time] `json:"scanned_until"`
+}
+
+// ViolationPoint defines model for ViolationPoint.
+type ViolationPoint struct {
+	// At When the step begins
+	At time.Time `json:"at"`
+
+	// Checks Checks that were denied or, by a shadow rule, would have been
+	Checks int64 `json:"checks"`
+}
+
+// ViolationSeries defines model for ViolationSeries.
+type ViolationSeries struct {
+	From time.Time `json:"from"`
+
+	// LookedBackTo Violations before this were too many to look at; null: the whole time was looked at
+	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
+	Points       []ViolationPoint             `json:"points"`
+	StepSeconds  int                          `json:"step_seconds"`
+
+	// Total The checks of all points
+	Total int64     `json:"total"`
+	Until time.Time `json:"until"`
 }
 
 // AccountID defines model for AccountID.
@@ -2479,6 +2505,32 @@ type GetTopParams struct {
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// GetViolationSeriesParams defines parameters for GetViolationSeries.
+type GetViolationSeriesParams struct {
+	// From Left out: 24 hours before until
+	From *StatsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Left out: now. At most 400 days after from.
+	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+
+	// RuleId A rule's id, also of one that was removed
+	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// Plan The plan that checks were judged on
+	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
+	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Ip An address, or a network in CIDR notation
+	Ip *ByIP `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Endpoint An endpoint or, with * as its last character, the beginning of endpoints
+	Endpoint *ByEndpoint `form:"endpoint,omitempty" json:"endpoint,omitempty"`
+
+	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
+	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+}
+
 // SuspendTenantParams defines parameters for SuspendTenant.
 type SuspendTenantParams struct {
 	// IfMatch The ETag that is to be changed, or `*`; 428 without
@@ -2874,6 +2926,9 @@ type ServerInterface interface {
 	// GetTop See which rules, users, addresses or endpoints were denied most
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetTopParams)
+	// GetViolationSeries See when the violations that match filters happened
+	// (GET /api/v1/tenants/{tenant}/stats/violations)
+	GetViolationSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetViolationSeriesParams)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams)
@@ -6261,6 +6316,152 @@ func (siw *ServerInterfaceWrapper) GetTop(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// GetViolationSeries operation middleware
+func (siw *ServerInterfaceWrapper) GetViolationSeries(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetViolationSeriesParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "endpoint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "endpoint", r.URL.Query(), &params.Endpoint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "endpoint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "endpoint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "mode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetViolationSeries(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SuspendTenant operation middleware
 func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.Request) {
 
@@ -7342,6 +7543,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/summary", wrapper.GetSummary).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/top", wrapper.GetTop).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/violations", wrapper.GetViolationSeries).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/suspend", wrapper.SuspendTenant).Methods(http.MethodPost)
 
@@ -9248,6 +9451,29 @@ func (response GetTop200JSONResponse) VisitGetTopResponse(w http.ResponseWriter)
 	return err
 }
 
+type GetViolationSeriesRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetViolationSeriesParams
+}
+
+type GetViolationSeriesResponseObject interface {
+	VisitGetViolationSeriesResponse(w http.ResponseWriter) error
+}
+
+type GetViolationSeries200JSONResponse ViolationSeries
+
+func (response GetViolationSeries200JSONResponse) VisitGetViolationSeriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SuspendTenantRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params SuspendTenantParams
@@ -9855,6 +10081,9 @@ type StrictServerInterface interface {
 	// GetTop See which rules, users, addresses or endpoints were denied most
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(ctx context.Context, request GetTopRequestObject) (GetTopResponseObject, error)
+	// GetViolationSeries See when the violations that match filters happened
+	// (GET /api/v1/tenants/{tenant}/stats/violations)
+	GetViolationSeries(ctx context.Context, request GetViolationSeriesRequestObject) (GetViolationSeriesResponseObject, error)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
@@ -11945,6 +12174,33 @@ func (sh *strictHandler) GetTop(w http.ResponseWriter, r *http.Request, tenant T
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTopResponseObject); ok {
 		if err := validResponse.VisitGetTopResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetViolationSeries operation middleware
+func (sh *strictHandler) GetViolationSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetViolationSeriesParams) {
+	var request GetViolationSeriesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetViolationSeries(ctx, request.(GetViolationSeriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetViolationSeries")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetViolationSeriesResponseObject); ok {
+		if err := validResponse.VisitGetViolationSeriesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -409,6 +409,106 @@ func (q *Queries) ViolationsFromAddressBefore(ctx context.Context, arg Violation
 	return items, nil
 }
 
+const violationsInSteps = `-- name: ViolationsInSteps :many
+WITH newest AS MATERIALIZED (
+    SELECT requested_at, count, rule_id, scope, mode, plan, user_id, ip_address, endpoint
+    FROM rate_limit_violation
+    WHERE tenant_id = $10 AND requested_at >= $11 AND requested_at < $12
+        AND ($13::text = '' OR user_id = $13::text)
+        AND ($14::inet IS NULL OR ip_address = $14::inet)
+        AND ($15::text = '' OR endpoint = $15::text)
+        AND ($16::bigint = 0 OR rule_id = $16::bigint)
+    ORDER BY requested_at DESC, violation_id DESC
+    LIMIT $17
+), looked AS (SELECT count(*) AS rows, min(requested_at) AS back_to FROM newest)
+SELECT date_bin(make_interval(secs => $1::double precision), requested_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+    coalesce(sum(count) FILTER (WHERE
+        ($2::bigint = 0 OR rule_id = $2::bigint)
+        AND ($3::text = '' OR scope = $3::text)
+        AND ($4::text = '' OR mode = $4::text)
+        AND ($5::text = '' OR plan = $5::text)
+        AND ($6::text = '' OR user_id = $6::text)
+        AND ($7::text = '' OR ip_address <<= nullif($7::text, '')::inet)
+        AND ($8::text = '' OR endpoint = $8::text)
+        AND ($9::text = '' OR starts_with(endpoint, $9::text))), 0)::bigint AS checks,
+    (SELECT rows FROM looked)::bigint AS looked_at, (SELECT back_to FROM looked)::timestamptz AS looked_back_to
+FROM newest
+GROUP BY 1
+ORDER BY 1
+`
+
+type ViolationsInStepsParams struct {
+	StepSeconds    float64
+	RuleID         int64
+	Scope          string
+	Mode           string
+	Plan           string
+	UserID         string
+	Network        string
+	Endpoint       string
+	EndpointPrefix string
+	TenantID       rules.TenantID
+	Since          time.Time
+	Until          time.Time
+	ByUser         string
+	ByAddress      *netip.Addr
+	ByEndpoint     string
+	ByRule         int64
+	AtMost         int32
+}
+
+type ViolationsInStepsRow struct {
+	At           time.Time
+	Checks       int64
+	LookedAt     int64
+	LookedBackTo time.Time
+}
+
+// How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
+// have what an index finds: one of user, address, endpoint and rule is given as by_…, the others are empty.
+func (q *Queries) ViolationsInSteps(ctx context.Context, arg ViolationsInStepsParams) ([]ViolationsInStepsRow, error) {
+	rows, err := q.db.Query(ctx, violationsInSteps,
+		arg.StepSeconds,
+		arg.RuleID,
+		arg.Scope,
+		arg.Mode,
+		arg.Plan,
+		arg.UserID,
+		arg.Network,
+		arg.Endpoint,
+		arg.EndpointPrefix,
+		arg.TenantID,
+		arg.Since,
+		arg.Until,
+		arg.ByUser,
+		arg.ByAddress,
+		arg.ByEndpoint,
+		arg.ByRule,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ViolationsInStepsRow
+	for rows.Next() {
+		var i ViolationsInStepsRow
+		if err := rows.Scan(
+			&i.At,
+			&i.Checks,
+			&i.LookedAt,
+			&i.LookedBackTo,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const violationsOfRuleBefore = `-- name: ViolationsOfRuleBefore :many
 SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
 WHERE tenant_id = $1 AND rule_id = $2

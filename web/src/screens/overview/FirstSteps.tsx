@@ -8,17 +8,18 @@ import { IconCheck } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
+import { snippet } from '~/domain/snippets';
+import { CheckUrlHint, useCheckUrl } from '~/screens/try/Snippets';
 import { useRole } from '~/session';
 import styles from './Overview.module.css';
 
-const curl = `curl -i "$SLUICE_URL/v1/check" \\
-  -H "Authorization: Bearer $SLUICE_KEY" \\
-  -H 'Content-Type: application/json' \\
-  -d '{"user_id":"42","endpoint":"/api/search"}'`;
+const first = { user_id: '42', endpoint: '/api/search' };
 
 /** What a tenant that nobody asked anything yet does next. */
 export function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
+  const { url } = useCheckUrl();
+  const curl = snippet('curl', url, first);
   const plans = useQuery(plansQuery(tenant));
   const rules = useQuery(rulesQuery(tenant));
   const keys = useQuery({
@@ -70,6 +71,7 @@ export function FirstSteps({ tenant }: { tenant: string }) {
             <pre tabIndex={0}>{curl}</pre>
             <Copy value={curl} label="Copy the command" />
           </div>
+          <CheckUrlHint />
           <Button
             variant="default"
             renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}

@@ -3,7 +3,7 @@ import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
-import { parseRange, type Span } from '~/domain/range';
+import { namedSpan } from '~/domain/range';
 import { useTenant } from '~/session';
 import { FirstSteps } from './FirstSteps';
 import { Health } from './Health';
@@ -13,7 +13,7 @@ import { checksOf, Tiles } from './Tiles';
 import { TopLists } from './TopLists';
 import { Traffic } from './Traffic';
 
-const month: Span = { text: '30d', at: (now) => parseRange('30d', now) ?? { from: now, until: now } };
+const month = namedSpan('30d');
 
 /** How it goes: traffic, who is limited, what shadow rules would do, and whether all of it is well. */
 export default function Overview() {
@@ -21,8 +21,9 @@ export default function Overview() {
   const range = useTimeRange('1h');
   const summary = useQuery(summaryQuery(tenant, range));
   // Silence in this time may be a quiet night, or a tenant that nobody asked anything yet.
-  const silent = summary.data !== undefined && checksOf(summary.data.total) === 0;
-  const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent });
+  const silent =
+    !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
+  const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent, placeholderData: undefined });
   const isNew = silent && ever.data !== undefined && checksOf(ever.data.total) === 0;
 
   return (
@@ -38,7 +39,7 @@ export default function Overview() {
         </>
       ) : (
         <>
-          <Tiles tenant={tenant} span={range} summary={summary.data} />
+          <Tiles tenant={tenant} span={range} summary={summary.data} old={summary.isPlaceholderData} />
           <div className={styles.main}>
             <Traffic tenant={tenant} span={range} onBrush={range.brush} />
             <Health />

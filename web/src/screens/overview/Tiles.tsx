@@ -1,10 +1,12 @@
+import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { summaryQuery } from '~/api/traffic';
+import { statusQuery, summaryQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
 import { duration, percent } from '~/domain/format';
 import { earlier, type Span } from '~/domain/range';
+import { redisOf } from './ailments';
 import styles from './Overview.module.css';
 
 /** All checks: each was allowed, denied or bypassed. */
@@ -18,18 +20,19 @@ interface Props {
   tenant: string;
   span: Span;
   summary: Summary;
+  /** The summary is still that of another time range. */
+  old: boolean;
 }
 
-/** The four numbers of the time: how much was asked, denied, would be denied, and decided without Redis. */
-export function Tiles({ tenant, span, summary }: Props) {
-  const { total, share_denied, shadow_rules } = summary;
+/** The four numbers of the time: checks, denials, what shadow rules would deny, and degraded decisions. */
+export function Tiles({ tenant, span, summary, old }: Props) {
+  const { total, share_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
-  const { from, until } = span.at(Date.now());
   const would = shadow_rules.reduce((sum, { denied }) => sum + denied, 0);
   return (
-    <section className={styles.tiles} aria-label="Summary">
+    <section className={styles.tiles} aria-label="Summary" data-old={old || undefined} aria-busy={old}>
       <Tile label="Checks" value={<Num value={checks} />}>
-        {perSecond(checks, until - from)} on average
+        {perSecond(checks, Date.parse(until) - Date.parse(from))} on average
       </Tile>
       <Tile label="Denied" value={share_denied === null ? '–' : percent(share_denied)} tone="denied">
         <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
@@ -37,17 +40,20 @@ export function Tiles({ tenant, span, summary }: Props) {
       </Tile>
       <Tile label="Shadow rules would deny" value={<Num value={would} />} tone="shadow">
         {shadow_rules.length === 0 ? (
-          'no rule is in shadow mode'
+          'No active rule is in shadow mode'
         ) : (
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ mode: 'shadow', range: span.text }}>
-            See who it would be
+            See which checks
           </Link>
         )}
       </Tile>
-      <Tile label="Decided without Redis" value={<Num value={total.degraded} />} tone="degraded">
-        {total.degraded === 0
-          ? 'Redis answered every check'
-          : `${percent(total.degraded / checks)} of all checks`}
+      <Tile
+        label="Degraded decisions"
+        hint="Decided by each rule’s failure mode, because Redis did not answer in time."
+        value={<Num value={total.degraded} />}
+        tone="degraded"
+      >
+        <Degraded degraded={total.degraded} checks={checks} />
       </Tile>
     </section>
   );
@@ -58,24 +64,42 @@ interface TileProps {
   value: React.ReactNode;
   /** The hue of what is counted, unless it is nothing. */
   tone?: 'denied' | 'shadow' | 'degraded';
+  /** What the label means. */
+  hint?: string;
   children: React.ReactNode;
 }
 
-function Tile({ label, value, tone, children }: TileProps) {
+function Tile({ label, hint, value, tone, children }: TileProps) {
   return (
     <div className={styles.tile} data-tone={tone}>
-      <h2>{label}</h2>
+      {hint ? (
+        <Tooltip label={hint} multiline w={240}>
+          <h2>{label}</h2>
+        </Tooltip>
+      ) : (
+        <h2>{label}</h2>
+      )}
       <p className={styles.value}>{value}</p>
       <p className={styles.note}>{children}</p>
     </div>
   );
 }
 
+/** How many decisions were degraded; without Redis none can be. */
+function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
+  const status = useQuery(statusQuery);
+  if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;
+  const redis = status.data && redisOf(status.data);
+  if (redis?.word === 'Not used') return <>No Redis in use: buckets are in memory</>;
+  if (checks === 0) return <>No checks in this time</>;
+  return <>Redis answered every check</>;
+}
+
 /** The share at the same time yesterday; of a longer time, that of the time before. */
 function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: number | null }) {
   const { from, until } = span.at(Date.now());
   const back = Math.max(day, until - from);
-  const { data } = useQuery(summaryQuery(tenant, earlier(span, back)));
+  const { data } = useQuery({ ...summaryQuery(tenant, earlier(span, back)), placeholderData: undefined });
   if (!data || now === null) return null;
   const then = back === day ? 'yesterday' : `in the ${duration(back)} before`;
   if (data.share_denied === null) return <>· no checks {then}</>;
@@ -88,6 +112,6 @@ function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: num
 
 function perSecond(count: number, ms: number): string {
   const rate = count / (ms / 1000);
-  if (rate === 0) return 'none';
+  if (rate === 0) return '0 per second';
   return rate < 1 ? `${(rate * 60).toFixed(1)} per minute` : `${rate.toFixed(rate < 10 ? 1 : 0)} per second`;
 }

@@ -50,7 +50,11 @@ function TopList({ tenant, span, by, title }: Props) {
       flush
     >
       <Query query={top} loading={<LoadingLines lines={5} />}>
-        {(data) => <Ranking tenant={tenant} span={span} top={data} />}
+        {(data) => (
+          <div className={top.isPlaceholderData ? styles.old : undefined}>
+            <Ranking tenant={tenant} span={span} top={data} />
+          </div>
+        )}
       </Query>
     </Card>
   );
@@ -58,7 +62,7 @@ function TopList({ tenant, span, by, title }: Props) {
 
 function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }) {
   const items = top.items.filter(({ denied }) => denied > 0);
-  if (items.length === 0) return <p className={styles.none}>None was denied in this time.</p>;
+  if (items.length === 0) return <p className={styles.none}>No denials in this time.</p>;
   const first = items[0]?.denied ?? 1;
   return (
     <>
@@ -74,7 +78,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
       </ol>
       {top.looked_back_to && (
         <p className={styles.none}>
-          From the latest 100,000 violations, back to {exactTime(Date.parse(top.looked_back_to))}.
+          From the latest 100,000 violation records, back to {exactTime(Date.parse(top.looked_back_to))}.
         </p>
       )}
     </>

@@ -8,6 +8,7 @@ import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { shortNumber } from '~/domain/format';
 import { type Span, wholeSteps } from '~/domain/range';
+import styles from './Overview.module.css';
 import { perMinute } from './rates';
 
 interface Props {
@@ -16,13 +17,17 @@ interface Props {
   onBrush: (from: number, until: number) => void;
 }
 
-/** Checks per minute, allowed and denied, as they come in. */
+/** Checks per minute, allowed and denied. */
 export function Traffic({ tenant, span, onBrush }: Props) {
   const series = useQuery(seriesQuery(tenant, span));
   return (
-    <Card title="Traffic" lead="Checks per minute. Drag over the chart to look closer.">
+    <Card title="Traffic" lead="Checks per minute. Drag over the chart to zoom in.">
       <Query query={series} loading={<LoadingLines lines={7} />}>
-        {(data) => <Lines data={data} onBrush={onBrush} />}
+        {(data) => (
+          <div className={series.isPlaceholderData ? styles.old : undefined}>
+            <Lines data={data} onBrush={onBrush} />
+          </div>
+        )}
       </Query>
     </Card>
   );
@@ -44,6 +49,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
       series={lines}
       height={248}
       yMin={4}
+      unfinished={rates.unfinished}
       format={(value) => `${shortNumber(Math.round(value * 10) / 10)} per minute`}
       onBrush={(from, until) => onBrush(...wholeSteps(from, until, data.step_seconds))}
     />

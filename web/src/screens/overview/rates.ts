@@ -3,28 +3,27 @@ import type { Series } from '~/api/types';
 export interface Rates {
   /** When each step begins, in seconds. */
   x: number[];
-  allowed: (number | null)[];
-  denied: (number | null)[];
+  allowed: number[];
+  denied: number[];
+  /** The last step has not ended. */
+  unfinished: boolean;
 }
 
-const tooShort = 10_000;
+const minute = 60_000;
 
 /**
- * Checks per minute of each step. The last step has not ended: it is divided by what of it has passed, so
- * that the line does not fall at its end, and left out while that is too little to say anything.
+ * Checks per minute of each step. A step that has not ended is divided by the minutes of it that have passed, and
+ * by one at least: seven checks in the first ten seconds are seven, never a guess at what the minute will bring.
  */
 export function perMinute({ points, step_seconds }: Series, now: number): Rates {
-  const minutes = points.map(({ at }) => {
-    const passed = Math.min(step_seconds * 1000, now - Date.parse(at));
-    return passed < tooShort ? null : passed / 60_000;
-  });
-  const rate = (count: number, index: number) => {
-    const length = minutes[index];
-    return length ? count / length : null;
-  };
+  const step = step_seconds * 1000;
+  const rate = (count: number, at: string) =>
+    (count * minute) / Math.max(minute, Math.min(step, now - Date.parse(at)));
+  const last = points.at(-1);
   return {
     x: points.map(({ at }) => Date.parse(at) / 1000),
-    allowed: points.map(({ allowed, bypassed }, index) => rate(allowed + bypassed, index)),
-    denied: points.map(({ denied }, index) => rate(denied, index)),
+    allowed: points.map(({ at, allowed, bypassed }) => rate(allowed + bypassed, at)),
+    denied: points.map(({ at, denied }) => rate(denied, at)),
+    unfinished: last !== undefined && now < Date.parse(last.at) + step,
   };
 }

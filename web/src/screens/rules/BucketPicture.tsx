@@ -1,8 +1,9 @@
 import { SegmentedControl } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { api, body } from '~/api/client';
+import { keepSame } from '~/api/queries';
 import type { Timeline } from '~/api/types';
 import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
@@ -48,10 +49,11 @@ function Picture({ limit }: Props) {
     120,
   );
 
+  const queryKey = ['simulate', tenant, asked]; // nobody's change makes it another
   const simulation = useQuery({
-    queryKey: ['simulate', tenant, asked], // nobody's change makes it another
+    queryKey,
     enabled: asked.arrivals.counts.some((count) => count > 0),
-    placeholderData: keepPreviousData,
+    placeholderData: keepSame(queryKey),
     queryFn: async ({ signal }) => {
       const rule = { key_pattern: 'global', rate_per_second: asked.rate, burst_capacity: asked.burst };
       const timeline = await body(

@@ -1,5 +1,5 @@
 import { Button } from '@mantine/core';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { ProblemError } from '~/api/problem';
@@ -40,7 +40,6 @@ export default function TryIt() {
     staleTime: 0,
     // What is wrong with a check stays wrong.
     refetchInterval: (query) => (query.state.error instanceof ProblemError ? false : every),
-    placeholderData: keepPreviousData,
   });
   const ask = (next: TrySearch) => navigate({ to: '.', search: next });
   const fieldErrors =

@@ -1,5 +1,5 @@
 import { Button, Group, NativeSelect } from '@mantine/core';
-import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { plansQuery } from '~/api/queries';
@@ -14,14 +14,14 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
-import { parseRange, type Span } from '~/domain/range';
+import { namedSpan } from '~/domain/range';
 import type { UsersSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { ImportUsers } from './ImportUsers';
 import { usersQuery } from './queries';
 import styles from './Users.module.css';
 
-const day: Span = { text: '24h', at: (now) => parseRange('24h', now) ?? { from: now, until: now } };
+const day = namedSpan('24h');
 
 /** Finds a user: by the beginning of an id, by plan, or among those who were limited lately. */
 export default function Users() {
@@ -106,7 +106,7 @@ const columns: Column<Assignment>[] = [
 
 /** Users who were put on a plan. */
 function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
-  const list = useInfiniteQuery({ ...usersQuery(tenant, search), placeholderData: keepPreviousData });
+  const list = useInfiniteQuery(usersQuery(tenant, search));
   const navigate = useNavigate();
   return (
     <Card title="On a plan of their own" flush>

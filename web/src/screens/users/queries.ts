@@ -1,14 +1,15 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from '~/api/client';
-import { tenantKey } from '~/api/queries';
+import { keepSame, tenantKey } from '~/api/queries';
 import type { UsersSearch } from '~/search';
 
 const perPage = 100;
 
 /** Users who are assigned to a plan, by id. Those who are not are on the default plan, and in no list. */
-export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) =>
-  infiniteQueryOptions({
-    queryKey: tenantKey(tenant, 'users', 'list', prefix, plan),
+export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
+  const queryKey = tenantKey(tenant, 'users', 'list', { prefix, plan });
+  return infiniteQueryOptions({
+    queryKey,
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) =>
       body(
@@ -18,7 +19,9 @@ export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) =>
         }),
       ),
     getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+    placeholderData: keepSame(queryKey),
   });
+};
 
 /** One user with the tag of the plan's assignment: plan, overrides, latest violations. */
 export const userQuery = (tenant: string, user: string) =>

@@ -3,7 +3,7 @@ import type { Key } from '~/api/types';
 import { CodeBlock } from '~/components/CodeBlock';
 import { SecretDialog } from '~/components/SecretDialog';
 import { curlWith } from '~/domain/snippets';
-import { useCheckUrl } from '~/screens/try/Snippets';
+import { CheckUrlHint, useCheckUrl } from '~/screens/try/Snippets';
 
 export interface Created {
   key: Key;
@@ -20,13 +20,14 @@ export function CreatedKey({
   created: Created;
   onClose: () => void;
 }) {
-  const [url] = useCheckUrl();
+  const { url } = useCheckUrl();
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
       {created.key.permissions.includes('check') && (
         <>
           <h3>Ask a first time</h3>
           <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />
+          <CheckUrlHint />
           <p className="soft">
             It works within 2 s.{' '}
             <Link to="/t/$tenant/try" params={{ tenant }}>

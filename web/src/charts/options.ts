@@ -1,0 +1,139 @@
+import type { RefObject } from 'react';
+import uPlot from 'uplot';
+import { duration, shortNumber } from '~/domain/format';
+import type { ChartProps, Series } from './chart';
+import { crosses, dots } from './marks';
+import { brushByTouch } from './touch';
+
+/* What uPlot is told. */
+
+/** Each line has a second one in the plot for its unfinished end. */
+function hasTail({ points, bars }: Series): boolean {
+  return !points && !bars;
+}
+
+export function dataOf({ x, series, unfinished }: ChartProps): uPlot.AlignedData {
+  const last = x.length - 1;
+  const values = series.map((one) =>
+    unfinished && hasTail(one)
+      ? one.values.map((value, index) => (index === last ? null : value))
+      : one.values,
+  );
+  const tails = unfinished
+    ? series
+        .filter(hasTail)
+        .map((one) => one.values.map((value, index) => (index >= last - 1 ? value : null)))
+    : [];
+  return [x, ...values, ...tails] as uPlot.AlignedData;
+}
+
+function variable(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function hue(tone: Series['tone']): string {
+  if (tone === 'accent') return variable('--mantine-color-sluice-5');
+  return variable(tone === 'neutral' ? '--text-faint' : `--${tone}`);
+}
+
+export function options(
+  latest: RefObject<ChartProps>,
+  width: number,
+  height: number,
+  onCursor: (index: number | null) => void,
+): uPlot.Options {
+  const { series, sync, elapsed, onBrush, unfinished } = latest.current;
+  const font = `11px ${variable('--mantine-font-family') || 'sans-serif'}`;
+  const grid = { stroke: variable('--grid'), width: 1 };
+  const axis = { stroke: variable('--text-faint'), font, grid, ticks: { show: false } };
+  const tails = unfinished ? series.filter(hasTail) : [];
+  return {
+    width,
+    height,
+    padding: [8, 20, 0, 0],
+    tzDate: (seconds) => new Date(seconds * 1000),
+    cursor: {
+      sync: sync ? { key: sync } : undefined,
+      drag: { x: !!onBrush, y: false, setScale: false },
+      points: { size: 6 },
+      y: false,
+    },
+    legend: { show: false }, // Legend.tsx
+    scales: {
+      x: { time: !elapsed, range: series.some(({ bars }) => bars) ? withLastBar : undefined },
+      y: { range: (_, __, max) => [0, Math.max(latest.current.yMin ?? 0, (max ?? 0) * 1.06) || 1] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        values: (_, ticks) =>
+          elapsed
+            ? ticks.map((t) => (t === 0 ? '0' : duration(t * 1000)))
+            : ticks.map((t) => timeTick(t, ticks)),
+      },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) },
+    ],
+    series: [
+      {},
+      ...series.map(look),
+      ...tails.map((one): uPlot.Series => ({ ...look(one), dash: [3, 4], fill: undefined })),
+    ],
+    plugins: [brushByTouch(latest)],
+    hooks: {
+      setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)],
+      setSelect: [
+        (plot) => {
+          const { left, width: selected } = plot.select;
+          if (selected < 4) return;
+          latest.current.onBrush?.(plot.posToVal(left, 'x'), plot.posToVal(left + selected, 'x'));
+          plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        },
+      ],
+    },
+  };
+}
+
+/** A bar begins at its x: the last one needs as much room as the others. */
+function withLastBar(plot: uPlot, min: number, max: number): uPlot.Range.MinMax {
+  const [first = 0, second = first] = plot.data[0];
+  return [min, max + (second - first)];
+}
+
+/** "14:05"; the day where one begins; with seconds where ticks are closer than a minute. */
+function timeTick(seconds: number, ticks: number[]): string {
+  const at = new Date(seconds * 1000);
+  const midnight = at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0;
+  if (midnight) return dayTick.format(at);
+  return ((ticks[1] ?? seconds + 60) - (ticks[0] ?? seconds) < 60 ? secondTick : minuteTick).format(at);
+}
+
+const dayTick = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+const minuteTick = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const secondTick = new Intl.DateTimeFormat('en-GB', {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+});
+
+function look(series: Series): uPlot.Series {
+  const colour = hue(series.tone);
+  if (series.points) {
+    const draw = series.points === 'dot' ? dots(colour) : crosses(colour);
+    return { label: series.label, stroke: colour, paths: () => null, points: { show: draw } };
+  }
+  return {
+    label: series.label,
+    stroke: colour,
+    width: series.bars ? 0 : 1.5, // a bar of nothing is nothing
+    dash: series.dashed ? [4, 4] : undefined,
+    fill: series.fill || series.bars ? `${colour}${series.bars ? '' : '1f'}` : undefined,
+    paths: series.bars
+      ? uPlot.paths.bars?.({ size: [0.8, 24], align: 1 })
+      : series.stepped
+        ? uPlot.paths.stepped?.({ align: 1 })
+        : undefined,
+    points: { show: false },
+  };
+}
