@@ -59,7 +59,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		}
 		m = showRules(a.store, a.watcher)
 		limiter = enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
-		if a.metrics, err = listenForScrapes(cfg, m, log); err != nil {
+		if a.metrics, err = listenForScrapes(cfg, m, nil, log); err != nil {
 			return nil, err
 		}
 	}

@@ -69,14 +69,17 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 		Snapshots: a.watcher,
 		Limiter:   limiter,
 		KeyUsed:   a.keyUses.Note,
-		Readiness: func() checkapi.Readiness { return readiness(cfg.Command, a.watcher, a.buckets) },
+		Readiness: a.readiness,
 		Log:       log,
 		Observer:  m.Requests("check"),
+
+		MaxConnections: cfg.CheckMaxConnections,
 	})
+	m.CheckConnections(func() metrics.Connections { return metrics.Connections(checks.Connections()) })
 	if a.checks, err = listen("check", cfg.CheckAddr, checks); err != nil {
 		return nil, err
 	}
-	a.metrics, err = listenForScrapes(cfg, m, log)
+	a.metrics, err = listenForScrapes(cfg, m, checkapi.HealthHandler(a.readiness), log)
 	return a, err
 }
 
@@ -95,9 +98,13 @@ func showRules(store *pgstore.Store, watcher *rules.Watcher) *metrics.Metrics {
 	return m
 }
 
-func listenForScrapes(cfg config.Config, m *metrics.Metrics, log *slog.Logger) (*listener, error) {
+// listenForScrapes serves metrics, and health if that is not nil.
+func listenForScrapes(cfg config.Config, m *metrics.Metrics, health http.Handler, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
+	if health != nil {
+		scrapes.Handle("/", health)
+	}
 	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 
@@ -177,6 +184,8 @@ func checkSchema(ctx context.Context, cfg config.Config) error {
 		}
 	}
 }
+
+func (a *API) readiness() checkapi.Readiness { return readiness(a.cfg.Command, a.watcher, a.buckets) }
 
 func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets) checkapi.Readiness {
 	state := checkapi.Readiness{

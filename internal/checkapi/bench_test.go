@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -51,5 +53,60 @@ func BenchmarkCheck(b *testing.B) {
 				b.Fatalf("the last answer is %d, want %d", got, outcome.want)
 			}
 		})
+	}
+}
+
+// replay is a connection that asks the same n times, at once, and is its own listener.
+type replay struct {
+	net.Conn
+	request  string
+	n        int
+	accepted bool
+	done     chan struct{}
+}
+
+func (r *replay) Accept() (net.Conn, error) {
+	if !r.accepted {
+		r.accepted = true
+		return r, nil
+	}
+	<-r.done
+	return nil, net.ErrClosed
+}
+
+func (r *replay) Read(b []byte) (int, error) {
+	if r.n--; r.n < 0 {
+		return 0, io.EOF
+	}
+	return copy(b, r.request), nil
+}
+
+func (r *replay) Write(b []byte) (int, error)      { return len(b), nil }
+func (r *replay) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
+func (r *replay) LocalAddr() net.Addr              { return r.RemoteAddr() }
+func (r *replay) Addr() net.Addr                   { return r.RemoteAddr() }
+func (r *replay) SetReadDeadline(time.Time) error  { return nil }
+func (r *replay) SetWriteDeadline(time.Time) error { return nil }
+
+func (r *replay) Close() error {
+	select {
+	case <-r.done:
+	default:
+		close(r.done)
+	}
+	return nil
+}
+
+// BenchmarkConnection is BenchmarkCheck with a whole connection around it but the calls of the system.
+func BenchmarkConnection(b *testing.B) {
+	h := newHarness(b, rules.DefaultSettings(), limit(b, 1, "user:{user_id}", 1, rules.MaxBurst))
+	r := &replay{request: asked("/v1/check", `{"user_id":"42","endpoint":"/api/search","method":"GET","ip":"203.0.113.9"}`), n: b.N, done: make(chan struct{})}
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() { _ = checkapi.NewServer(h.config).Serve(r) }()
+	<-r.done
+	b.StopTimer()
+	if h.decided != b.N {
+		b.Fatalf("%d of %d checks were decided", h.decided, b.N)
 	}
 }

@@ -46,14 +46,10 @@ func (x *exchange) release() {
 }
 
 // check handles POST /v1/check.
-func (s *surface) check(c *fasthttp.RequestCtx) error {
-	tenant, body, err := s.admit(c, rules.PermissionCheck)
-	if err != nil {
-		return err
-	}
+func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
 	x := exchanges.Get().(*exchange)
 	defer x.release()
-	if err := x.readCheck(body); err != nil {
+	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
 	}
 	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
@@ -70,14 +66,10 @@ func (s *surface) check(c *fasthttp.RequestCtx) error {
 }
 
 // checkBatch handles POST /v1/check/batch.
-func (s *surface) checkBatch(c *fasthttp.RequestCtx) error {
-	tenant, body, err := s.admit(c, rules.PermissionCheck)
-	if err != nil {
-		return err
-	}
+func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
 	x := exchanges.Get().(*exchange)
 	defer x.release()
-	x.read(body)
+	x.read(c.PostBody())
 	x.checks = decodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {
 		return err
@@ -92,22 +84,6 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx) error {
 }
 
 const jsonType = "application/json"
-
-// admit returns the tenant that asks, if it may, and the request's body, which is the server's memory and ends with
-// the request. How large it may be, the server has seen to.
-func (s *surface) admit(c *fasthttp.RequestCtx, permission rules.Permission) (tenant *rules.TenantRules, body []byte, err error) {
-	h := &c.Request.Header
-	if tenant, err = s.authorize(h, permission); err != nil {
-		return nil, nil, err
-	}
-	contentType, encoding := h.ContentType(), h.ContentEncoding()
-	if string(contentType) != jsonType || len(encoding) > 0 { // of few callers; parsing allocates
-		if err := httpapi.RequireJSON(string(contentType), string(encoding)); err != nil {
-			return nil, nil, err
-		}
-	}
-	return tenant, c.PostBody(), nil
-}
 
 // read begins to read a body, which must stay unchanged meanwhile.
 func (x *exchange) read(body []byte) {

@@ -1,73 +1,259 @@
 package checkapi
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// listener accepts connections for a server.
-type listener struct {
-	net.Listener
-	server *Server
-	closed sync.Once
-}
-
-// Close closes it, once: fasthttp does so too.
-func (l *listener) Close() (err error) {
-	l.closed.Do(func() { err = l.Listener.Close() })
-	return err
-}
-
-// Accept waits while the process has no room for another connection, which fasthttp would end for.
-func (l *listener) Accept() (net.Conn, error) {
-	const longest = time.Second
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, longest) {
-		accepted, err := l.Listener.Accept()
-		if err == nil {
-			return l.server.track(accepted)
-		}
-		var network net.Error
-		if !errors.As(err, &network) || !network.Temporary() { //nolint:staticcheck // net/http asks it too; there is no other word for it
-			return nil, err //nolint:wrapcheck // fasthttp looks at its text
-		}
-		l.server.surface.Log.Warn("connections cannot be accepted; trying again", "error", err, "wait", wait)
-		<-time.After(wait)
-	}
-}
-
-// track makes a connection one of the server's.
-func (s *Server) track(accepted net.Conn) (net.Conn, error) {
-	c := &conn{Conn: accepted, server: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing.Load() {
-		_ = accepted.Close()
-		return nil, net.ErrClosed
-	}
-	s.conns[c] = struct{}{}
-	return c, nil
-}
-
-// conn is one connection.
+// conn is one connection, served by one goroutine. Others read and change its state, and close it.
 type conn struct {
 	net.Conn
-	server *Server
-	spoke  atomic.Bool // something came
-	unread atomic.Bool // a request that was not read to its end was answered
+	server   *Server
+	network  netip.Prefix // see connections.evict
+	reserved bool         // over the limit: it is answered once, and only health probes are not refused
+
+	state  atomic.Int64 // a connState
+	tenant atomic.Int64 // the rules.TenantID whose key it showed last, or 0
+
+	*memory
+	readTimeout time.Duration
+	// begun says that a request has begun, and timed that its deadline was set. The deadline is set at the first read
+	// that waits, because most requests come in one packet.
+	begun, timed bool
+	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
+	unread       bool  // part of a request is left unread
+	// The deadlines that are set. See renew.
+	readDeadline, writeDeadline time.Time
 }
 
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && !c.spoke.Load() {
-		c.spoke.Store(true)
+// memory is what connections use one after another.
+type memory struct {
+	ctx fasthttp.RequestCtx
+	in  *bufio.Reader // a request's headers must fit into it
+	out *bufio.Writer
+}
+
+var memories = sync.Pool{New: func() any {
+	return &memory{in: bufio.NewReaderSize(nil, maxHeaderBytes), out: bufio.NewWriter(nil)}
+}}
+
+func (s *Server) newConn(accepted net.Conn, now time.Time) *conn {
+	c := &conn{Conn: accepted, server: s, network: networkOf(accepted.RemoteAddr()), readTimeout: s.readTimeout}
+	c.state.Store(int64(stateOf(silent, now.Sub(s.began))))
+	return c
+}
+
+// serve answers the requests of the connection until it ends.
+func (c *conn) serve() {
+	c.memory = memories.Get().(*memory)
+	c.ctx.Init2(c, nil, false)
+	c.in.Reset(c)
+	c.out.Reset(c)
+	defer c.end()
+	defer c.server.surface.recoverPanic(&c.ctx.Request.Header)
+	for c.await() && c.exchange() {
+		c.ctx.Request.Reset()
+		c.ctx.Response.Reset()
 	}
-	return n, err //nolint:wrapcheck // the server must see the connection's own errors
+	_ = c.out.Flush()
+}
+
+// await waits for a request to begin. Answers that are not out yet go out first, unless there is another request in the
+// same packet.
+func (c *conn) await() bool {
+	c.begun, c.timed = false, false
+	if c.in.Buffered() > 0 {
+		return true
+	}
+	if c.out.Flush() != nil {
+		return false
+	}
+	now, timeout := time.Now(), c.readTimeout
+	if connState(c.state.Load()).phase() != silent {
+		timeout = c.server.idleTimeout
+		if !c.enterAt(idle, now) || c.server.closing.Load() {
+			return false
+		}
+	}
+	if c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, timeout) != nil {
+		return false
+	}
+	_, err := c.in.Peek(1)
+	return err == nil && c.enter(busy)
+}
+
+// exchange reads one request and answers it. It reports whether the connection can carry another.
+func (c *conn) exchange() bool {
+	ctx, s := &c.ctx, c.server.surface
+	h := &ctx.Request.Header
+	c.begun = true
+	ctx.Response.Header.SetNoDefaultContentType(true)
+	switch err := h.Read(c.in); {
+	case err == io.EOF: //nolint:errorlint // blank lines and an end; a wrapped one is half a request
+		return false
+	case err != nil:
+		return c.refuseUnread(&admission{name: unmatched}, err)
+	}
+	s.identify(ctx)
+	a := c.admit()
+	length := h.ContentLength() // negative for chunks, and where there is no body
+	rest := length == chunked || length > 0
+	if rest && a.err == nil && a.route.permission != "" {
+		if err := c.readBody(&a, length); err != nil {
+			return c.refuseUnread(&a, err)
+		}
+		rest = false
+	}
+	// A small body is passed over, so that a caller whose key has expired keeps its connection.
+	drain := rest && !a.last && 0 < length && length <= maxBody && len(h.Peek("Expect")) == 0
+	c.unread = rest && !drain || a.broken
+	if !c.enter(busy) {
+		return false
+	}
+	s.finish(ctx, &a)
+	if !c.respond(a.last || c.unread) {
+		return false
+	}
+	if drain {
+		_, err := c.in.Discard(length)
+		return err == nil
+	}
+	return true
+}
+
+const chunked = -1 // fasthttp's length of a body in chunks
+
+// admit is surface.admit for a connection: it remembers whose it is, and refuses most requests over the limit.
+func (c *conn) admit() admission {
+	a := c.server.surface.admit(&c.ctx)
+	switch {
+	case c.reserved:
+		a.last = true
+		if a.err == nil && a.route.permission != "" {
+			a.err = tooManyConnections()
+		}
+	case a.tenant != nil:
+		if id := int64(a.tenant.Tenant.ID); c.tenant.Load() != id {
+			c.tenant.Store(id)
+		}
+	}
+	return a
+}
+
+// readBody reads the body of a caller that has shown its key.
+func (c *conn) readBody(a *admission, length int) error {
+	h := &c.ctx.Request.Header
+	if expect := h.Peek("Expect"); len(expect) > 0 && h.IsHTTP11() && c.in.Buffered() == 0 && bytes.EqualFold(expect, []byte("100-continue")) {
+		c.allowWrite()
+		if _, err := c.out.WriteString("HTTP/1.1 100 Continue\r\n\r\n"); err != nil { // Read flushes it
+			return err //nolint:wrapcheck // refuseUnread judges it
+		}
+	}
+	if err := c.ctx.Request.ContinueReadBody(c.in, a.route.maxBody, false); err != nil {
+		return err //nolint:wrapcheck // refuseUnread judges it
+	}
+	if length == chunked && h.Len() > maxFields { // with those behind the chunks
+		a.err, a.last = headersTooLarge(), true
+	}
+	return nil
+}
+
+// respond writes the answer, and reports whether the connection goes on.
+func (c *conn) respond(last bool) bool {
+	ctx := &c.ctx
+	ctx.Response.SkipBody = ctx.IsHead()
+	last = last || ctx.Request.Header.ConnectionClose() || c.server.closing.Load()
+	switch {
+	case last:
+		ctx.Response.Header.SetConnectionClose()
+	case !ctx.Request.Header.IsHTTP11():
+		ctx.Response.Header.Set("Connection", "keep-alive")
+	}
+	now := c.allowWrite()
+	return c.enterAt(writing, now) && ctx.Response.Write(c.out) == nil && !last
+}
+
+// refuseUnread answers a request that could not be read, and ends the connection. A caller that left is not answered.
+func (c *conn) refuseUnread(a *admission, err error) bool {
+	var network net.Error
+	timedOut := errors.As(c.readErr, &network) && network.Timeout()
+	if c.readErr != nil && !timedOut && !errors.Is(c.readErr, io.EOF) {
+		return false
+	}
+	ctx, s := &c.ctx, c.server.surface
+	c.unread = true
+	if ctx.Response.Header.Peek(httpapi.RequestIDHeader) == nil {
+		s.identify(ctx)
+	}
+	if errors.Is(c.readErr, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if a.err = whyUnread(err, timedOut); !c.enter(busy) {
+		return false
+	}
+	s.finish(ctx, a)
+	return c.respond(true)
+}
+
+// Read reads for the buffer of requests.
+func (c *conn) Read(b []byte) (n int, err error) {
+	if c.begun {
+		err = c.prepareWait()
+	}
+	if err == nil {
+		n, err = c.Conn.Read(b)
+	}
+	if err != nil {
+		c.readErr = err
+	}
+	return n, err //nolint:wrapcheck // the connection's own
+}
+
+// prepareWait is called before the rest of a request is waited for. Answers that are not out yet are sent: the rest may
+// be long in coming, and the answers to the requests before it must not wait for it.
+func (c *conn) prepareWait() error {
+	if err := c.out.Flush(); err != nil {
+		return err //nolint:wrapcheck // the connection's own
+	}
+	if c.timed {
+		return nil
+	}
+	c.timed = true
+	now := time.Now()
+	if !c.enterAt(waiting, now) {
+		return net.ErrClosed
+	}
+	return c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, c.readTimeout)
+}
+
+// allowWrite gives an answer its time, and returns when that began.
+func (c *conn) allowWrite() time.Time {
+	now := time.Now()
+	_ = c.renew(&c.writeDeadline, c.Conn.SetWriteDeadline, now, c.server.writeTimeout) // the write tells
+	return now
+}
+
+// renew sets a deadline, unless it is set to within a sixteenth of the time it gives: setting one costs as much as
+// reading the headers.
+func (c *conn) renew(current *time.Time, set func(time.Time) error, now time.Time, timeout time.Duration) error {
+	at := now.Add(timeout)
+	if early := at.Sub(*current); 0 <= early && early <= timeout/16 {
+		return nil
+	}
+	*current = at
+	return set(at)
 }
 
 const (
@@ -75,24 +261,41 @@ const (
 	lingerBytes = 16 << 20
 )
 
-// Close gives a caller whose request was not read a moment to see why: a connection that closes with bytes to read
-// is reset, which can take the answer with it (RFC 9112 section 9.6).
-func (c *conn) Close() error {
-	c.server.mu.Lock()
-	delete(c.server.conns, c)
-	c.server.mu.Unlock()
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread.Load() {
+// end closes the connection. A caller whose request was not read gets a moment to see why: a connection that closes
+// with bytes to read is reset, which can take the answer with it (RFC 9112 section 9.6).
+func (c *conn) end() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread {
 		_ = half.CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 	}
-	return c.Conn.Close() //nolint:wrapcheck // the server must see the connection's own errors
+	_ = c.Conn.Close()
+	c.server.open.remove(c)
+	m := c.memory
+	m.ctx.Request.Reset()
+	m.ctx.Response.Reset()
+	m.ctx.Init2(nil, nil, false)
+	m.in.Reset(nil)
+	m.out.Reset(nil)
+	memories.Put(m)
 }
 
-// linger ends a request's connection after the answer, without expecting that all of the request was read.
-func linger(c *fasthttp.RequestCtx) {
-	c.SetConnectionClose()
-	if conn, ok := c.Conn().(*conn); ok {
-		conn.unread.Store(true)
-	}
+// reject answers a connection for which there is no room at all, without reading what it asks.
+func (c *conn) reject() {
+	problem := tooManyConnections()
+	var answer fasthttp.Response
+	answer.Header.SetContentType(httpapi.ProblemType)
+	answer.Header.Set("Cache-Control", "no-store")
+	answer.Header.Set("Retry-After", "1")
+	answer.Header.SetConnectionClose()
+	answer.SetStatusCode(http.StatusServiceUnavailable)
+	answer.SetBodyRaw(problem.Append(nil, ""))
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Millisecond)) // a new connection has room for it
+	_, _ = answer.WriteTo(c.Conn)
+	_ = c.Conn.Close()
+}
+
+func tooManyConnections() *httpapi.Problem {
+	return httpapi.Unavailable.Problem("This process has as many connections as it may have. Try again in a second, and use " +
+		"connections again; operators raise SLUICE_CHECK_MAX_CONNECTIONS.")
 }

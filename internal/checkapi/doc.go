@@ -41,9 +41,15 @@
 // stays 200 in both cases: taking the process out of service would turn a slow neighbour into an
 // outage.
 //
+// # Connections
+//
+// The headers decide whether a body is read: only a caller with a key can make the process hold one. Open connections
+// have a limit, at which those that wait for their caller are closed for new ones; see connections.evict. Health is
+// answered over the limit, too.
+//
 // # Cost
 //
 // An answer waits for one call of enforce.Limiter.Decide and nothing else. Reading and writing JSON
-// use no reflection, and their buffers are used again. A [Server] reads and writes HTTP/1.1 by fasthttp, whose
-// memory is used again too: nothing of a request may be kept, and what is decided upon is copied out of it first.
+// use no reflection, and their buffers are reused. A [Server] reads and writes HTTP/1.1 with fasthttp, which reuses the
+// memory of a request too: handlers copy what they keep.
 package checkapi

@@ -21,12 +21,8 @@ const maxNearMisses = 100
 // of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
 // matched, with the reason. Beside them are the headers that the check would be answered with.
-func (s *surface) explain(c *fasthttp.RequestCtx) error {
-	tenant, body, err := s.admit(c, rules.PermissionExplain)
-	if err != nil {
-		return err
-	}
-	answer, err := Explain(c, s.Limiter, body, tenant, s.Now())
+func (s *surface) explain(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
+	answer, err := Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
 	if err != nil {
 		return err
 	}

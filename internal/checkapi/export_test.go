@@ -1,6 +1,13 @@
 package checkapi
 
-import "time"
+import (
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
 
 // Routes are all routes, as "POST /v1/check".
 func Routes() []string {
@@ -11,15 +18,18 @@ func Routes() []string {
 	return all
 }
 
-// Timeouts are those of a server's connections.
-func (s *Server) Timeouts() map[string]time.Duration {
-	return map[string]time.Duration{
-		"ReadTimeout": s.http.ReadTimeout, "WriteTimeout": s.http.WriteTimeout, "IdleTimeout": s.http.IdleTimeout,
+// SetReadTimeout, SetWriteTimeout and SetIdleTimeout must be called before the server serves.
+func (s *Server) SetReadTimeout(d time.Duration)  { s.readTimeout = d }
+func (s *Server) SetWriteTimeout(d time.Duration) { s.writeTimeout = d }
+func (s *Server) SetIdleTimeout(d time.Duration)  { s.idleTimeout = d }
+
+// Capture has a handler see the requests of a path that were read, instead of its own.
+func (s *Server) Capture(path string, see func(*fasthttp.RequestCtx)) {
+	s.surface.routes[path].handler = func(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {
+		see(c)
+		return nil
 	}
 }
 
-// SetWriteTimeout gives answers less time, before the server serves.
-func (s *Server) SetWriteTimeout(d time.Duration) { s.http.WriteTimeout = d }
-
-// SetReadTimeout gives requests less time, before the server serves.
-func (s *Server) SetReadTimeout(d time.Duration) { s.http.ReadTimeout = d }
+// ServeConn answers one connection until it ends.
+func (s *Server) ServeConn(c net.Conn) { s.newConn(c, time.Now()).serve() }

@@ -20,14 +20,18 @@ func pathOf(h *fasthttp.RequestHeader) []byte {
 	return path
 }
 
-// framing answers a request that not everybody reads alike, and says whether its connection is to end with the answer.
-// fasthttp passes over names with spaces inside, over encodings and versions that it does not know, and over all
-// spellings of Connection: close but one. A proxy in front might not, and see the end of the request elsewhere.
-func framing(h *fasthttp.RequestHeader) (last bool, err error) {
+// checkFraming refuses a request that another HTTP reader might understand differently, and reports whether the request
+// asks for the end of its connection. fasthttp accepts folded lines, spaces within names, encodings and versions that it
+// does not know, and only one spelling of Connection: close. A proxy in front that reads them in another way would see
+// the next request begin elsewhere (request smuggling).
+func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 	version := string(h.Protocol())
 	plain := version == "HTTP/1.1" || version == "HTTP/1.0"
 	fields, length, chunked := 0, false, false
 	for line := range bytes.Lines(h.RawHeaders()) {
+		if line[0] == '\r' || line[0] == '\n' {
+			break // the blank line that ends the headers
+		}
 		fields++
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		switch {
@@ -47,8 +51,8 @@ func framing(h *fasthttp.RequestHeader) (last bool, err error) {
 	switch {
 	case !plain || length && chunked:
 		return true, badHTTP()
-	case fields > maxFields || chunked && h.Len() > maxFields: // those behind chunks too
-		return true, headersTooLarge() // a connection would keep memory for as many
+	case fields > maxFields:
+		return true, headersTooLarge() // the connection would keep memory for as many
 	}
 	return last, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Readiness is what readyz reports.
@@ -24,19 +25,56 @@ type Readiness struct {
 }
 
 // healthz handles GET /healthz.
-func (s *surface) healthz(c *fasthttp.RequestCtx) error {
-	return writeState(c, http.StatusOK, []byte(`{"status":"ok"}`))
+func (s *surface) healthz(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {
+	c.Response.Header.Set("Cache-Control", "no-store")
+	write(c, http.StatusOK, jsonType, []byte(alive))
+	return nil
 }
 
 // readyz handles GET /readyz.
-func (s *surface) readyz(c *fasthttp.RequestCtx) error {
+func (s *surface) readyz(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {
 	now := s.Readiness()
-	status, word, age := http.StatusServiceUnavailable, "waiting for rules", []byte("null")
+	c.Response.Header.Set("Cache-Control", "no-store")
+	write(c, now.status(), jsonType, now.appendJSON(nil))
+	return nil
+}
+
+// HealthHandler answers GET /healthz and /readyz as a Server does. A process serves it at the address of its metrics
+// as well, where probes get through however many connections the check port has.
+func HealthHandler(readiness func() Readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, http.StatusOK, []byte(alive))
+	})
+	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
+		now := readiness()
+		writeHealth(w, now.status(), now.appendJSON(nil))
+	})
+	return mux
+}
+
+func writeHealth(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a prober that has gone needs no answer
+}
+
+const alive = `{"status":"ok"}`
+
+func (now *Readiness) status() int {
 	if now.RulesLoaded {
-		status, word = http.StatusOK, "ready"
-		age = appendMillis(nil, now.RulesAge)
+		return http.StatusOK
 	}
-	b := httpapi.AppendString([]byte(`{"status":`), word)
+	return http.StatusServiceUnavailable
+}
+
+func (now *Readiness) appendJSON(b []byte) []byte {
+	word, age := "waiting for rules", []byte("null")
+	if now.RulesLoaded {
+		word, age = "ready", appendMillis(nil, now.RulesAge)
+	}
+	b = httpapi.AppendString(append(b, `{"status":`...), word)
 	b = strconv.AppendBool(append(b, `,"rules_loaded":`...), now.RulesLoaded)
 	b = append(append(b, `,"rules_age_ms":`...), age...)
 	b = appendText(append(b, `,"database":`...), now.Database)
@@ -48,11 +86,5 @@ func (s *surface) readyz(c *fasthttp.RequestCtx) error {
 		}
 		b = httpapi.AppendString(b, warning)
 	}
-	return writeState(c, status, append(b, `]}`...))
-}
-
-func writeState(c *fasthttp.RequestCtx, status int, body []byte) error {
-	c.Response.Header.Set("Cache-Control", "no-store")
-	write(c, status, jsonType, body)
-	return nil
+	return append(b, `]}`...)
 }

@@ -1,6 +1,7 @@
 package checkapi_test
 
 import (
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 			h.snapshot, h.ready = nil, func() checkapi.Readiness { return test.ready }
 			h.want(h.ask("GET", test.path, nil, ""), test.status, test.body)
 			h.want(h.ask("HEAD", test.path, nil, ""), test.status, "")
+			w := httptest.NewRecorder()
+			checkapi.HealthHandler(h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
+			h.want(w, test.status, test.body)
 		})
 	}
 }

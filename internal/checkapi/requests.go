@@ -10,26 +10,74 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// serve answers a request that was read.
-func (s *surface) serve(c *fasthttp.RequestCtx) {
-	h := &c.Request.Header
-	defer s.survive(h)
-	name, handler := s.find(c)
-	last, err := framing(h)
-	if last {
-		c.SetConnectionClose()
-	}
-	if err != nil {
-		linger(c)
-		name, handler = unmatched, func(*fasthttp.RequestCtx) error { return err }
-	}
-	s.surround(c, name, handler)
+// admission is what the headers of a request lead to, before any of its body is read.
+type admission struct {
+	name   string // what logs and metrics call the request's route
+	route  *route // nil if err is set before a route was found
+	tenant *rules.TenantRules
+	last   bool // the caller wants the connection to end
+	broken bool // nobody can tell where the request ends
+	err    error
 }
 
-// survive keeps a panic from ending the process; fasthttp recovers from none. Those of handlers are answered before.
-func (s *surface) survive(h *fasthttp.RequestHeader) {
+// identify gives a request its id.
+func (s *surface) identify(c *fasthttp.RequestCtx) {
+	c.Response.Header.Set(httpapi.RequestIDHeader, requestID(&c.Request.Header))
+}
+
+// admit judges a request by its headers, so that only callers with a key can make the process hold a body.
+func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
+	h := &c.Request.Header
+	a.name = unmatched
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.logPanic(h, requestIDOf(c), cause)
+			a.err = httpapi.Failure()
+		}
+	}()
+	if a.last, a.err = checkFraming(h); a.err != nil {
+		a.broken = true
+		return a
+	}
+	if a.route, a.err = s.find(c); a.err != nil {
+		return a
+	}
+	a.name = a.route.path
+	if a.route.permission != "" {
+		if a.tenant, a.err = s.authorize(h, a.route.permission); a.err != nil {
+			return a
+		}
+		a.err = requireJSON(h)
+	}
+	if h.ContentLength() > a.route.maxBody {
+		a.err = bodyTooLarge()
+	}
+	return a
+}
+
+func requireJSON(h *fasthttp.RequestHeader) error {
+	contentType, encoding := h.ContentType(), h.ContentEncoding()
+	if string(contentType) == jsonType && len(encoding) == 0 {
+		return nil // parsing allocates, and few callers need it
+	}
+	return httpapi.RequireJSON(string(contentType), string(encoding))
+}
+
+// finish answers a request that was admitted and read, or refused.
+func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
+	s.surround(c, a.name, func() error {
+		if a.err != nil {
+			return a.err
+		}
+		return a.route.handler(c, a.tenant)
+	})
+}
+
+// recoverPanic logs a panic outside of a handler, which would otherwise end the process. The connection ends.
+func (s *surface) recoverPanic(h *fasthttp.RequestHeader) {
 	if cause := recover(); cause != nil {
 		s.logPanic(h, "", cause)
 	}
@@ -50,10 +98,9 @@ func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 }
 
 // surround has a request answered, and tells the log and the Observer of it. It does for this surface what
-// httpapi.Requests does for those of net/http.
-func (s *surface) surround(c *fasthttp.RequestCtx, route string, handler handler) {
+// httpapi.Requests does for net/http.
+func (s *surface) surround(c *fasthttp.RequestCtx, route string, answer func() error) {
 	start := time.Now()
-	c.Response.Header.Set(httpapi.RequestIDHeader, requestID(&c.Request.Header))
 	defer func() {
 		took, status := time.Since(start), c.Response.StatusCode()
 		if s.Observer != nil {
@@ -64,18 +111,18 @@ func (s *surface) surround(c *fasthttp.RequestCtx, route string, handler handler
 				"route", route, "status", status, "took", took)
 		}
 	}()
-	s.answer(c, handler)
+	s.answer(c, answer)
 }
 
-// answer runs the handler and answers with its error, or with its panic.
-func (s *surface) answer(c *fasthttp.RequestCtx, handler handler) {
+// answer answers with the result of a handler, its error, or its panic.
+func (s *surface) answer(c *fasthttp.RequestCtx, handler func() error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.logPanic(&c.Request.Header, requestIDOf(c), cause)
 			writeProblem(c, httpapi.Failure())
 		}
 	}()
-	if err := handler(c); err != nil {
+	if err := handler(); err != nil {
 		s.refuse(c, err)
 	}
 }

@@ -3,6 +3,7 @@ package checkapi
 import (
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type Config struct {
 	KeyUsed func(key *rules.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
+	// MaxConnections caps the open connections; 0 is DefaultMaxConnections.
+	MaxConnections int
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
@@ -37,15 +40,18 @@ type Snapshots interface {
 // surface has the handlers.
 type surface struct {
 	Config
-	routes map[string]route // by path
+	routes map[string]*route // by path
 }
 
-// handler answers a request, or returns the error to answer it with: a *httpapi.Problem is told as it is.
-type handler func(c *fasthttp.RequestCtx) error
+// handler answers a request of a tenant, or returns the error to answer it with. The caller sees a *httpapi.Problem as
+// it is. The tenant is nil on routes without a permission.
+type handler func(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error
 
 // route is how one path is answered. HEAD goes where GET does.
 type route struct {
 	method, path string
+	permission   rules.Permission // "" for health routes: no key is needed, and a body is not read
+	maxBody      int              // bytes
 	handler      handler
 }
 
@@ -56,38 +62,44 @@ func newSurface(c Config) *surface {
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*rules.Key, time.Time) {}
 	}
-	s := &surface{Config: c, routes: map[string]route{}}
+	s := &surface{Config: c, routes: map[string]*route{}}
 	for _, r := range []route{
-		{http.MethodPost, "/v1/check", s.check},
-		{http.MethodPost, batchPath, s.checkBatch},
-		{http.MethodPost, "/v1/explain", s.explain},
-		{http.MethodGet, "/healthz", s.healthz},
-		{http.MethodGet, "/readyz", s.readyz},
+		{http.MethodPost, "/v1/check", rules.PermissionCheck, maxBody, s.check},
+		{http.MethodPost, batchPath, rules.PermissionCheck, maxBatchBody, s.checkBatch},
+		{http.MethodPost, "/v1/explain", rules.PermissionExplain, maxBody, s.explain},
+		{http.MethodGet, healthPath, "", maxBody, s.healthz},
+		{http.MethodGet, readyPath, "", maxBody, s.readyz},
 	} {
-		s.routes[r.path] = r
+		s.routes[r.path] = &r
 	}
 	return s
 }
 
-const batchPath = "/v1/check/batch"
+const (
+	batchPath  = "/v1/check/batch"
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
 
 // unmatched is what logs and metrics call requests without a route, so that nobody can make up names.
 const unmatched = "unmatched"
 
-// find returns what logs and metrics call a request, and what answers it.
-func (s *surface) find(c *fasthttp.RequestCtx) (name string, handler handler) {
+// find returns the route of a request.
+func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
+	target := c.Request.Header.RequestURI()
 	r, found := s.routes[string(pathOf(&c.Request.Header))]
+	if !found || target[0] != '/' { // what net/http cannot parse is refused, too
+		if _, err := url.ParseRequestURI(string(target)); err != nil {
+			return nil, badHTTP()
+		}
+	}
 	if !found {
-		return unmatched, noRoute
+		return nil, httpapi.NotFound.Problem("No resource has this path; compare it with the API description.")
 	}
 	if string(c.Method()) != r.method && (!c.IsHead() || r.method != http.MethodGet) {
-		return unmatched, r.refuseMethod
+		return nil, r.refuseMethod(c)
 	}
-	return r.path, r.handler
-}
-
-func noRoute(*fasthttp.RequestCtx) error {
-	return httpapi.NotFound.Problem("No resource has this path; compare it with the API description.")
+	return r, nil
 }
 
 func (r *route) refuseMethod(c *fasthttp.RequestCtx) error {

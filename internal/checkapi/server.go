@@ -1,15 +1,12 @@
 package checkapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +14,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // The limits of a connection. They hold off callers that are slow on purpose; a caller that means
@@ -28,71 +24,65 @@ const (
 	// idleTimeout is above the 60 s after which common load balancers drop their side, so that
 	// they never send into a connection that is closing here.
 	idleTimeout = 2 * time.Minute
+	// reserveTimeout is readTimeout for the connections over the limit.
+	reserveTimeout = time.Second
 	// silentGrace is how long a shutdown waits for the first request of a connection.
-	silentGrace = 250 * time.Millisecond
-	// maxConnections are answered at once; whoever comes then is told 503. An idle one holds about 24 KiB, and what is kept.
-	maxConnections = 16 << 10
+	silentGrace    = 250 * time.Millisecond
 	maxHeaderBytes = 16 << 10
 	maxFields      = 100 // of headers
-	// The memory of bodies of these sizes is kept for the next request of a connection: of batches of a hundred. Only who
-	// has a key is given large answers.
+	// A connection keeps the memory of bodies up to these sizes for its next request: of batches of a hundred. Only
+	// callers with a key send bodies and get large answers.
 	keptBody   = 16 << 10
 	keptAnswer = 128 << 10
 )
 
-// Server answers the whole surface, by HTTP/1.1. It stands on fasthttp rather than net/http, which costs a check
-// more than all that Sluice does for it: a goroutine that watches for callers who leave, a context, and maps of headers.
-// What net/http is stricter or kinder in, and matters to somebody who asks for checks, is added here, in conn and in framing.
+// Server answers the whole surface, by HTTP/1.1. It reads requests and writes answers with fasthttp rather than
+// net/http, which costs a check more than all that Sluice does for it: a goroutine that watches for callers who leave, a
+// context, and maps of headers. Its connections are its own: fasthttp's server reads a body before anybody can look at
+// the key, and cannot close one connection for another. See checkFraming for what is added to fasthttp's reader.
 type Server struct {
-	surface *surface
-	http    *fasthttp.Server
+	surface                                *surface
+	readTimeout, writeTimeout, idleTimeout time.Duration
+	began                                  time.Time
+	open                                   connections
 
 	mu       sync.Mutex
 	closing  atomic.Bool // set under mu
-	listener *listener   // nil until Serve
-	conns    map[*conn]struct{}
+	listener net.Listener
+	serving  sync.WaitGroup // of connections; added to under mu
+	warned   time.Time      // when the log was last told that the limit is reached; Serve's
 }
 
 // NewServer returns a server that does not listen yet.
 func NewServer(c Config) *Server {
-	s := newSurface(c)
+	if c.MaxConnections == 0 {
+		c.MaxConnections = DefaultMaxConnections
+	}
 	// It is one setting for the process, which has no other fasthttp.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
-	server := &Server{surface: s, conns: map[*conn]struct{}{}}
-	server.http = &fasthttp.Server{
-		Handler:                      server.Handle,
-		ErrorHandler:                 s.refuseUnread,
-		HeaderReceived:               s.limits,
-		ExpectHandler:                allowBody,
-		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  idleTimeout,
-		ReadBufferSize:               maxHeaderBytes,
-		MaxRequestBodySize:           maxBody,
-		Concurrency:                  maxConnections,
-		Logger:                       driverLog{c.Log},
-		DisablePreParseMultipartForm: true,
-		NoDefaultServerHeader:        true,
-		NoDefaultContentType:         true,
-	}
-	return server
-}
-
-// driverLog is fasthttp's log. It would quote what it cannot read, keys included, so one line alone is passed on.
-type driverLog struct{ log *slog.Logger }
-
-func (l driverLog) Printf(format string, _ ...any) {
-	if strings.Contains(format, "concurrent connections are served") { // at most once a minute
-		l.log.Warn("connections are refused", "most", maxConnections)
+	return &Server{
+		surface: newSurface(c), began: time.Now(),
+		readTimeout: readTimeout, writeTimeout: writeTimeout, idleTimeout: idleTimeout,
+		open: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
 	}
 }
 
-// Handle answers one request, as for those that Serve reads. Benchmarks need no connection.
+// Handle answers one request that was read whole. Benchmarks need no connection.
 func (s *Server) Handle(c *fasthttp.RequestCtx) {
-	s.surface.serve(c)
-	if s.closing.Load() {
-		c.SetConnectionClose()
-	}
+	s.surface.identify(c)
+	a := s.surface.admit(c)
+	s.surface.finish(c, &a)
+}
+
+// Connections counts a server's connections.
+type Connections struct {
+	Open             int
+	Refused, Evicted int64 // since the server began: refused over the limit, and closed to make room for others
+}
+
+// Connections returns the counts of now.
+func (s *Server) Connections() Connections {
+	return Connections{s.open.open(), s.open.refused.Load(), s.open.evicted.Load()}
 }
 
 // Serve answers until Shutdown or Close, and returns http.ErrServerClosed then, as a server of net/http does.
@@ -102,29 +92,98 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return errors.Join(http.ErrServerClosed, l.Close())
 	}
-	s.listener = &listener{Listener: l, server: s}
+	s.listener = l
 	s.mu.Unlock()
-	if err := s.http.Serve(s.listener); err != nil {
-		return fmt.Errorf("answer checks: %w", err)
+	for {
+		accepted, err := s.accept(l)
+		switch {
+		case s.closing.Load():
+			if err == nil {
+				_ = accepted.Close()
+			}
+			return http.ErrServerClosed
+		case err != nil:
+			return fmt.Errorf("accept connections for checks: %w", err)
+		}
+		s.start(accepted)
 	}
-	return http.ErrServerClosed
+}
+
+// accept waits while the process has no file descriptor for another connection.
+func (s *Server) accept(l net.Listener) (net.Conn, error) {
+	const longest = time.Second
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, longest) {
+		accepted, err := l.Accept()
+		var network net.Error
+		if err == nil || !errors.As(err, &network) || !network.Temporary() { //nolint:staticcheck // net/http asks it too; there is no other word for it
+			return accepted, err //nolint:wrapcheck // Serve wraps it
+		}
+		s.surface.Log.Warn("connections cannot be accepted; trying again", "error", err, "wait", wait)
+		s.open.makeRoom(time.Now())
+		<-time.After(wait)
+	}
+}
+
+// start serves a connection in a goroutine of its own, or refuses it.
+func (s *Server) start(accepted net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() {
+		_ = accepted.Close()
+		return
+	}
+	now := time.Now()
+	c := s.newConn(accepted, now)
+	before := s.open.evicted.Load()
+	place := s.open.add(c, now)
+	if place != admitted || s.open.evicted.Load() > before {
+		s.warn(now)
+	}
+	switch place {
+	case rejected:
+		c.reject()
+		return
+	case reserved:
+		c.readTimeout = reserveTimeout
+	case admitted:
+	}
+	s.serving.Go(c.serve)
+}
+
+// warn tells the log that the limit is reached.
+func (s *Server) warn(now time.Time) {
+	if now.Sub(s.warned) < warnEvery {
+		return
+	}
+	s.warned = now
+	count := s.Connections()
+	s.surface.Log.Warn("the limit of connections is reached: the longest idle are closed for new ones; "+
+		"if these are your callers, raise SLUICE_CHECK_MAX_CONNECTIONS",
+		"limit", s.open.limit, "evicted_total", count.Evicted, "refused_total", count.Refused)
 }
 
 // Shutdown takes no new connection and waits for the requests under way, or until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
-	if silent := s.silent(); len(silent) > 0 { // fasthttp would wait for them; some may be about to speak
+	s.open.end(idle)
+	if s.open.count(silent) > 0 { // some may be about to send their first request
 		select {
 		case <-time.After(silentGrace):
 		case <-ctx.Done():
 		}
-		for _, c := range silent {
-			if !c.spoke.Load() {
-				_ = c.Conn.Close()
-			}
-		}
+		s.open.end(silent)
 	}
-	if err = errors.Join(err, s.http.ShutdownWithContext(ctx)); err != nil {
+	served := make(chan struct{})
+	go func() {
+		s.serving.Wait()
+		close(served)
+	}()
+	select {
+	case <-served:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	if err != nil {
 		return fmt.Errorf("wait for the last checks: %w", err)
 	}
 	return nil
@@ -133,11 +192,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close cuts all connections.
 func (s *Server) Close() error {
 	err := s.closeListener()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		_ = c.Conn.Close()
-	}
+	s.open.cut()
 	return err
 }
 
@@ -148,91 +203,29 @@ func (s *Server) closeListener() error {
 	if s.listener == nil {
 		return nil
 	}
-	return s.listener.Close()
+	l := s.listener
+	s.listener = nil
+	return l.Close() //nolint:wrapcheck // its text names the listener
 }
 
-// silent returns the connections that have sent nothing yet.
-func (s *Server) silent() (silent []*conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if !c.spoke.Load() {
-			silent = append(silent, c)
-		}
-	}
-	return silent
-}
-
-// limits says how large a request's body may be, and leaves an Expect only where a body is to be waited for. Bodies are
-// read before anything looks at them, so only somebody who may send batches may make us hold one.
-func (s *surface) limits(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
-	c.MaxRequestBodySize = maxBody
-	defer s.survive(h)
-	length := h.ContentLength() // negative for chunks, and where there is no body
-	if (length < 0 || length > maxBody) && string(pathOf(h)) == batchPath {
-		if _, err := s.authorize(h, rules.PermissionCheck); err == nil {
-			c.MaxRequestBodySize = maxBatchBody
-		}
-	}
-	if expect := h.Peek("Expect"); len(expect) > 0 {
-		wanted := length == -1 || 0 < length && length <= c.MaxRequestBodySize
-		if h.Del("Expect"); wanted && h.IsHTTP11() && bytes.EqualFold(expect, []byte("100-continue")) {
-			h.Set("Expect", "100-continue") // fasthttp knows no other spelling
-		}
-	}
-	return c
-}
-
-// allowBody lets a caller who waits for it send its body.
-func allowBody(c *fasthttp.RequestCtx) int {
-	allowWrite(c)
-	return http.StatusContinue
-}
-
-// allowWrite gives an answer its time where fasthttp does not: it would have what is left of that of the
-// connection's last.
-func allowWrite(c *fasthttp.RequestCtx) {
-	_ = c.Conn().SetWriteDeadline(time.Now().Add(writeTimeout))
-}
-
-// refuseUnread answers a request that could not be read. Its connection is closed after the answer.
-func (s *surface) refuseUnread(c *fasthttp.RequestCtx, err error) {
-	defer s.survive(&c.Request.Header)
-	var network net.Error
-	conn, _ := c.Conn().(*conn)
-	if errors.As(err, &network) && (!network.Timeout() || conn != nil && !conn.spoke.Load()) {
-		_ = c.Conn().Close() // nobody is there, or nobody has asked
-		return
-	}
-	allowWrite(c)
-	linger(c)
-	c.Response.SkipBody = c.IsHead()
-	name := unmatched
-	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-		name = s.routeOf(&c.Request.Header) // which fasthttp has forgotten of any body that was begun
-	}
-	s.surround(c, name, func(c *fasthttp.RequestCtx) error { return s.whyUnread(c, err) })
-}
-
-func (s *surface) whyUnread(c *fasthttp.RequestCtx, err error) error {
+// whyUnread is the answer to a request that could not be read.
+func whyUnread(err error, timedOut bool) error {
 	var headers *fasthttp.ErrSmallBuffer
-	var network net.Error
 	switch {
+	case timedOut:
+		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", readTimeout))
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		if string(pathOf(&c.Request.Header)) == batchPath {
-			if _, err := s.authorize(&c.Request.Header, rules.PermissionCheck); err != nil {
-				return err
-			}
-		}
-		return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", maxBody, batchPath, maxBatchBody))
+		return bodyTooLarge()
 	case errors.As(err, &headers):
 		return headersTooLarge()
-	case errors.As(err, &network): // it took too long
-		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", readTimeout))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return httpapi.BrokenBody()
 	}
 	return badHTTP()
+}
+
+func bodyTooLarge() error {
+	return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", maxBody, batchPath, maxBatchBody))
 }
 
 func headersTooLarge() error {

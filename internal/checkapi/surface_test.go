@@ -38,12 +38,14 @@ type harness struct {
 	t        testing.TB
 	config   checkapi.Config
 	listener *fasthttputil.InmemoryListener // of the server that ask asks; nil until then
-	now      time.Time
-	store    *membucket.Store
-	snapshot *rules.Snapshot
-	ready    func() checkapi.Readiness
-	storeErr error         // what the shared buckets answer instead of asking the store
-	logged   slog.LevelVar // from this level on
+	// connections are those of the server of a bubble.
+	connections func() checkapi.Connections
+	now         time.Time
+	store       *membucket.Store
+	snapshot    *rules.Snapshot
+	ready       func() checkapi.Readiness
+	storeErr    error         // what the shared buckets answer instead of asking the store
+	logged      slog.LevelVar // from this level on
 
 	mu       sync.Mutex // for tests of many connections
 	log      bytes.Buffer
@@ -52,7 +54,7 @@ type harness struct {
 	observed observed
 }
 
-// newHarness has the tenants 1 and 2 (suspended), the plans free and pro, the users 7 (on pro) and
+// newHarness has the tenants 1, 2 (suspended) and 4, the plans free and pro, the users 7 (on pro) and
 // free-rider (on free, the default), one key for each permission, and the given rules of tenant 1.
 func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harness {
 	t.Helper()
@@ -70,6 +72,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Tenants: []rules.Tenant{
 			{ID: 1, Slug: "one", DefaultPlan: "free", Settings: settings},
 			{ID: 2, Slug: "two", Suspended: true, Settings: settings},
+			{ID: 4, Slug: "four", Settings: settings},
 		},
 		Plans:       []rules.Plan{{TenantID: 1, Name: "free"}, {TenantID: 1, Name: "pro"}},
 		Rules:       own,
@@ -78,6 +81,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 			key("full", 1, rules.PermissionCheck, rules.PermissionExplain), key("check", 1, rules.PermissionCheck),
 			key("explain", 1, rules.PermissionExplain), key("manage", 1, rules.PermissionManage),
 			key("suspended", 2, rules.PermissionCheck, rules.PermissionExplain),
+			key("other", 4, rules.PermissionCheck),
 			key("orphan", 3, rules.PermissionCheck), revoked, expired,
 		},
 	})

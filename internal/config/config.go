@@ -40,6 +40,8 @@ type Config struct {
 
 	// StoreBudget is the time Redis has to answer before failure modes do.
 	StoreBudget time.Duration
+	// CheckMaxConnections is how many connections the check port has open at most.
+	CheckMaxConnections int
 	// LocalBuckets is how many buckets this process keeps in its memory at most.
 	LocalBuckets int
 	// PollInterval is the pause between two looks at the revisions, RereadInterval between two

@@ -166,6 +166,13 @@ var options = []option{
 		value:     func(c *Config) value { return address{&c.CheckAddr} },
 	},
 	{
+		group: groupListeners, name: "check-max-connections", normal: "16384",
+		takers: deciders,
+		help: "How many connections may be open where checks are answered. At the limit, new ones take the place of the " +
+			"longest idle. An idle connection takes about 24 KiB of memory and a file descriptor.",
+		value: func(c *Config) value { return count{&c.CheckMaxConnections, 16, 1_000_000} },
+	},
+	{
 		group: groupListeners, name: "admin-addr", normal: ":8081",
 		normalFor: map[Command]string{SluiceDev: "127.0.0.1:8081"},
 		takers:    []Command{AdminServe, SluiceDev},
@@ -190,7 +197,7 @@ var options = []option{
 		group: groupListeners, name: "metrics-addr", normal: ":9090",
 		normalFor: map[Command]string{AdminServe: ":9091", SluiceDev: "127.0.0.1:9090"},
 		takers:    servers,
-		help:      "Where Prometheus reads /metrics. Whoever reaches it needs no password.",
+		help:      "Where Prometheus reads /metrics, without a password. An api process answers /healthz and /readyz there as well.",
 		value:     func(c *Config) value { return address{&c.MetricsAddr} },
 	},
 

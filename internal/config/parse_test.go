@@ -26,20 +26,21 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	t.Parallel()
 	api := mustParse(t, "api", nil, database)
 	want := Config{
-		Command:          API,
-		DatabaseURL:      "postgres://sluice:hunter2@db.internal:5432/sluice",
-		CheckAddr:        ":8080",
-		MetricsAddr:      ":9090",
-		StoreBudget:      50 * time.Millisecond,
-		LocalBuckets:     1_000_000,
-		PollInterval:     time.Second,
-		RereadInterval:   time.Minute,
-		Recording:        true,
-		FlushInterval:    time.Second,
-		RecorderMemory:   64,
-		DetailsPerSecond: 3,
-		ShutdownTimeout:  10 * time.Second,
-		LogFormat:        "text",
+		Command:             API,
+		DatabaseURL:         "postgres://sluice:hunter2@db.internal:5432/sluice",
+		CheckAddr:           ":8080",
+		MetricsAddr:         ":9090",
+		StoreBudget:         50 * time.Millisecond,
+		LocalBuckets:        1_000_000,
+		CheckMaxConnections: 16384,
+		PollInterval:        time.Second,
+		RereadInterval:      time.Minute,
+		Recording:           true,
+		FlushInterval:       time.Second,
+		RecorderMemory:      64,
+		DetailsPerSecond:    3,
+		ShutdownTimeout:     10 * time.Second,
+		LogFormat:           "text",
 	}
 	if !reflect.DeepEqual(api, want) {
 		t.Errorf("api:\n got %#v\nwant %#v", api, want)

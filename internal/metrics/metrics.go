@@ -118,6 +118,24 @@ func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 		func() float64 { return float64(evictions()) })
 }
 
+// Connections counts the connections of a process's check port.
+type Connections struct {
+	Open             int
+	Refused, Evicted int64
+}
+
+// CheckConnections shows how many connections the check port has, and how many had to go because of its limit.
+func (m *Metrics) CheckConnections(read func() Connections) {
+	m.gauge("sluice_check_connections", "Open connections of the check port.",
+		func() float64 { return float64(read().Open) })
+	m.counter("sluice_check_connections_refused_total",
+		"Connections over the limit, refused while none could be closed for them. Health probes among them were answered.",
+		func() float64 { return float64(read().Refused) })
+	m.counter("sluice_check_connections_evicted_total",
+		"Connections that waited for their caller and were closed at the limit, to make room for others.",
+		func() float64 { return float64(read().Evicted) })
+}
+
 // gauge registers a gauge that is read when Prometheus asks; read is called from any goroutine.
 func (m *Metrics) gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))

@@ -31,6 +31,7 @@ func everything() *Metrics {
 	m.UnreadableRules(func() int64 { return 9 })
 	m.SharedStore(func() int { return 2 }, func() int64 { return 6 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
+	m.CheckConnections(func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
 	return m
 }
 
@@ -62,6 +63,9 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_bucket_states_reset_total 6`,
 		`sluice_local_buckets 7`,
 		`sluice_local_bucket_evictions_total 8`,
+		`sluice_check_connections 10`,
+		`sluice_check_connections_refused_total 11`,
+		`sluice_check_connections_evicted_total 12`,
 		`sluice_check_requests_total{route="/v1/check",status="200"} 1`,
 		`sluice_admin_requests_total{route="/api/v1/session",status="200"} 1`,
 	} {

@@ -1,0 +1,118 @@
+package checkapi_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestAConnectionIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 2))
+	_, addr, _ := h.listen()
+	c := call(t, addr)
+	for i, want := range []int{200, 200, 429, 429} {
+		c.send(asked("/v1/check", `{"user_id":"x"}`))
+		if got := c.answer(); got.status != want {
+			t.Errorf("request %d is answered %d %s, want %d", i, got.status, got.body, want)
+		}
+	}
+	// Whoever sends on before it was answered is answered in order.
+	c.send(asked("/v1/check", `{"user_id":"y"}`) + "GET /healthz HTTP/1.1\r\nHost: sluice\r\n\r\n" + asked("/v1/check", `{"user_id":"x"}`))
+	for i, want := range []int{200, 200, 429} {
+		if got := c.answer(); got.status != want {
+			t.Errorf("request %d of three at once is answered %d %s, want %d", i, got.status, got.body, want)
+		}
+	}
+}
+
+// fullListener has no room for a connection at first.
+type fullListener struct {
+	net.Listener
+	refuse atomic.Int32
+}
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	if l.refuse.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+func TestTheServerOutlivesALackOfFileDescriptors(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &fullListener{Listener: listener}
+	full.refuse.Store(3)
+	h.run(checkapi.NewServer(h.config), full)
+	c := call(t, listener.Addr().String())
+	c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := c.answer(); got.status != 200 {
+		t.Errorf("answered %d", got.status)
+	}
+	if text := h.logText(); strings.Count(text, "level=WARN") != 3 {
+		t.Errorf("the log is %s, want three warnings", text)
+	}
+}
+
+// Who connects and leaves, as probes of ports do, has asked nothing.
+func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	h.logged.Set(slog.LevelDebug)
+	_, addr, stop := h.listen()
+	for _, linger := range []int{-1, 0} { // an end, and a reset
+		c := call(t, addr)
+		if err := errors.Join(c.Conn.(*net.TCPConn).SetLinger(linger), c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := call(t, addr)
+	c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.answer()
+	stop()
+	if want := (observed{"/healthz", 200, 1}); h.observed != want {
+		t.Errorf("observed %+v, want %+v", h.observed, want)
+	}
+}
+
+// Whoever once sent a large body keeps its connection, and must not keep the memory with it.
+func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
+	h := newHarness(t, rules.DefaultSettings())
+	_, addr, _ := h.listen()
+	const connections = 32
+	body := `{"checks":[{}` + strings.Repeat(`,{}`, 999) + `]` + strings.Repeat(" ", 1_000_000) + `}`
+	held := func() uint64 {
+		runtime.GC()
+		runtime.GC() // empties pools
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	for range connections {
+		c := call(t, addr)
+		c.send(asked("/v1/check/batch", body))
+		if got := c.answer(); got.status != 200 {
+			t.Fatalf("answered %d %s", got.status, got.body)
+		}
+		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		c.answer()
+	}
+	if after := held(); after > before+connections*100_000 {
+		t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
+	}
+}

@@ -1,0 +1,135 @@
+package checkapi_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// hold has one question about readiness wait to be answered until leave is closed.
+func (h *harness) hold() (entered, leave chan struct{}) {
+	entered, leave = make(chan struct{}), make(chan struct{})
+	h.ready = func() checkapi.Readiness {
+		close(entered)
+		<-leave
+		return checkapi.Readiness{RulesLoaded: true}
+	}
+	return entered, leave
+}
+
+func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	busy := call(t, addr)
+	busy.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		_ = conn.Close()
+		t.Error("a new connection was taken after the shutdown")
+	}
+	close(leave)
+	if got := busy.answer(); got.status != 200 || !strings.Contains(got.body, `"status":"ready"`) {
+		t.Errorf("the request under way is answered %d %s", got.status, got.body)
+	}
+}
+
+// A shutdown that has time ends when the last answer is out, which says that the connection ends.
+func TestShutdownWaits(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c, idle := call(t, addr), call(t, addr)
+	idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	idle.answer()
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	ended := make(chan error, 1)
+	go func() { ended <- server.Shutdown(context.Background()) }()
+	// The listener closes first: once nobody can call, the shutdown has begun.
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	idle.wantEnd()
+	select {
+	case err := <-ended:
+		t.Fatalf("the shutdown ended with %v before the answer was out", err)
+	default:
+	}
+	close(leave)
+	if got := c.answer(); got.status != 200 || !got.last {
+		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
+	}
+	c.wantEnd()
+	if err := <-ended; err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+}
+
+// A connection that has sent nothing has nothing to be answered.
+func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	server, addr, _ := h.listen()
+	silent, other := call(t, addr), call(t, addr)
+	other.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	other.answer() // connections are accepted in order
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+	silent.wantEnd()
+}
+
+func TestAServerThatWasShutDownServesNobody(t *testing.T) {
+	t.Parallel()
+	server := checkapi.NewServer(newHarness(t, rules.DefaultSettings()).config)
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("serving ended with %v", err)
+	}
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+}
+
+func TestCloseCutsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	if err := server.Close(); err != nil {
+		t.Errorf("closing ended with %v", err)
+	}
+	c.wantEnd()
+	close(leave)
+}
