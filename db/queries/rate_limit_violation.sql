@@ -54,11 +54,10 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 ORDER BY recorded_at DESC, violation_id DESC
 LIMIT sqlc.arg(page_size);
 
-<<<<<<< HEAD
 -- name: ViolationArrivedAt :one
 SELECT recorded_at FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at) AND violation_id = sqlc.arg(violation_id);
-=======
+
 -- name: ViolationsInSteps :many
 -- How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
 -- have what an index finds: one of user, address, endpoint and rule is given as by_…, the others are empty.
@@ -87,7 +86,6 @@ SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision),
 FROM newest
 GROUP BY 1
 ORDER BY 1;
->>>>>>> 90c56bc (web: a tenant's figures never stand under another's name; the running minute is counted and not extrapolated; charts are read and brushed by keyboard and touch; times show their zone)
 
 -- name: TopOfViolations :many
 -- The values that most violations share, of the newest so many; '' is those without one.
