@@ -27,6 +27,11 @@ type Store struct {
 	Take func(now int64, asks []enforce.Ask) error
 	// Credit credits a bucket as enforce.Creditor does, at a time as above. Run does without it.
 	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
+	// Settle settles buckets as enforce.Settler does, at a time as above.
+	Settle func(now int64, edits []enforce.Edit) error
+	// Newer replaces a bucket by a value that a newer release wrote, in a format which this one does not
+	// know. It is nil if the store keeps nothing that another release reads.
+	Newer func(key enforce.Key)
 	// State returns all that the store holds, one entry per bucket. Two equal states are states
 	// between which nothing was written that matters.
 	State func() map[string]string
@@ -78,6 +83,17 @@ func take(t testing.TB, s Store, now int64, asks ...enforce.Ask) []enforce.Ask {
 		t.Fatalf("take %d asks: %v", len(asks), err)
 	}
 	return asks
+}
+
+// settle lets a limit reach a bucket that nobody asks for.
+func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.Limit) {
+	t.Helper()
+	edit := enforce.Edit{Tenant: bucket.Tenant, Rule: bucket.Rule, Limit: func(subject string) (enforce.Limit, bool) {
+		return limit, subject == bucket.Subject
+	}}
+	if err := s.Settle(now, []enforce.Edit{edit}); err != nil {
+		t.Fatalf("settle: %v", err)
+	}
 }
 
 // equalAnswers compares the answers to the same asks, bit for bit. Stamps are the store's own.

@@ -181,7 +181,7 @@ func runCreditHistories(t *testing.T, s Store) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, rules.TenantID(tenant.Add(1)))
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			h.advance(t)
+			h.advance(t, s)
 			one := h.drawAsk(t)
 			if len(one.Tiers) == 0 || rapid.Bool().Draw(t, "take") {
 				asks := append([]enforce.Ask(nil), one)

@@ -65,10 +65,11 @@ type history struct {
 	limits      [3][2]enforce.Limit // of each rule, the present limit and the one before
 	subjects    int                 // drawn so far
 	reference   reference
+	unsure      map[enforce.Key]bool // buckets that were settled, unless the store had forgotten them before
 }
 
 func newHistory(t *rapid.T, tenant rules.TenantID) *history {
-	h := &history{now: epoch, latest: epoch, tenant: tenant, reference: reference{}}
+	h := &history{now: epoch, latest: epoch, tenant: tenant, reference: reference{}, unsure: map[enforce.Key]bool{}}
 	for rule := range h.limits {
 		l := drawLimit(t, epoch)
 		h.limits[rule] = [2]enforce.Limit{l, l}
@@ -79,15 +80,48 @@ func newHistory(t *rapid.T, tenant rules.TenantID) *history {
 // elapsed is how much later than the start it is.
 func (h *history) elapsed() time.Duration { return time.Duration(h.now-epoch) * time.Microsecond }
 
-func (h *history) advance(t *rapid.T) {
+func (h *history) advance(t *rapid.T, s Store) {
 	h.now = max(0, h.now+drawStep(t, h.limits[0][0]))
 	h.latest = max(h.latest, h.now)
-	if rapid.IntRange(0, 4).Draw(t, "edit") == 0 {
-		rule := rapid.IntRange(0, len(h.limits)-1).Draw(t, "rule")
+	rule := rules.RuleID(rapid.IntRange(0, len(h.limits)-1).Draw(t, "rule"))
+	switch rapid.IntRange(0, 9).Draw(t, "edit") {
+	case 0, 1:
 		// Since is the database's clock; its order is the order of edits.
-		since := max(h.limits[rule][0].Since+1, h.now+rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew"))
-		h.limits[rule] = [2]enforce.Limit{drawLimit(t, since), h.limits[rule][0]}
+		present := h.limits[rule][0]
+		since := max(present.Since+1, h.limits[rule][1].Since+1, h.now+rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew"))
+		h.edit(t, s, rule, drawLimit(t, since))
+	case 2: // a failover of the database loses the latest edit, and some processes still hold it
+		h.edit(t, s, rule, h.limits[rule][1])
 	}
+}
+
+// edit replaces a rule's limit, and settles its buckets if they fill later than before.
+func (h *history) edit(t *rapid.T, s Store, rule rules.RuleID, limit enforce.Limit) {
+	former := h.limits[rule][0]
+	h.limits[rule] = [2]enforce.Limit{limit, former}
+	if !limit.FillsLaterThan(former) {
+		return
+	}
+	edit := enforce.Edit{Tenant: h.tenant, Rule: rule, ReadAt: h.drawReadAt(t, limit)}
+	edit.Limit = func(string) (enforce.Limit, bool) { return limit, true }
+	for key := range h.reference {
+		if key.Rule != rule {
+			continue
+		}
+		if h.mayBeGone(key) {
+			h.unsure[key] = true
+		} else {
+			h.reference.take(h.now, []enforce.Ask{{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Key: key, Limit: limit}}}})
+		}
+	}
+	if err := s.Settle(h.now, []enforce.Edit{edit}); err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+}
+
+// drawReadAt draws when a caller has last read all limits: long ago, now, or just when it begins to matter.
+func (h *history) drawReadAt(t *rapid.T, limit enforce.Limit) int64 {
+	return max(0, rapid.SampledFrom([]int64{0, h.now, limit.Since + enforce.CommitTime, limit.Since + enforce.CommitTime + 1}).Draw(t, "read"))
 }
 
 func (h *history) drawAsk(t *rapid.T) enforce.Ask {
@@ -110,6 +144,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.Ask {
 		}
 		one.Tiers = append(one.Tiers, tier)
 	}
+	one.ReadAt = h.drawReadAt(t, h.limits[rapid.IntRange(0, 2).Draw(t, "rule read")][1])
 	if len(one.Tiers) > 0 {
 		first := one.Tiers[0]
 		one.Cost = drawCost(t, first.Limit, h.reference[first.Key].Level)
@@ -117,14 +152,15 @@ func (h *history) drawAsk(t *rapid.T) enforce.Ask {
 	return one
 }
 
-// forgettable says that a store may have forgotten the tier's bucket, and that it would show.
+// forgettable reports whether a store may have forgotten the tier's bucket, and whether that would show. It
+// would if the bucket is at another limit: one of an edit that came after it was forgotten, or of a caller that is
+// far behind. An edit from before that does not, because it settled the bucket.
 func (h *history) forgettable(tier enforce.Tier) bool {
 	bucket, ok := h.reference[tier.Key]
 	if !ok || !h.mayBeGone(tier.Key) {
-		return false
+		return h.unsure[tier.Key]
 	}
-	toFull := bucket.TimeToFull()
-	return tier.Limit != bucket.Limit || h.now < fullAt(bucket) || toFull == rules.MaxTimeToFull
+	return h.unsure[tier.Key] || tier.Limit != bucket.Limit || h.now < fullAt(bucket) || bucket.TimeToFull() == rules.MaxTimeToFull
 }
 
 // mayBeGone says that a store may have forgotten a bucket that was used.
@@ -143,7 +179,7 @@ func runHistories(t *testing.T, s Store) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, rules.TenantID(tenant.Add(1)))
 		for range rapid.IntRange(1, 30).Draw(t, "takes") {
-			h.advance(t)
+			h.advance(t, s)
 			asks := make([]enforce.Ask, rapid.IntRange(1, 4).Draw(t, "asks"))
 			for i := range asks {
 				asks[i] = h.drawAsk(t)
@@ -163,27 +199,37 @@ func runHistories(t *testing.T, s Store) {
 // runExact replays random histories of one bucket beside rational arithmetic. A decision may
 // differ only where the exact level is within a millionth of a token of the cost.
 func runExact(t *testing.T, s Store) {
-	var subject atomic.Int64
+	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		now := epoch
-		tier := enforce.Tier{
-			Key:   enforce.Key{Tenant: 2, Rule: 1, Subject: fmt.Sprint(subject.Add(1))},
-			Limit: drawLimit(t, epoch),
-		}
+		h := newHistory(t, rules.TenantID(1_000_000+tenant.Add(1)))
 		var want *exact
+		tier := enforce.Tier{Key: enforce.Key{Tenant: h.tenant}}
 		for range rapid.IntRange(1, 60).Draw(t, "takes") {
-			now = max(0, now+drawStep(t, tier.Limit))
+			tier.Limit = h.limits[0][0]
+			h.now = max(0, h.now+drawStep(t, tier.Limit))
+			h.latest = max(h.latest, h.now)
 			if rapid.IntRange(0, 6).Draw(t, "edit") == 0 {
-				tier.Limit = drawLimit(t, max(tier.Limit.Since+1, now-rapid.Int64Range(0, 2_000_000).Draw(t, "late")))
+				gone := h.mayBeGone(tier.Key)
+				late := rapid.Int64Range(0, 2_000_000).Draw(t, "late")
+				h.edit(t, s, 0, drawLimit(t, max(tier.Limit.Since+1, h.now-late)))
+				if former := tier.Limit; h.limits[0][0].FillsLaterThan(former) && want != nil && !gone {
+					want, _ = want.settled(h.limits[0][0], h.now)
+				}
+				tier.Limit = h.limits[0][0]
+			}
+			if h.forgettable(tier) {
+				h.subjects++
+				tier.Key.Subject, want = fmt.Sprint(h.subjects), nil
 			}
 			asks := []enforce.Ask{{
 				Cost: drawCost(t, tier.Limit, tier.Bucket.Level), Tiers: []enforce.Tier{tier},
 			}}
-			if err := s.Take(now, asks); err != nil {
+			h.reference.take(h.now, clone(asks))
+			if err := s.Take(h.now, asks); err != nil {
 				t.Fatalf("take: %v", err)
 			}
 			tier.Bucket = asks[0].Tiers[0].Bucket
-			found, written := want.settled(tier.Limit, now)
+			found, written := want.settled(tier.Limit, h.now)
 			missing := found.missing(asks[0].Cost)
 			if asks[0].Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
 				t.Fatalf("cost %v: allowed %t, but %v tokens are missing", asks[0].Cost, asks[0].Allowed, missing)

@@ -19,7 +19,7 @@ func (r reference) take(now int64, asks []enforce.Ask) {
 			bucket, ok := r[tier.Key]
 			if !ok {
 				bucket = enforce.NewBucket(tier.Limit, now)
-			} else if bucket.Settle(tier.Limit, now) {
+			} else if bucket.Settle(tier.Limit, ask.ReadAt, now) {
 				r[tier.Key] = bucket
 			}
 			tier.Bucket, tier.Holds = bucket, bucket.Level.Holds(ask.Cost)
@@ -39,7 +39,7 @@ func (r reference) credit(now int64, key enforce.Key, limit enforce.Limit, amoun
 	if !used {
 		bucket = enforce.NewBucket(limit, now)
 	}
-	bucket.Settle(limit, now)
+	bucket.Settle(limit, 0, now)
 	before = bucket
 	bucket.Credit(amount)
 	if used || bucket != before {

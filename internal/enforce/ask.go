@@ -12,7 +12,7 @@ func (a *Ask) Answer(held []*Bucket, now int64) (taken bool) {
 			tier.Bucket = NewBucket(tier.Limit, now)
 		} else {
 			tier.Bucket = *held[i]
-			if tier.Bucket.Settle(tier.Limit, now) {
+			if tier.Bucket.Settle(tier.Limit, a.ReadAt, now) {
 				*held[i] = tier.Bucket
 			}
 		}

@@ -84,18 +84,38 @@ func NewBucket(limit Limit, now int64) Bucket {
 	return Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}
 }
 
+// CommitTime is how long a transaction may take, in microseconds, between giving a limit its Since and
+// committing. A full read that began that much later than some Since has seen the limit if it exists.
+// A transaction that takes longer, which only a large import could, may have its limit set back for as
+// long as another process has not polled it.
+const CommitTime = int64(10 * time.Second / time.Microsecond)
+
 // Settle brings the bucket to now, with the caller's limit if that is later than the bucket's own:
 // tokens are earned at the old rate until the new limit's Since and at the new one after it, then
 // capped at the new burst. A clock that went back adds nothing, and the bucket goes on from there.
 //
-// It says whether the bucket must be written even if nothing is taken: its limit was edited, or
+// readAt is when the caller last read everything in the database, 0 if it never did; see Ask.ReadAt. If
+// that is well after the bucket's own limit came into force, and the caller's limit is another one, then
+// the database has lost the edit that made the bucket's. The caller's limit replaces it, as of readAt. It
+// counts as one microsecond later than the lost one, so that processes which still hold that one do not
+// bring it back, while the next edit is later still.
+//
+// Settle reports whether the bucket must be written even if nothing is taken: its limit was edited, or
 // its clock stepped back, and without the write it would stay as it was.
-func (b *Bucket) Settle(limit Limit, now int64) (mustWrite bool) {
+func (b *Bucket) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
 	if b.Stamp > now {
 		b.Stamp, mustWrite = now, true
 	}
-	if limit.Since > b.Limit.Since {
-		edit := min(max(limit.Since, b.Stamp), now)
+	from := limit.Since
+	if limit.Since <= b.Limit.Since {
+		if limit.SameAmounts(b.Limit) || b.Limit.Since+CommitTime >= readAt {
+			limit = b.Limit
+		} else {
+			from, limit.Since = readAt, b.Limit.Since+1
+		}
+	}
+	if limit != b.Limit {
+		edit := min(max(from, b.Stamp), now)
 		b.Level = b.Level.earn(edit-b.Stamp, b.Limit)
 		b.Stamp, b.Limit, mustWrite = edit, limit, true
 	}

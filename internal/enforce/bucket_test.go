@@ -43,42 +43,60 @@ func TestSettle(t *testing.T) {
 	old := Limit{Rate: 1, Burst: 10, Since: 0}
 	raised := Limit{Rate: 100, Burst: 1000, Since: 4 * second}
 	cut := Limit{Rate: 1, Burst: 2, Since: 4 * second}
-	tests := map[string]struct {
+	const readLater = CommitTime + 1 // than old came into force
+	type settled struct {
 		level     Tokens // at 1 s, at the old limit
 		limit     Limit
 		now       int64
 		want      Tokens
 		wantLimit Limit
 		mustWrite bool
-	}{
-		"tokens are earned continuously":                {0, old, 3*second + 500_000, 2_500_000, old, false},
-		"nothing is earned in no time":                  {3, old, second, 3, old, false},
-		"a bucket never holds more than its burst":      {9 * Token, old, 100 * second, 10 * Token, old, false},
-		"a clock that went back adds nothing":           {3 * Token, old, second - 1, 3 * Token, old, true},
-		"a raise counts from its moment":                {0, raised, 5 * second, 103 * Token, raised, true},
-		"a raise leaves a full bucket at its old burst": {10 * Token, raised, 4 * second, 10 * Token, raised, true},
-		"a cut caps at once":                            {9 * Token, cut, 4 * second, 2 * Token, cut, true},
-		"an edit ahead of the clock holds from now":     {0, raised, 2 * second, Token, raised, true},
+		readAt    int64
+	}
+	tests := map[string]settled{
+		"tokens are earned continuously":                {0, old, 3*second + 500_000, 2_500_000, old, false, 0},
+		"nothing is earned in no time":                  {3, old, second, 3, old, false, 0},
+		"a bucket never holds more than its burst":      {9 * Token, old, 100 * second, 10 * Token, old, false, 0},
+		"a clock that went back adds nothing":           {3 * Token, old, second - 1, 3 * Token, old, true, 0},
+		"a raise counts from its moment":                {0, raised, 5 * second, 103 * Token, raised, true, 0},
+		"a raise leaves a full bucket at its old burst": {10 * Token, raised, 4 * second, 10 * Token, raised, true, 0},
+		"a cut caps at once":                            {9 * Token, cut, 4 * second, 2 * Token, cut, true, 0},
+		"an edit ahead of the clock holds from now":     {0, raised, 2 * second, Token, raised, true, 0},
 		"an edit from before the last look counts from that": {
-			0, Limit{Rate: 100, Burst: 1000, Since: 1}, 2 * second, 100 * Token, Limit{Rate: 100, Burst: 1000, Since: 1}, true,
+			0, Limit{Rate: 100, Burst: 1000, Since: 1}, 2 * second, 100 * Token, Limit{Rate: 100, Burst: 1000, Since: 1}, true, 0,
 		},
-		"an edit seen by a clock that went back adds nothing": {3 * Token, raised, second / 2, 3 * Token, raised, true},
+		"an edit seen by a clock that went back adds nothing": {3 * Token, raised, second / 2, 3 * Token, raised, true, 0},
 		"an older limit changes nothing": {
-			0, Limit{Rate: 100, Burst: 1000, Since: -1}, 2 * second, Token, old, false,
+			0, Limit{Rate: 100, Burst: 1000, Since: -1}, 2 * second, Token, old, false, 0,
 		},
 		"another limit of the same moment changes nothing": {
-			0, Limit{Rate: 100, Burst: 1000, Since: 0}, 2 * second, Token, old, false,
+			0, Limit{Rate: 100, Burst: 1000, Since: 0}, 2 * second, Token, old, false, 0,
+		},
+		"a limit whose edit the database lost gives way to the older one, as of the reading": {
+			0, Limit{Rate: 5, Burst: 100, Since: -9}, 20 * second, 9_000_001 + 9_999_999*5, Limit{Rate: 5, Burst: 100, Since: 1}, true, readLater,
+		},
+		"a limit that may still be committed does not": {
+			0, Limit{Rate: 5, Burst: 100, Since: -9}, 20 * second, 10 * Token, old, false, CommitTime,
+		},
+		"another limit of the same moment gives way to what the database holds": {
+			0, Limit{Rate: 1, Burst: 3, Since: 0}, 2 * second, Token, Limit{Rate: 1, Burst: 3, Since: 1}, true, readLater,
+		},
+		"the same limit is not lost, whenever it came into force": {
+			0, Limit{Rate: 1, Burst: 10, Since: -9}, 2 * second, Token, old, false, readLater,
+		},
+		"a later limit is an edit, whenever the database was read": {
+			0, cut, 5 * second, 2 * Token, cut, true, readLater,
 		},
 	}
 	for name, test := range tests {
 		b := Bucket{Level: Level{Micros: test.level}, Stamp: second, Limit: old}
-		mustWrite := b.Settle(test.limit, test.now)
+		mustWrite := b.Settle(test.limit, test.readAt, test.now)
 		want := Bucket{Level: Level{Micros: test.want}, Stamp: test.now, Limit: test.wantLimit}
 		if b != want || mustWrite != test.mustWrite {
 			t.Errorf("%s: %+v, must write %t; want %+v, %t", name, b, mustWrite, want, test.mustWrite)
 		}
 		again := b
-		if again.Settle(test.limit, test.now) || again != b {
+		if again.Settle(test.limit, test.readAt, test.now) || again != b {
 			t.Errorf("%s: settling again changed it to %+v", name, again)
 		}
 	}
@@ -162,7 +180,7 @@ func TestWaitingAsToldIsEnoughAndNeverTooLong(t *testing.T) {
 		if off := early.above(Level{Micros: cost}); off > 1e-6 {
 			t.Errorf("a microsecond before the %v is over there are %g tokens to spare", wait, off)
 		}
-		b.Settle(b.Limit, testEpoch+wait.Microseconds())
+		b.Settle(b.Limit, 0, testEpoch+wait.Microseconds())
 		if !b.Level.Holds(cost) {
 			t.Errorf("after %v the level is %+v, which does not hold %v", wait, b.Level, cost)
 		}
@@ -183,10 +201,10 @@ func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 		stops := rapid.SliceOfN(rapid.Int64Range(0, wait.Microseconds()), 0, 20).Draw(t, "stops")
 		for _, stop := range stops {
 			if at := testEpoch + stop; at > b.Stamp {
-				b.Settle(b.Limit, at)
+				b.Settle(b.Limit, 0, at)
 			}
 		}
-		b.Settle(b.Limit, testEpoch+wait.Microseconds())
+		b.Settle(b.Limit, 0, testEpoch+wait.Microseconds())
 		if !b.Level.Holds(cost) {
 			t.Errorf("after %v the level is %+v, which does not hold %v", wait, b.Level, cost)
 		}
@@ -250,7 +268,7 @@ func TestRandomHistoriesStayWithinAMillionthOfExactArithmetic(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "edit") == 0 {
 				limit = anyLimit(max(limit.Since+1, now-rapid.Int64Range(-1e6, 1e7).Draw(t, "late"))).Draw(t, "limit")
 			}
-			b.Settle(limit, now)
+			b.Settle(limit, 0, now)
 			want.settle(limit, now)
 			if off := math.Abs(want.above(b.Level)); off > 1e-6 {
 				t.Fatalf("level %+v is %g tokens off", b.Level, off)
@@ -284,7 +302,7 @@ func TestAMillionTakesDoNotDrift(t *testing.T) {
 			want := rationalOf(b)
 			var costs Tokens
 			for i := range int64(1_000_000) {
-				b.Settle(test.limit, testEpoch+(i+1)*test.step)
+				b.Settle(test.limit, 0, testEpoch+(i+1)*test.step)
 				cost := max(1, b.Level.Micros-capacity(test.limit)/2)
 				b.Level.Micros -= cost
 				costs += cost

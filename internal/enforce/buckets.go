@@ -26,6 +26,9 @@ type Buckets interface {
 // Ask is one check's question to its buckets, and the answer.
 type Ask struct {
 	Cost Tokens
+	// ReadAt is when the caller last read all limits, those of the tiers among them, in microseconds since
+	// the Unix epoch on the database's clock; 0 if it does not know. Bucket.Settle says what it decides.
+	ReadAt int64
 	// Tiers are buckets of one tenant, no two with the same key.
 	Tiers []Tier
 

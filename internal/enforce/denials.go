@@ -148,7 +148,7 @@ func (c *DenialCache) learn(asks []Ask, asked time.Duration, failed error) {
 		}
 		for j := range ask.Tiers {
 			tier := &ask.Tiers[j]
-			if tier.Holds || tier.Shadow || tier.Bucket.Limit != tier.Limit {
+			if tier.Holds || tier.Shadow || !tier.Bucket.Limit.SameAmounts(tier.Limit) {
 				continue
 			}
 			if answered < 0 {

@@ -213,6 +213,6 @@ func (s *simulator) drawTo(i int, at time.Duration) {
 	if full := drawn + bucket.TimeToFull(); drawn < full && full < at {
 		s.curves[i].add(CurvePoint{full, capacity(bucket.Limit)})
 	}
-	bucket.Settle(bucket.Limit, at.Microseconds())
+	bucket.Settle(bucket.Limit, 0, at.Microseconds())
 	s.curves[i].add(CurvePoint{at, bucket.Level.Micros})
 }

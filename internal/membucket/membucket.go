@@ -19,6 +19,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +52,7 @@ type Options struct {
 	Clock func() int64
 }
 
-// Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
+// Store implements enforce.Buckets, enforce.Creditor and enforce.Settler. It is safe for concurrent use.
 type Store struct {
 	clock func() int64
 	max   int
@@ -74,6 +76,7 @@ type bucket struct {
 var (
 	_ enforce.Buckets  = (*Store)(nil)
 	_ enforce.Creditor = (*Store)(nil)
+	_ enforce.Settler  = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -131,7 +134,7 @@ func (s *Store) Credit(
 		before = enforce.NewBucket(limit, now)
 	} else {
 		before = *held
-		before.Settle(limit, now)
+		before.Settle(limit, 0, now)
 	}
 	after = before
 	after.Credit(amount)
@@ -142,6 +145,40 @@ func (s *Store) Credit(
 		s.insert(bounded(key), after, now)
 	}
 	return before, after, nil
+}
+
+// settledAtOnce is how many buckets Settle looks at before it lets others have the store: some 50 µs.
+const settledAtOnce = 500
+
+// Settle implements enforce.Settler. It fails only when ctx ends.
+func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
+	edited := make(map[enforce.Key]*enforce.Edit, len(edits)) // by keys without a subject
+	for i := range edits {
+		edited[enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}] = &edits[i]
+	}
+	// From the end on, because a removed bucket's place is taken by the last, which was settled before it.
+	for from := math.MaxInt; from > 0; {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("settle buckets in memory: %w", context.Cause(ctx))
+		}
+		s.mu.Lock()
+		from = min(from, len(s.ring))
+		now := s.clock()
+		for range min(settledAtOnce, from) {
+			from--
+			b := s.ring[from]
+			edit := edited[enforce.Key{Tenant: b.key.Tenant, Rule: b.key.Rule}]
+			if edit == nil {
+				continue
+			}
+			if limit, ok := edit.LimitOf(b.key.Subject, len(b.key.Subject) > longSubject); ok {
+				look := enforce.Ask{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Limit: limit}}}
+				look.Answer([]*enforce.Bucket{&b.Bucket}, now)
+			}
+		}
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 // bucket returns what the store holds of a bucket, or nil.

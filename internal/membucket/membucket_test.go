@@ -31,6 +31,10 @@ func TestConformance(t *testing.T) {
 				now = at
 				return s.Credit(t.Context(), key, limit, amount)
 			},
+			Settle: func(at int64, edits []enforce.Edit) error {
+				now = at
+				return s.Settle(t.Context(), edits)
+			},
 			State: func() map[string]string {
 				state := map[string]string{}
 				for key, b := range s.buckets {

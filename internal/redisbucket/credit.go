@@ -17,6 +17,12 @@ var creditSource string
 // creditReplyBytes is how long credit.lua's reply is.
 const creditReplyBytes = 2*tierBytes + limitBytes + 1
 
+// The last byte of credit.lua's reply, if it is not 0.
+const (
+	creditedBroken = 1
+	creditUnknown  = 2
+)
+
 // Credit implements enforce.Creditor by a script of its own, credit.lua, with Take's clock, budget and
 // breaker. It is never repeated, and runs to its end even if the caller goes away: what became of it is
 // known within the budget.
@@ -49,7 +55,13 @@ func (s *Store) credit(
 	if len(reply) != creditReplyBytes {
 		return before, after, fmt.Errorf("credit a bucket in redis: a reply of %d bytes", len(reply))
 	}
-	s.broken.Add(int64(reply[creditReplyBytes-1]))
+	switch reply[creditReplyBytes-1] {
+	case creditedBroken:
+		s.broken.Add(1)
+	case creditUnknown:
+		s.unknown.Add(1)
+		return before, after, fmt.Errorf("credit a bucket in redis: %w", ErrUnknownVersion)
+	}
 	before.Level, after.Level = levelAt(reply), levelAt(reply[tierBytes:])
 	before.Limit = limitAt(reply[2*tierBytes:])
 	after.Limit = before.Limit

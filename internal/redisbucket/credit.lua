@@ -6,7 +6,8 @@
 --   ARGV[2]  the time in microseconds, from tests only
 --
 -- The reply is one string: the level before and the level after, each micros (double) and fraction (32
--- bits); the limit in force (20 bytes); and 1 if the value was no bucket, else 0 (byte).
+-- bits); the limit in force (20 bytes); and a byte: 1 if the value was broken, 2 if it has a version that
+-- this script does not know and so was left as it is, else 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max = math.min, math.max
@@ -62,6 +63,10 @@ if state then
     end
     level, fraction = earn(m, f, now - stamp, rate, burst * 1000000)
   else
+    local first = string.byte(state) or 0
+    if first >= 2 and first <= 31 then
+      return pack('<dIdIdIdB', 0, 0, 0, 0, rate, burst, since, 2)
+    end
     broken = 1
   end
 end

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -146,4 +147,42 @@ func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
 		t.Fatalf("scan: %v", err)
 	}
 	return all
+}
+
+// expire removes the buckets of asks that would have expired by now on a clock in a test's hand. The time that a
+// script was told of does not move Redis's own clock, so it gives keys 300 s instead of 10.
+func expire(t testing.TB, rdb redis.UniversalClient, now int64, asks []enforce.Ask) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	type kept struct {
+		value *redis.StringCmd
+		ttl   *redis.DurationCmd
+	}
+	keys := map[string]kept{}
+	pipe := rdb.Pipeline()
+	for i := range asks {
+		for j := range asks[i].Tiers {
+			key := keyText(asks[i].Tiers[j].Key)
+			if _, asked := keys[key]; !asked {
+				keys[key] = kept{pipe.Get(ctx, key), pipe.PTTL(ctx, key)}
+			}
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatalf("look for what expired: %v", err)
+	}
+	// Of the 290 s, some have passed since the key was written.
+	const more = 290*time.Second - patience
+	for key, k := range keys {
+		value := k.value.Val()
+		if len(value) != 41 {
+			continue
+		}
+		stamp := int64(float(value[13:]))
+		if now >= stamp+(k.ttl.Val()-more).Microseconds() {
+			if err := rdb.Del(ctx, key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package redisbucket
 import (
 	"crypto/sha256"
 	"strconv"
+	"strings"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 )
@@ -20,12 +21,7 @@ const rawSubject = 64
 // in one slot. The ids are digits, so the first byte after them tells the two forms apart, and the
 // last s before them ends the prefix.
 func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
-	buf = append(buf, '{')
-	buf = append(buf, prefix...)
-	buf = append(buf, 's')
-	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
-	buf = append(buf, '}')
-	buf = strconv.AppendInt(buf, int64(key.Rule), 10)
+	buf = appendRule(buf, prefix, key)
 	if len(key.Subject) <= rawSubject {
 		buf = append(buf, ':')
 		buf = append(buf, key.Subject...)
@@ -35,4 +31,25 @@ func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 		buf = append(buf, digest[:]...)
 	}
 	return buf
+}
+
+// appendRule writes down what the keys of all buckets of a rule begin with, without looking at the subject.
+func appendRule(buf []byte, prefix string, key enforce.Key) []byte {
+	buf = append(buf, '{')
+	buf = append(buf, prefix...)
+	buf = append(buf, 's')
+	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
+	buf = append(buf, '}')
+	return strconv.AppendInt(buf, int64(key.Rule), 10)
+}
+
+// splitKey takes apart what appendKey wrote: what appendRule wrote, and the subject or its digest.
+func splitKey(key string) (rule, subject string, hashed, ok bool) {
+	tag := strings.IndexByte(key, '}')
+	end := strings.IndexAny(key[tag+1:], ":#") // after the rule's digits
+	if tag < 0 || end < 0 {
+		return "", "", false, false
+	}
+	end += tag + 1
+	return key[:end], key[end+1:], key[end] == '#', true
 }

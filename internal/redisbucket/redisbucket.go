@@ -22,8 +22,9 @@
 // know the script (after SCRIPT FLUSH or a restart), and then the source is sent; or that the keys are of
 // several slots, and then tenants go apart. The scripts of that one pipeline may run in another order.
 //
-// A bucket's key expires ten seconds after it is full. A value that is no bucket counts as a fresh
-// bucket, is replaced, and counted; a key of another type is replaced once tokens are taken. Redis
+// A bucket's key expires ten seconds after it is full. A broken value counts as a fresh bucket, is
+// replaced, and counted; a key of another type is replaced once tokens are taken. A value in a version that
+// take.lua does not know is left alone, and the checks that need it are not answered. Redis
 // must not evict keys on its own, since that hands out fresh buckets: see Check.
 package redisbucket
 
@@ -53,24 +54,28 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-// Store implements enforce.Buckets and enforce.Creditor. It is safe for concurrent use.
+// Store implements enforce.Buckets, enforce.Creditor and enforce.Settler. It is safe for concurrent use.
 type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string // of all keys
 	budget  time.Duration
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
+	unknown atomic.Int64
 	queue   *queue
 	// oneServer says that Check found one server to keep all buckets, refused that a script was refused for having
 	// keys that are not kept together.
 	oneServer, refused atomic.Bool
 	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
 	stamp func() int64
+	// walkPause is the least pause of a walk after each command.
+	walkPause time.Duration
 }
 
 var (
 	_ enforce.Buckets  = (*Store)(nil)
 	_ enforce.Creditor = (*Store)(nil)
+	_ enforce.Settler  = (*Store)(nil)
 )
 
 // New returns a store on a client made from Options; other settings of the client retry scripts or
@@ -90,6 +95,8 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 		prefix: prefix,
 		budget: budget,
 		stamp:  func() int64 { return 0 },
+
+		walkPause: leastPause,
 		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 			Timeout:     probeEvery,
 			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
@@ -186,6 +193,7 @@ func (s *Store) sendPacked(p *pipeline, apart bool) {
 			p.err = errors.Join(p.err, err)
 		}
 		s.broken.Add(int64(broken))
+		s.unknown.Add(int64(script.unknown))
 	}
 }
 
@@ -251,6 +259,10 @@ func (s *Store) State() State {
 // Broken returns how many stored values were no bucket since the store was made. Somebody else
 // writes to this Redis if it grows.
 func (s *Store) Broken() int64 { return s.broken.Load() }
+
+// Unknown returns how many answers were missed since the store was made because a bucket's value had a version
+// that this process does not know: a newer process shares this Redis.
+func (s *Store) Unknown() int64 { return s.unknown.Load() }
 
 // Ping asks Redis for a sign of life, past the breaker, within the budget.
 func (s *Store) Ping(ctx context.Context) error {

@@ -3,6 +3,7 @@ package redisbucket
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -41,7 +42,19 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { free <- database })
 		s := New(rdb, patience)
 		return buckettest.Store{
-			Take:  func(now int64, asks []enforce.Ask) error { return takeAt(s, now, asks) },
+			Take: func(now int64, asks []enforce.Ask) error {
+				expire(t, rdb, now, asks)
+				return takeAt(s, now, asks)
+			},
+			Settle: func(now int64, edits []enforce.Edit) error {
+				s.stamp, s.walkPause = func() int64 { return now }, 0
+				return s.walk(t.Context(), edits)
+			},
+			Newer: func(key enforce.Key) {
+				if err := rdb.Set(t.Context(), keyText(key), "\x02 whatever it is", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
 			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				return s.credit(t.Context(), key, limit, amount, now)
@@ -133,7 +146,7 @@ func state(version byte, micros float64, fraction uint32, stamp, rate float64, b
 	return string(appendFloat(buf, since))
 }
 
-func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
+func TestABrokenValueIsAFreshBucketAndCounted(t *testing.T) {
 	t.Parallel()
 	const now = 1_800_000_000_000_000
 	limit := enforce.Limit{Rate: 1, Burst: 10, Since: 5}
@@ -144,7 +157,7 @@ func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
 		"a number":               "12345",
 		"41 bytes of text":       strings.Repeat("x", 41),
 		"41 NULs":                strings.Repeat("\x00", 41),
-		"another version":        state(2, 1e6, 0, now, 1, 10, 5),
+		"bytes above versions":   "\x20\x80\xff",
 		"one byte short":         state(1, 1e6, 0, now, 1, 10, 5)[:40],
 		"one byte long":          state(1, 1e6, 0, now, 1, 10, 5) + "x",
 		"micros not a number":    state(1, nan, 0, now, 1, 10, 5),
@@ -185,6 +198,57 @@ func TestAValueThatIsNoBucketIsAFreshOneAndCounted(t *testing.T) {
 		want := state(1, 10e6, 0, now, 1, 10, 5)
 		if got := s.rdb.Get(t.Context(), "{s1}1:"+name).Val(); got != want {
 			t.Errorf("%s: replaced by %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAValueOfAnUnknownVersionIsLeftAloneAndNotAnswered(t *testing.T) {
+	t.Parallel()
+	const now = 1_800_000_000_000_000
+	limit := enforce.Limit{Rate: 1, Burst: 10, Since: 5}
+	_, first := generous(t)
+	for name, value := range map[string]string{
+		"of the same length":      state(2, 1e6, 0, now, 1, 10, 5),
+		"longer":                  state(3, 1e6, 0, now, 1, 10, 5) + "more",
+		"the version alone":       "\x02",
+		"the last version of all": "\x1f" + strings.Repeat("x", 40),
+	} {
+		for _, shadow := range []bool{false, true} {
+			s := New(first.rdb, patience)
+			if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			newer := user("newer", limit)
+			newer.Shadow = shadow
+			if err := s.rdb.Set(t.Context(), keyText(newer.Key), value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			asks := []enforce.Ask{
+				{Cost: enforce.Token, Tiers: []enforce.Tier{user("before", limit)}},
+				{Cost: enforce.Token, Tiers: []enforce.Tier{user("beside", limit), newer}},
+				{Tiers: []enforce.Tier{newer}},
+				{Cost: enforce.Token, Tiers: []enforce.Tier{user("after", limit)}},
+			}
+			if err := takeAt(s, now, asks); !errors.Is(err, ErrUnknownVersion) {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+			for i, want := range []bool{true, false, false, true} {
+				if asks[i].Answered != want || asks[i].Allowed != want {
+					t.Errorf("%s: ask %d is answered %t, allowed %t; want both %t", name, i, asks[i].Answered, asks[i].Allowed, want)
+				}
+			}
+			if s.Unknown() != 2 || s.Broken() != 0 || s.State() != Up {
+				t.Errorf("%s: counted as %d unknown and %d broken, and Redis is %s", name, s.Unknown(), s.Broken(), s.State())
+			}
+			if _, _, err := s.Credit(t.Context(), newer.Key, limit, enforce.Fill); !errors.Is(err, ErrUnknownVersion) {
+				t.Errorf("%s: the error of a reset is %v", name, err)
+			}
+			want := map[string]string{
+				keyText(newer.Key): value, "{s1}1:before": state(1, 9e6, 0, now, 1, 10, 5), "{s1}1:after": state(1, 9e6, 0, now, 1, 10, 5),
+			}
+			if got := contents(t, s.rdb); !maps.Equal(got, want) {
+				t.Errorf("%s: Redis holds %q, want %q", name, got, want)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -44,6 +45,7 @@ const (
 type script struct {
 	prefix string // of the keys
 	asks   []*enforce.Ask
+	readAt int64               // of all asks
 	alone  bool                // holds one ask, whose keys are distinct
 	places map[enforce.Key]int // of the keys in KEYS, unless it is alone
 	limits []enforce.Limit     // distinct
@@ -57,6 +59,8 @@ type script struct {
 	count int      // of keys
 	args  []any
 	cmd   *takeCmd
+
+	unknown int // tiers whose bucket has a version that take.lua does not know
 }
 
 // reset empties a script.
@@ -116,10 +120,13 @@ func (p *pipeline) newScript(prefix string, alone bool) *script {
 	return p.scripts[n]
 }
 
-// add adds an ask, unless that would make the script too long or give one bucket two limits. A
-// batch gathered while rules are reloaded does the latter; in two scripts its asks are answered as
-// they would be one by one.
+// add adds an ask, unless that would make the script too long, give one bucket two limits, or mix callers
+// who read the limits at different times. A batch gathered while rules are reloaded does the latter two;
+// in two scripts its asks are answered as they would be one by one.
 func (s *script) add(ask *enforce.Ask) bool {
+	if len(s.asks) > 0 && s.readAt != ask.ReadAt {
+		return false
+	}
 	s.found = s.found[:0]
 	fresh := 0
 	for i := range ask.Tiers {
@@ -139,7 +146,7 @@ func (s *script) add(ask *enforce.Ask) bool {
 	if len(s.asks) > 0 && (len(s.asks) == maxChecks || len(s.of)+fresh > maxKeys) {
 		return false
 	}
-	s.asks = append(s.asks, ask)
+	s.asks, s.readAt = append(s.asks, ask), ask.ReadAt
 	s.tiers = append(s.tiers, uint16(len(ask.Tiers)))
 	for i := range ask.Tiers {
 		place := s.found[i]
@@ -162,17 +169,22 @@ func (s *script) place(tier *enforce.Tier) int {
 		s.places[tier.Key] = place
 	}
 	s.text = appendKey(s.text, s.prefix, tier.Key)
-	s.endArgument()
-	limit := len(s.limits) - 1
-	for limit >= 0 && s.limits[limit] != tier.Limit {
-		limit--
-	}
-	if limit < 0 {
-		limit = len(s.limits)
-		s.limits = append(s.limits, tier.Limit)
-	}
-	s.of = append(s.of, uint16(limit))
+	s.endKey(tier.Limit)
 	return place
+}
+
+// endKey makes an argument of the key that was appended to the text, whose bucket has a limit.
+func (s *script) endKey(limit enforce.Limit) {
+	s.endArgument()
+	place := len(s.limits) - 1
+	for place >= 0 && s.limits[place] != limit {
+		place--
+	}
+	if place < 0 {
+		place = len(s.limits)
+		s.limits = append(s.limits, limit)
+	}
+	s.of = append(s.of, uint16(place))
 }
 
 // endArgument makes an argument of what was appended to the text since the last.
@@ -198,6 +210,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *takeC
 	for _, limit := range s.limits {
 		s.text = appendLimit(s.text, limit)
 	}
+	s.text = appendFloat(s.text, float64(s.readAt))
 	s.endArgument()
 	if stamp != 0 {
 		s.text = strconv.AppendInt(s.text, stamp, 10)
@@ -230,8 +243,17 @@ func (s *script) arguments(bySource bool) []any {
 	return s.args
 }
 
-// answer reads the reply into the asks, and returns how many stored values were no bucket.
+// ErrUnknownVersion is about a bucket whose value a newer process wrote, in a format that this one does not
+// know. Nothing was taken from it, and it is as it was.
+var ErrUnknownVersion = errors.New("a bucket has a format that this process does not know; finish the upgrade")
+
+// unknownMicros is UNKNOWN in take.lua.
+const unknownMicros = -2
+
+// answer reads the reply into the asks, and returns how many stored values were broken. An ErrUnknownVersion
+// leaves only the asks unanswered that have such a bucket.
 func (s *script) answer(reply string) (broken int, err error) {
+	s.unknown = 0
 	tiers := len(s.tiers) - len(s.asks)
 	end := tiers*tierBytes + 4
 	if len(reply) < end || (len(reply)-end)%(2+limitBytes) != 0 {
@@ -251,11 +273,18 @@ func (s *script) answer(reply string) (broken int, err error) {
 			if !tier.Holds && !tier.Shadow {
 				ask.Allowed = false
 			}
+			if tier.Bucket.Level.Micros == unknownMicros {
+				ask.Allowed, ask.Answered = false, false
+				s.unknown++
+			}
 			rest = rest[tierBytes:]
 		}
 	}
 	s.correct(reply[end:])
-	return int(uint32At(rest)), nil
+	if s.unknown > 0 {
+		err = ErrUnknownVersion
+	}
+	return int(uint32At(rest)), err
 }
 
 // correct gives the tiers of buckets whose limit is not the caller's the limit in force.

@@ -5,16 +5,31 @@
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the place of its limit in ARGV[3]; then for
 --            each check how many tiers it has and, for each tier, 2 × its key's place, + 1 for shadow
 --   ARGV[2]  the checks' costs in millionths of a token, doubles
---   ARGV[3]  the distinct limits, 20 bytes each: rate (double), burst (32 bits), since (double)
+--   ARGV[3]  the distinct limits, 20 bytes each: rate (double), burst (32 bits), since (double); then
+--            when the caller last read all limits (double)
 --   ARGV[4]  the time in microseconds, from tests only
 --
 -- A bucket's value is 41 bytes, so that Redis keeps it inside the object (44 is the most):
 --
 --   version (byte, 1)  micros (double)  fraction (32 bits)  stamp (double)  limit in force (as above)
 --
+-- The rule for later formats, because old and new processes share buckets during an upgrade:
+--
+--   * The first byte is the version, 1 to 31. Whatever changes the meaning of the bytes after it, or adds
+--     to them, takes the next version. No version is used again.
+--   * A script refuses a version that it does not know. It answers UNKNOWN for the bucket, takes nothing
+--     from any bucket of that check, and leaves the value as it is. To replace it by a full bucket would
+--     refill every bucket of the newer format.
+--   * A script writes version 1 whenever that can hold the state, and a later version only when it cannot.
+--   * Every script that reads a value reads all versions which its release knows.
+--
+-- A value is broken, and replaced by a full bucket, if its version is known and the rest makes no sense, or
+-- if its first byte is no version, as in text that somebody else wrote.
+--
 -- The reply is one string: for each check and tier 2 × micros (double), + 1 if the bucket held the
--- cost, and the fraction (32 bits); then how many values were no bucket (32 bits); then, for each key
--- with a limit in force that is not the caller's, its place (16 bits) and that limit (20 bytes).
+-- cost, and the fraction (32 bits); then how many values were broken (32 bits); then, for each key
+-- with a limit in force that is not the caller's, its place (16 bits) and that limit (20 bytes). Micros
+-- of UNKNOWN are those of a bucket in a version that this script does not know; the check got no answer.
 -- All numbers are little-endian; places count from 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
@@ -27,6 +42,8 @@ local SLACK = 10000 -- ms that a full bucket stays, for callers that hold an old
 local YEAR = 31536000000 -- ms
 local INTEGER = 2147000000 -- what %d can write everywhere
 local CHUNK = 2000 -- values at a time on Lua's stack, which takes 8000
+local UNKNOWN = -2 -- for micros, which are never below -1
+local COMMIT_TIME = 10000000 -- µs; enforce.CommitTime
 
 -- Level.earn: what elapsed microseconds of a rate add to a level, capped. `x - x % 1` is floor(x).
 local function earn(micros, fraction, elapsed, rate, full)
@@ -55,7 +72,7 @@ end
 
 -- The limits, as columns. Those in force that no caller named are appended below.
 local rates, bursts, sinces = {}, {}, {}
-local last_limit = #ARGV[3] / 20 - 1
+local last_limit = (#ARGV[3] - 8) / 20 - 1
 for place = 0, last_limit do
   rates[place], bursts[place], sinces[place] = unpack_struct('<dId', ARGV[3], place * 20 + 1)
 end
@@ -109,6 +126,15 @@ for i = 1, keys do
         m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
         stamp, must_write = edit, true
       elseif since < own_since or rate ~= own_rate or burst ~= own_burst then
+        if rate ~= own_rate or burst ~= own_burst then
+          local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
+          if own_since + COMMIT_TIME < read_at then -- the database lost the edit that made the bucket's limit
+            local edit = min(max(read_at, stamp), now)
+            m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
+            stamp, must_write = edit, true
+            own_rate, own_burst, own_since = rate, burst, own_since + 1
+          end
+        end
         last_limit = last_limit + 1
         wiring[i], rates[last_limit], bursts[last_limit], sinces[last_limit] = last_limit, own_rate, own_burst, own_since
         foreign = foreign or {}
@@ -117,8 +143,13 @@ for i = 1, keys do
       end
       level, fraction = earn(m, f, now - stamp, rate, burst * 1000000)
     else
-      must_write = true
-      broken = broken + 1
+      local first = string.byte(state) or 0
+      if first >= 2 and first <= 31 then
+        level = UNKNOWN
+      else
+        must_write = true
+        broken = broken + 1
+      end
     end
   end
   micros[i], fractions[i], changed[i] = level, fraction, must_write
@@ -141,7 +172,7 @@ for check = 1, #costs, 8 do
     local holds = 0
     if level >= cost or (level == cost - 1 and fraction >= HALF) then
       holds = 1
-    elseif shadow == 0 then
+    elseif shadow == 0 or level == UNKNOWN then
       allowed = false
     end
     reply[n + 1], reply[n + 2] = level * 2 + holds, fraction

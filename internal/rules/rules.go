@@ -101,6 +101,26 @@ type Limit struct {
 	Since int64
 }
 
+// SameAmounts reports whether two limits allow the same, whenever each came into force.
+func (l Limit) SameAmounts(other Limit) bool { return l.Rate == other.Rate && l.Burst == other.Burst }
+
+// FillsLaterThan reports whether some bucket fills more than a second later at this limit than it would at
+// another. Stores keep full buckets for ten seconds, so less than that does not matter. A limit of block and bypass
+// rules is zero.
+func (l Limit) FillsLaterThan(other Limit) bool {
+	if l.Rate <= 0 {
+		return false
+	}
+	// How much later depends linearly on what the bucket holds, so an end of the range decides: it is empty, or
+	// it holds all that the other limit allows.
+	empty := float64(l.Burst) / l.Rate
+	if other.Rate > 0 {
+		empty -= float64(other.Burst) / other.Rate
+	}
+	full := float64(l.Burst-other.Burst) / l.Rate
+	return max(empty, full) > 1
+}
+
 // The ranges of a limit. Within them every cost and burst is exact in millionths of a token.
 const (
 	MinRate       = 1e-6

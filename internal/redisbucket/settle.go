@@ -1,0 +1,309 @@
+package redisbucket
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+const (
+	// scanned is how many keys one SCAN looks at: about 0.3 ms of Redis's time.
+	scanned = 1000
+	// leastPause is the least pause of a walk after each command, so that Redis spends at most a tenth or
+	// so of its time on it. A walk passes about 400,000 keys a second, and settles about 100,000.
+	leastPause = 2 * time.Millisecond
+	// stepTimeout is how long one command of a walk may take.
+	stepTimeout = time.Second
+	// stepTries is how often a walk tries a command that fails. Both commands can be repeated: SCAN has its
+	// place as an argument, and a look at a settled bucket does nothing.
+	stepTries = 3
+	// walkLease is how long a process that was killed keeps others from walking.
+	walkLease = 3 * time.Second
+	// walkTurn is how often a waiting process looks whether the walk is done or the walker gone.
+	walkTurn = 500 * time.Millisecond
+	// walkKnown is how long it is remembered that an edit was walked: longer than processes differ in
+	// when they read it.
+	walkKnown = 10 * time.Minute
+)
+
+// Settle implements enforce.Settler by a walk over all keys of the deployment with SCAN. Each page's buckets of
+// edited rules are looked at with take.lua, which settles them and so gives them a new expiry.
+//
+// One process walks for all of them: whoever holds the lease. Those that wait try again every half second,
+// so that a walker that died is replaced within a few seconds, from the start. A finished walk leaves a mark for
+// each of its edits, which says to the others that it is done. Many edits are one walk.
+func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
+	for {
+		left, err := s.unwalked(ctx, edits)
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		var walked bool
+		if err == nil {
+			walked, err = s.walkOnce(ctx, left)
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("settle buckets in redis: %w", err)
+		case walked:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another process to settle buckets in redis: %w", context.Cause(ctx))
+		case <-time.After(walkTurn):
+		}
+	}
+}
+
+// leaseKey is held by the process that walks. The marks share its hash tag, which no bucket has: theirs end
+// with a number.
+func (s *Store) leaseKey() string { return "{" + s.prefix + "walk}" }
+
+func (s *Store) markKey(edit *enforce.Edit) string {
+	return fmt.Sprintf("%s:%d:%d:%s", s.leaseKey(), edit.Tenant, edit.Rule, edit.ID)
+}
+
+// unwalked returns the edits that no process has walked.
+func (s *Store) unwalked(ctx context.Context, edits []enforce.Edit) (left []enforce.Edit, err error) {
+	keys := make([]string, len(edits))
+	for i := range edits {
+		keys[i] = s.markKey(&edits[i])
+	}
+	var marks []any
+	err = s.step(ctx, func(ctx context.Context) (err error) {
+		marks, err = s.rdb.MGet(ctx, keys...).Result()
+		return err
+	})
+	for i := range marks {
+		if marks[i] == nil {
+			left = append(left, edits[i])
+		}
+	}
+	return left, err
+}
+
+// renewLease keeps a lease for its holder, and endLease gives it back.
+var (
+	renewLease = redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
+	endLease   = redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])`)
+)
+
+var errLeaseLost = errors.New("another process has taken over")
+
+// walkOnce walks if no other process does, and reports whether it has.
+func (s *Store) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
+	holder := rand.Text()
+	if err := s.step(ctx, func(ctx context.Context) (err error) {
+		walked, err = s.rdb.SetNX(ctx, s.leaseKey(), holder, walkLease).Result()
+		return err
+	}); err != nil || !walked {
+		return false, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { s.keepLease(ctx, holder, cancel) })
+	edits, err = s.unwalked(ctx, edits) // another process may just have ended
+	if err == nil && len(edits) > 0 {
+		err = s.walk(ctx, edits)
+		if err == nil {
+			err = s.mark(ctx, edits)
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	renewing.Wait()
+	// Only what comes after is sooner for it: the lease ends by itself.
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	defer end()
+	_ = endLease.Run(ctx, s.rdb, []string{s.leaseKey()}, holder).Err()
+	return err == nil, err
+}
+
+// keepLease renews the lease until ctx ends, and cancels the walk if another process has it.
+func (s *Store) keepLease(ctx context.Context, holder string, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(walkLease / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		limited, end := context.WithTimeout(ctx, stepTimeout)
+		err := renewLease.Run(limited, s.rdb, []string{s.leaseKey()}, holder, walkLease.Milliseconds()).Err()
+		end()
+		if errors.Is(err, redis.Nil) { // false: it is not the holder's
+			cancel(errLeaseLost)
+			return
+		}
+	}
+}
+
+func (s *Store) mark(ctx context.Context, edits []enforce.Edit) error {
+	return s.step(ctx, func(ctx context.Context) error {
+		pipe := s.rdb.Pipeline()
+		for i := range edits {
+			pipe.Set(ctx, s.markKey(&edits[i]), "", walkKnown)
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+}
+
+// step runs one command of a walk, a few times if it fails, and then rests for as long as that took.
+func (s *Store) step(ctx context.Context, run func(context.Context) error) (err error) {
+	start := time.Now()
+	for range stepTries {
+		limited, cancel := context.WithTimeout(ctx, stepTimeout)
+		err = run(limited)
+		cancel()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(max(s.walkPause, time.Since(start))):
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// walk settles the buckets of edited rules on each master of a cluster at once, or on the one server.
+func (s *Store) walk(ctx context.Context, edits []enforce.Edit) error {
+	w := newWalk(s, edits)
+	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return w.over(ctx, master) })
+	}
+	return w.over(ctx, s.rdb)
+}
+
+// walk is what one walk looks for.
+type walk struct {
+	store *Store
+	edits map[string]*enforce.Edit // by the keys' prefix: {s1}12
+	match string                   // a pattern of SCAN that all their keys match
+}
+
+func newWalk(s *Store, edits []enforce.Edit) *walk {
+	w := &walk{store: s, edits: make(map[string]*enforce.Edit, len(edits))}
+	for i := range edits {
+		key := string(appendRule(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}))
+		w.edits[key] = &edits[i]
+		if i == 0 {
+			w.match = key
+		}
+		for !strings.HasPrefix(key, w.match) {
+			w.match = w.match[:len(w.match)-1]
+		}
+	}
+	w.match = globEscaper.Replace(w.match) + "*"
+	return w
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// over walks over the keys of one server.
+func (w *walk) over(ctx context.Context, server redis.Cmdable) error {
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		var keys []string
+		if err := w.store.step(ctx, func(ctx context.Context) error {
+			found, next, err := server.Scan(ctx, cursor, w.match, scanned).Result()
+			if err == nil {
+				keys, cursor = found, next
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := w.settle(ctx, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle looks at those of the keys that are edited, with as few scripts as hold them.
+func (w *walk) settle(ctx context.Context, keys []string) error {
+	looks := map[lookGroup]*script{}
+	for _, key := range keys {
+		rule, subject, hashed, ok := splitKey(key)
+		edit := w.edits[rule]
+		if !ok || edit == nil {
+			continue
+		}
+		limit, ok := edit.LimitOf(subject, hashed)
+		if !ok {
+			continue
+		}
+		group := lookGroup{enforce.Key{Tenant: edit.Tenant}, edit.ReadAt} // a tenant's keys are in one slot
+		look := looks[group]
+		if look == nil {
+			look = newLook(edit.ReadAt)
+			looks[group] = look
+		}
+		look.addKey(key, limit)
+		if len(look.of) == maxKeys {
+			if err := w.store.look(ctx, look); err != nil {
+				return err
+			}
+			delete(looks, group)
+		}
+	}
+	for _, look := range looks {
+		if err := w.store.look(ctx, look); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look runs a script that takes nothing.
+func (s *Store) look(ctx context.Context, look *script) error {
+	look.finishLook()
+	return s.step(ctx, func(ctx context.Context) error {
+		cmd := look.command(ctx, false, s.stamp())
+		err := s.rdb.Process(ctx, cmd)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			cmd = look.command(ctx, true, s.stamp())
+			err = s.rdb.Process(ctx, cmd)
+		}
+		return err
+	})
+}
+
+// lookGroup is what the buckets of one script have in common.
+type lookGroup struct {
+	tenant enforce.Key // without rule and subject
+	readAt int64
+}
+
+// newLook returns a script that looks at buckets by their keys, all of them for one check. Its reply is
+// not read.
+func newLook(readAt int64) *script {
+	return &script{asks: []*enforce.Ask{{}}, readAt: readAt}
+}
+
+func (s *script) addKey(key string, limit enforce.Limit) {
+	s.text = append(s.text, key...)
+	s.endKey(limit)
+}
+
+// finishLook makes each key a tier of the check.
+func (s *script) finishLook() {
+	s.tiers = append(s.tiers, uint16(len(s.of)))
+	for place := range s.of {
+		s.tiers = append(s.tiers, uint16(2*place))
+	}
+}

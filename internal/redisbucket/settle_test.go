@@ -1,0 +1,212 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var (
+	fast = enforce.Limit{Rate: 100, Burst: 100, Since: 1}
+	slow = enforce.Limit{Rate: 1.0 / 86400, Burst: 100, Since: time.Now().UnixMicro()}
+)
+
+// slowed is the edit of rule 1 of tenant 1 from fast to slow.
+func slowed(id string) enforce.Edit {
+	return enforce.Edit{
+		Tenant: 1, Rule: 1, ID: id,
+		Limit: func(subject string) (enforce.Limit, bool) { return slow, subject != "of another limit" },
+	}
+}
+
+func mustExhaust(t *testing.T, s *Store, tiers ...enforce.Tier) {
+	t.Helper()
+	for _, tier := range tiers {
+		asks := []enforce.Ask{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
+		if !mustTake(t, s, asks)[0].Allowed {
+			t.Fatalf("a fresh bucket denies %+v", tier.Key)
+		}
+	}
+}
+
+func TestAnEditThatSlowsKeepsIdleBucketsUntilTheyAreFull(t *testing.T) {
+	t.Parallel()
+	server, _ := generous(t)
+	s := NewPrefixed(client(t, server.URL(), patience), patience, "a[*]?")
+	long := strings.Repeat("x", 65)
+	other := user("42", fast)
+	other.Key.Rule = 11 // its keys begin as those of rule 1 do
+	mustExhaust(t, s, user("42", fast), user("of another limit", fast), user(long, fast), other)
+	edit := slowed("edit")
+	if err := s.Settle(t.Context(), []enforce.Edit{edit}); err != nil {
+		t.Fatal(err)
+	}
+	common := slowed("edit of all")
+	common.Rule, common.Common = 2, &slow
+	longOther := user(long, fast)
+	longOther.Key.Rule = 2
+	mustExhaust(t, s, longOther)
+	if err := s.Settle(t.Context(), []enforce.Edit{edit, common}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		tier enforce.Tier
+		kept bool
+	}{
+		{user("42", fast), true},
+		{user("of another limit", fast), false},
+		{other, false},
+		{user(long, fast), false}, // it is not known whose it is
+		{longOther, true},
+	} {
+		key := string(appendKey(nil, "a[*]?", test.tier.Key))
+		ttl, err := s.rdb.PTTL(t.Context(), key).Result()
+		if err != nil || ttl <= 0 || (ttl > time.Hour) != test.kept {
+			t.Errorf("%q expires in %v, want after more than an hour: %t; %v", key, ttl, test.kept, err)
+		}
+	}
+	// A process that has not read the edit is answered by it.
+	answer := mustTake(t, s, one(user("42", fast)))[0]
+	if answer.Allowed && answer.Tiers[0].Bucket.Level.Micros > enforce.Token || answer.Tiers[0].Bucket.Limit != slow {
+		t.Errorf("after the edit: %+v", answer.Tiers[0].Bucket)
+	}
+}
+
+// scans counts the SCANs of one client, and can hold them up until they are given up.
+type scans struct {
+	n    *atomic.Int64
+	held bool
+}
+
+func (scans) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (scans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c scans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "scan" {
+			c.n.Add(1)
+			if c.held {
+				<-ctx.Done()
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestOneProcessSettlesForAll(t *testing.T) {
+	t.Parallel()
+	server, first := generous(t)
+	mustExhaust(t, first, user("42", fast))
+	var walks atomic.Int64
+	var processes sync.WaitGroup
+	for range 5 {
+		s := New(client(t, server.URL(), patience), patience)
+		s.rdb.AddHook(scans{n: &walks})
+		processes.Go(func() {
+			if err := s.Settle(t.Context(), []enforce.Edit{slowed("edit")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	processes.Wait()
+	if got := walks.Load(); got != 1 { // one page
+		t.Errorf("%d pages were read of a keyspace of one", got)
+	}
+	if err := first.Settle(t.Context(), []enforce.Edit{slowed("edit"), slowed("another edit")}); err != nil {
+		t.Fatal(err)
+	}
+	if marks, err := first.rdb.Exists(t.Context(), "{walk}:1:1:edit", "{walk}:1:1:another edit", "{walk}").Result(); err != nil || marks != 2 {
+		t.Errorf("%d of two marks and no lease; %v", marks, err)
+	}
+}
+
+func TestAProcessThatWasKilledWhileItSettledIsReplaced(t *testing.T) {
+	t.Parallel()
+	server, first := generous(t)
+	mustExhaust(t, first, user("42", fast))
+	// What a killed process leaves is its lease.
+	if err := first.rdb.Set(t.Context(), first.leaseKey(), "killed", walkLease).Err(); err != nil {
+		t.Fatal(err)
+	}
+	second := New(client(t, server.URL(), patience), patience)
+	if err := second.Settle(t.Context(), []enforce.Edit{slowed("edit")}); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := first.rdb.PTTL(t.Context(), "{s1}1:42").Val(); ttl < time.Hour {
+		t.Errorf("the bucket expires in %v", ttl)
+	}
+}
+
+func TestAProcessThatLostItsLeaseStopsAndLeavesTheMarkToTheOther(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	mustExhaust(t, s, user("42", fast))
+	var walks atomic.Int64
+	s.rdb.AddHook(scans{&walks, true})
+	failed := make(chan error, 1)
+	go func() { failed <- s.Settle(context.WithoutCancel(t.Context()), []enforce.Edit{slowed("edit")}) }()
+	eventually(t, "the walk begins", patience, func() bool { return walks.Load() == 1 })
+	if err := s.rdb.Set(t.Context(), s.leaseKey(), "another", patience).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, errLeaseLost) {
+		t.Errorf("the error is %v", err)
+	}
+	if s.rdb.Exists(t.Context(), "{walk}:1:1:edit").Val() != 0 || s.rdb.Get(t.Context(), s.leaseKey()).Val() != "another" {
+		t.Error("the process touched what is the other's")
+	}
+}
+
+func TestAWalkOverManyKeysLeavesRedisTimeForChecks(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	fill := `for i = 1, ARGV[1] do redis.call('SET', '{s1}1:' .. i, ARGV[2]) end`
+	const keys = 20_000
+	value := state(1, 0, 0, float64(time.Now().UnixMicro()), fast.Rate, uint32(fast.Burst), float64(fast.Since))
+	if err := s.rdb.Eval(t.Context(), fill, nil, keys, value).Err(); err != nil && !strings.Contains(err.Error(), "nil") {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := s.Settle(t.Context(), []enforce.Edit{slowed("edit")}); err != nil {
+		t.Fatal(err)
+	}
+	if took, least := time.Since(start), leastPause*(keys/scanned+keys/maxKeys); took < least {
+		t.Errorf("%d keys took %v, which is no rest of %v after each command", keys, took, leastPause)
+	}
+	for _, i := range []int{1, keys / 2, keys} {
+		if ttl := s.rdb.PTTL(t.Context(), fmt.Sprint("{s1}1:", i)).Val(); ttl < time.Hour {
+			t.Errorf("bucket %d expires in %v", i, ttl)
+		}
+	}
+}
+
+func TestKeysAreTakenApartAsTheyWerePutTogether(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "blue", "s1"} {
+		for _, subject := range []string{"", "42", "}1:a", "#:}", strings.Repeat("}", 65)} {
+			key := enforce.Key{Tenant: rules.TenantID(7), Rule: 12, Subject: subject}
+			rule, got, hashed, ok := splitKey(string(appendKey(nil, prefix, key)))
+			if rule != "{"+prefix+"s7}12" || !ok || hashed != (len(subject) > rawSubject) || !hashed && got != subject {
+				t.Errorf("%q with the prefix %q: %q, %q, %t, %t", subject, prefix, rule, got, hashed, ok)
+			}
+		}
+	}
+	for _, foreign := range []string{"", "{walk}", "{s1}", "sessions:42", "{s1}12"} {
+		if _, _, _, ok := splitKey(foreign); ok && strings.HasPrefix(foreign, "{") {
+			t.Errorf("%q counts as a bucket's key", foreign)
+		}
+	}
+}
