@@ -113,7 +113,11 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		w.refresh()
 	case needs("alert_id"), strings.HasSuffix(template, "/alerts"):
 		f.rule = w.rule(tenant, beside)
-		f.path["alert_id"] = fmt.Sprint(w.alert(f.rule).ID)
+		alert := w.alert(f.rule)
+		f.path["alert_id"] = fmt.Sprint(alert.ID)
+		if needs("delivery_id") {
+			f.path["delivery_id"] = fmt.Sprint(must(w.store.TestAlert(w.ctx(), tenant.ID, alert.ID))(w.t).ID)
+		}
 	case needs("violation_id"):
 		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("plan"):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -17,7 +18,7 @@ import (
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
 		AlertId: a.ID, Name: a.Name, RuleId: int64(a.Rule), Per: openapi.AlertPerRule, Threshold: a.Threshold,
-		WindowMinutes: int(a.Window / time.Minute), Url: a.URL, IsActive: a.Active, Version: a.Version,
+		WindowMinutes: int(a.Window / time.Minute), Url: a.URL, IsActive: a.Active, RuleRemoved: a.RuleRemoved, Version: a.Version,
 	}
 	if a.PerSubject {
 		shown.Per = openapi.AlertPerSubject
@@ -35,9 +36,9 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
 		DeliveryId: d.ID, IsTest: d.Test, Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status), LastError: d.Error,
-		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),
+		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](), IsUnderWay: d.UnderWay,
 	}
-	if d.State == violations.DeliveryPending {
+	if d.State == violations.DeliveryPending && !d.UnderWay {
 		shown.NextAttemptAt = timeOrNull(d.NextAttemptAt)
 	}
 	return shown
@@ -68,7 +69,7 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
 		Secret: violations.NewAlertSecret(), Active: or(n.IsActive, true),
 	}
-	if err := s.wrongAlert(ctx, &alert, true); err != nil {
+	if err := s.wrongAlert(ctx, &alert, nil); err != nil {
 		return nil, err
 	}
 	present, err := s.Alerts.Alerts(ctx, v.tenant.ID)
@@ -90,11 +91,18 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	}}, nil
 }
 
-// wrongAlert refuses an alert that is not as alerts must be. The rule of one that has been there for
-// long may have been removed.
-func (s *surface) wrongAlert(ctx context.Context, a *violations.Alert, isRuleNew bool) error {
+// wrongAlert refuses an alert that is not as alerts must be. What stays as it was before (nil: nothing was) may have
+// become wrong since, such as the address of its URL, and does not keep anybody from turning the alert off.
+func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
 	wrong := a.Validate()
-	if isRuleNew {
+	isURLNew := before == nil || before.URL != a.URL
+	isBad := func(f rules.FieldError) bool { return f.Field == "url" }
+	if isURLNew && !slices.ContainsFunc(wrong, isBad) && s.CheckTarget(ctx, a.URL) != nil {
+		wrong = append(wrong, rules.FieldError{
+			Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
+		})
+	}
+	if before == nil || before.Rule != a.Rule {
 		_, err := s.Stores.Rule(ctx, a.Tenant, a.Rule)
 		if err != nil && !errors.Is(err, rules.ErrNotFound) {
 			return err
@@ -129,6 +137,7 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	if err != nil {
 		return nil, err
 	}
+	before := alert
 	if !holds(at, alert.Version) {
 		return nil, lost(ctx, rules.ErrChanged, s.alertVersion(ctx, alert.ID))
 	}
@@ -143,7 +152,7 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	}
 	set(&alert.URL, p.Url)
 	set(&alert.Active, p.IsActive)
-	if err := s.wrongAlert(ctx, &alert, p.RuleId != nil); err != nil {
+	if err := s.wrongAlert(ctx, &alert, &before); err != nil {
 		return nil, err
 	}
 	if alert, err = s.Alerts.UpdateAlert(ctx, v.actor, alert); err != nil {
@@ -193,7 +202,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertRequestObject) (openapi.TestAlertResponseObject, error) {
 	delivery, err := s.Alerts.TestAlert(ctx, visitOf(ctx).tenant.ID, request.AlertId)
 	if errors.Is(err, rules.ErrInUse) {
-		return nil, httpapi.Conflict.Problem("The test before is still on its way; look at the deliveries.")
+		return nil, httpapi.Conflict.Problem("The test before is still being sent; look at the deliveries.")
 	}
 	if err != nil {
 		return nil, err
@@ -218,4 +227,18 @@ func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListA
 	}
 	items, cursor := page(ctx, found, limit, showDelivery, func(d *violations.Delivery) string { return formatInt(d.ID) })
 	return openapi.ListAlertDeliveries200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// RetryAlertDelivery handles POST …/alerts/{alert_id}/deliveries/{delivery_id}/retry.
+func (s *surface) RetryAlertDelivery(ctx context.Context, request openapi.RetryAlertDeliveryRequestObject) (openapi.RetryAlertDeliveryResponseObject, error) {
+	delivery, err := s.Alerts.RetryDelivery(ctx, visitOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
+	switch {
+	case errors.Is(err, rules.ErrInUse):
+		return nil, httpapi.Conflict.Problem("It is being sent at the moment; look at it again in a few seconds.")
+	case errors.Is(err, rules.ErrFinal):
+		return nil, httpapi.Conflict.Problem("It was delivered already.")
+	case err != nil:
+		return nil, err
+	}
+	return openapi.RetryAlertDelivery200JSONResponse(showDelivery(&delivery)), nil
 }

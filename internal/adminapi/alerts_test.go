@@ -1,16 +1,21 @@
 package adminapi_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
+	"github.com/sluicegate/sluice/internal/webhook"
 )
 
 // alert makes one on a rule.
@@ -102,9 +107,95 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 	if err := w.system().RemoveRule(t.Context(), w.acme.ID, rule.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	w.want(w.send(by, "PATCH", path, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
+	got = w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	if !strings.Contains(got.body, `"is_active":false`) || !strings.Contains(got.body, `"rule_removed":true`) {
+		t.Errorf("after its rule was removed the alert is %s", got.body)
+	}
+	w.want(w.send(by, "PATCH", path, map[string]any{"name": "renamed"}, "If-Match", "*"), http.StatusOK)
+	got = w.want(w.send(by, "PATCH", path, map[string]any{"is_active": true}, "If-Match", "*"), http.StatusBadRequest)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/rule_id"}) {
+		t.Errorf("turning it on without a rule points at %v", pointers)
+	}
 	w.want(w.send(by, "DELETE", path, nil, "If-Match", "*"), http.StatusNoContent)
 	w.want(w.send(by, "GET", path, nil), http.StatusNotFound)
+}
+
+func TestAWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) { c.CheckTarget = webhook.New(webhook.Options{}).CheckTarget })
+	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
+	for _, url := range []string{"http://10.0.0.1/", "https://127.0.0.1:8443/x", "http://[::1]/", "http://169.254.169.254/latest", "http://localhost/"} {
+		created := w.send(by, "POST", alerts, map[string]any{
+			"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10, "url": url,
+		})
+		changed := w.send(by, "PATCH", path, map[string]any{"url": url}, "If-Match", "*")
+		for _, got := range []answer{created, changed} {
+			if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers, []string{"/url"}) {
+				t.Errorf("%s of %s points at %v", got.operation, url, pointers)
+			}
+		}
+	}
+	// One that became private since is turned off all the same.
+	w.exec("UPDATE alert SET url = 'http://10.0.0.1/'")
+	w.want(w.send(by, "PATCH", path, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
+}
+
+// deadReceiver is a receiver that nothing reaches.
+type deadReceiver struct{}
+
+func (deadReceiver) Send(context.Context, *violations.Notice) (int, error) {
+	return 0, errors.New("the receiver did not answer in time")
+}
+
+func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
+	watch := violations.NewAlertWatch(w.store, deadReceiver{}, slog.New(slog.DiscardHandler))
+	attempt := func() {
+		t.Helper()
+		if err := watch.Deliver(t.Context(), time.Now().Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		watch.Wait()
+	}
+	type delivery struct {
+		DeliveryID int64  `json:"delivery_id"`
+		State      string `json:"state"`
+		Attempts   int    `json:"attempts"`
+		NextAt     string `json:"next_attempt_at"`
+	}
+	latest := func() delivery {
+		t.Helper()
+		return read[struct {
+			Items []delivery `json:"items"`
+		}](t, w.send(by, "GET", path+"/deliveries?limit=1", nil)).Items[0]
+	}
+	// A test is tried once, and then the next may follow.
+	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
+	attempt()
+	if d := latest(); d.State != "failed" || d.Attempts != 1 {
+		t.Errorf("a test that was not answered is %+v", d)
+	}
+	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
+	attempt()
+	// What was raised is tried again later, or when somebody says so.
+	w.exec("UPDATE alert_delivery SET is_test = false, state = 'pending', next_attempt_at = now()")
+	attempt()
+	waits := latest()
+	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
+	retry := fmt.Sprintf("%s/deliveries/%d/retry", path, waits.DeliveryID)
+	got := read[delivery](t, w.want(w.send(by, "POST", retry, nil), http.StatusOK))
+	if got.State != "pending" || got.NextAt >= waits.NextAt || got.NextAt == "" {
+		t.Errorf("what waited until %s is due at %s (%s)", waits.NextAt, got.NextAt, got.State)
+	}
+	w.exec("UPDATE alert_delivery SET lease_ends_at = now() + interval '1 minute'")
+	w.want(w.send(by, "POST", retry, nil), http.StatusConflict) // it is being sent
+	w.exec("UPDATE alert_delivery SET lease_ends_at = null, state = 'delivered'")
+	w.want(w.send(by, "POST", retry, nil), http.StatusConflict)
+	w.want(w.send(by, "POST", path+"/deliveries/999999/retry", nil), http.StatusNotFound)
 }
 
 func TestATestIsDeliveredBesideWhatWasRaised(t *testing.T) {

@@ -29,7 +29,9 @@ type Config struct {
 	// Violations are read, and Fleet says how the processes are that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
-	Fleet      fleet.Store
+	// CheckTarget is an error for a URL that webhooks may not be sent to.
+	CheckTarget func(ctx context.Context, url string) error
+	Fleet       fleet.Store
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is told each time that a key proves itself; it must not wait.
@@ -181,6 +183,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/alerts/{alert_id}/rotate", anOwner, x.RotateAlertSecret},
 		{post, tenant + "/alerts/{alert_id}/test", anOwner, x.TestAlert},
 		{get, tenant + "/alerts/{alert_id}/deliveries", aViewer, x.ListAlertDeliveries},
+		{post, tenant + "/alerts/{alert_id}/deliveries/{delivery_id}/retry", anOwner, x.RetryAlertDelivery},
 
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},

@@ -12,8 +12,8 @@ import (
 
 func jsonOf(value any) ([]byte, error) { return json.Marshal(value) }
 
-// wantNoSecrets fails the test if a secret is anywhere but in the answer that made it: passwords, keys, tokens
-// and cookies in no log line, error, metric, export or audit entry.
+// wantNoSecrets fails the test if a secret is anywhere but in the answer that made it: passwords, keys, tokens,
+// signing secrets of alerts and cookies in no log line, error, metric, export or audit entry.
 func (w *world) wantNoSecrets() {
 	w.t.Helper()
 	secrets := append(slices.Clone(w.secrets), password, passwordHash())
@@ -25,7 +25,7 @@ func (w *world) wantNoSecrets() {
 			}
 		}
 		switch got.operation {
-		case "createKey", "rotateKey":
+		case "createKey", "rotateKey", "createAlert", "rotateAlertSecret":
 			var made struct {
 				Secret string `json:"secret"`
 			}
@@ -49,13 +49,13 @@ func (w *world) wantNoSecrets() {
 	places := map[string]string{"the log": w.log.String(), "the metrics": w.scrape()}
 	by := w.platformAdmin()
 	for _, tenant := range []rules.Tenant{w.acme, w.other, w.closed} {
-		for _, export := range []string{"audit/export", "audit/export?format=jsonl", "users/export", "export", "api-keys", "members", "invitations"} {
+		for _, export := range []string{"audit/export", "audit/export?format=jsonl", "users/export", "export", "api-keys", "members", "invitations", "alerts"} {
 			got := w.want(w.send(by, "GET", "/api/v1/tenants/"+tenant.Slug+"/"+export, nil), http.StatusOK)
 			places[tenant.Slug+"'s "+export] = got.body
 		}
 	}
 	for _, got := range w.answers {
-		if !slices.Contains([]string{"createKey", "rotateKey", "invite"}, got.operation) || got.status >= 300 {
+		if !slices.Contains([]string{"createKey", "rotateKey", "invite", "createAlert", "rotateAlertSecret"}, got.operation) || got.status >= 300 {
 			places["answers"] += got.body
 		}
 	}

@@ -113,6 +113,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	config := adminapi.Config{
 		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*rules.Key, time.Time) {}, PlainCookies: true,
+		CheckTarget: func(context.Context, string) error { return nil },
 		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
 			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/webhook"
 	"github.com/sluicegate/sluice/web"
 )
 
@@ -36,6 +37,8 @@ type AdminServer struct {
 	keyUses *rules.KeyUses
 	surface *listener
 	metrics *listener // nil beside an API, which has one
+
+	webhooks *webhook.Sender
 }
 
 // NewAdminServer builds the control plane and binds its addresses. Neither the database nor Redis needs
@@ -68,9 +71,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		return nil, err
 	}
 	closing := make(chan struct{})
+	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
 	handler, err := adminapi.NewHandler(adminapi.Config{
 		Stores: a.store, People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
-		Violations: a.store, Alerts: a.store, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
+		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
 			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
@@ -167,7 +171,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 		defer endMetrics()
 		return a.surface.serve(ctx, a.cfg.ShutdownTimeout)
 	})
-	group.Go(func() error { Upkeep(ctx, a.cfg, a.store, a.log); return nil })
+	group.Go(func() error { Upkeep(ctx, a.cfg, a.store, a.webhooks, a.log); return nil })
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
 		group.Go(func() error { a.watcher.Run(ctx); return nil })

@@ -13,9 +13,8 @@ import (
 
 // Upkeep is what the control plane does by itself, until ctx ends: it makes and drops partitions, raises
 // alerts and delivers them. Any number of processes may do so at once.
-func Upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, log *slog.Logger) {
+func Upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
 	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention}
-	sender := webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
 	var work sync.WaitGroup
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
 	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })

@@ -272,7 +272,7 @@ func deliveryFromRow(row dbsqlc.AlertDelivery) violations.Delivery {
 		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Subject: row.Subject, Denied: row.Denied,
 		Since: row.Since.UTC(), RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
-		Test: row.IsTest,
+		Test: row.IsTest, UnderWay: orZero(row.LeaseEndsAt).After(time.Now()),
 	}
 	if row.Status != nil {
 		d.Status = int(*row.Status)

@@ -100,6 +100,7 @@ type Delivery struct {
 	Status        int       // of the latest answer; 0 for none
 	Error         string    // what went wrong the last time
 	Test          bool      // somebody asked for it
+	UnderWay      bool      // it is attempted at the moment
 }
 
 // AlertStore is where alerts are written down and read, one tenant at a time. Changes are made in the

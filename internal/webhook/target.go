@@ -1,10 +1,49 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
+	"time"
 )
+
+// lookupTimeout bounds the look at a name while somebody waits for their form.
+const lookupTimeout = 2 * time.Second
+
+// CheckTarget is ErrForbidden if posts to a URL would be refused: its host is an address that is not public, or
+// a name that has only such addresses. A name that does not resolve now may do so later, so it passes. Send judges
+// each address again, because names change their addresses.
+func (s *Sender) CheckTarget(ctx context.Context, target string) error {
+	at, err := url.Parse(target)
+	if err != nil {
+		return fmt.Errorf("read the URL: %w", err)
+	}
+	if ip, err := netip.ParseAddr(at.Hostname()); err == nil {
+		return s.options.judge(ip)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addresses, err := s.options.Lookup(ctx, "ip", at.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	isAllowed := func(ip netip.Addr) bool { return s.options.judge(ip) == nil }
+	if len(addresses) > 0 && !slices.ContainsFunc(addresses, isAllowed) {
+		return ErrForbidden
+	}
+	return nil
+}
+
+// judgeDial judges an address that is about to be dialled, given as ip:port.
+func (o *Options) judgeDial(address string) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	return o.judge(target.Addr())
+}
 
 // reserved are the networks that are not for public hosts and that netip has no name for: RFC 6890 and its
 // register at IANA.
@@ -28,13 +67,9 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local, of old
 }
 
-// judge says whether posts may go to an address, given as ip:port.
-func (o *Options) judge(address string) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrForbidden, err)
-	}
-	ip := target.Addr().Unmap().WithZone("")
+// judge is ErrForbidden unless posts may go to an address.
+func (o *Options) judge(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
 	within := func(networks []netip.Prefix) bool {
 		return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 	}

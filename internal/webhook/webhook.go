@@ -19,6 +19,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -30,7 +31,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -44,6 +44,8 @@ type Options struct {
 	Allow []netip.Prefix
 	// Timeout bounds an attempt; default 10 s.
 	Timeout time.Duration
+	// Lookup resolves a name for CheckTarget; default net.DefaultResolver.LookupNetIP.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 const (
@@ -56,24 +58,26 @@ var ErrForbidden = errors.New("the target's address is not public")
 
 // Sender posts notices. It is safe for concurrent use.
 type Sender struct {
-	client *http.Client
-	now    func() time.Time
+	options Options
+	client  *http.Client
+	now     func() time.Time
 }
 
 var _ violations.Sender = (*Sender)(nil)
 
 // New returns a Sender.
 func New(options Options) *Sender {
-	timeout := options.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
+	timeout := cmp.Or(options.Timeout, defaultTimeout)
+	if options.Lookup == nil {
+		options.Lookup = net.DefaultResolver.LookupNetIP
 	}
 	dialer := &net.Dialer{
 		Timeout: timeout,
 		// Called after the name was resolved, with the address that is dialled.
-		Control: func(_, address string, _ syscall.RawConn) error { return options.judge(address) },
+		Control: func(_, address string, _ syscall.RawConn) error { return options.judgeDial(address) },
 	}
 	return &Sender{
+		options: options,
 		client: &http.Client{
 			Timeout: timeout,
 			Transport: &http.Transport{
@@ -126,10 +130,7 @@ func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status in
 	request.Header.Set("Sluice-Signature", Signature(notice.Of.Secret, s.now(), body))
 	response, err := s.client.Do(request)
 	if err != nil {
-		if refused, ok := errors.AsType[*url.Error](err); ok {
-			err = refused.Err // without the URL, whose query may hold a secret
-		}
-		return 0, fmt.Errorf("post the notice: %w", err)
+		return 0, tell(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	// Nothing in it matters; a receiver that is cut off while it answers might think it failed.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -117,7 +118,7 @@ func TestPostsGoToPublicAddressesOnly(t *testing.T) {
 		}
 		// A form of an address that is none is looked up as a name, which nobody may answer.
 		isName := host == "2130706433" || host == "0x7f.1"
-		isUnknown := isName && (strings.Contains(err.Error(), "lookup") || errors.Is(err, context.DeadlineExceeded))
+		isUnknown := isName && (strings.Contains(err.Error(), "does not resolve") || strings.Contains(err.Error(), "in time"))
 		if !errors.Is(err, webhook.ErrForbidden) && !isUnknown {
 			t.Errorf("a post to %s: %v, want ErrForbidden", host, err)
 		}
@@ -174,5 +175,77 @@ func TestAnErrorDoesNotShowTheURL(t *testing.T) {
 	_, err := webhook.New(webhook.Options{}).Send(t.Context(), noticeTo("http://127.0.0.1:1/?token=hunter2"))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAnErrorDoesNotShowTheNetworkInside(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	hangsUp := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer hangsUp.Close()
+	resets := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { _ = resets.Close() }()
+	go func() {
+		for {
+			connection, err := resets.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.(*net.TCPConn).SetLinger(0)
+			_ = connection.Close()
+		}
+	}()
+	for target, want := range map[string]string{
+		"http://no-such-host.invalid/":           "the name of the host does not resolve",
+		closed.URL:                               "the connection failed: connect: connection refused",
+		hangsUp.URL:                              "without an answer",
+		"http://" + resets.Addr().String() + "/": "connection reset",
+	} {
+		sender := webhook.New(webhook.Options{Allow: loopback, Timeout: time.Minute}) // resolvers give up earlier
+		_, err := sender.Send(t.Context(), noticeTo(target))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "0123456789") {
+			t.Errorf("a post to %s: %v, want %q without addresses", target, err, want)
+		}
+	}
+}
+
+func TestATargetThatIsNotPublicIsRefusedBeforehand(t *testing.T) {
+	t.Parallel()
+	names := map[string][]string{
+		"public.example": {"93.184.216.34"}, "internal.example": {"10.0.0.7"}, "loop.example": {"127.0.0.1", "::1"},
+		"both.example": {"10.0.0.7", "93.184.216.34"},
+	}
+	sender := webhook.New(webhook.Options{
+		Allow: []netip.Prefix{netip.MustParsePrefix("192.168.7.0/24")},
+		Lookup: func(_ context.Context, _, host string) (addresses []netip.Addr, err error) {
+			for _, text := range names[host] {
+				addresses = append(addresses, netip.MustParseAddr(text))
+			}
+			if addresses == nil {
+				err = errors.New("lookup on 10.0.0.2:53: no such host")
+			}
+			return addresses, err
+		},
+	})
+	for host, isForbidden := range map[string]bool{
+		"127.0.0.1": true, "10.1.2.3:8443": true, "[::1]:80": true, "[::ffff:10.0.0.1]": true, "169.254.169.254": true, "93.184.216.34": false,
+		"192.168.7.9": false, "192.168.8.9": true,
+		"public.example": false, "internal.example:8443": true, "loop.example": true, "both.example": false, "not-yet.example": false,
+	} {
+		err := sender.CheckTarget(t.Context(), "https://"+host+"/hook?token=x")
+		if errors.Is(err, webhook.ErrForbidden) != isForbidden {
+			t.Errorf("a post to %s beforehand: %v, want forbidden: %v", host, err, isForbidden)
+		}
+	}
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
 }

@@ -1634,7 +1634,8 @@ export interface paths {
         put?: never;
         /**
          * Send an alert's webhook once, marked as a test
-         * @description It is sent within seconds, even if the alert is not active; look at the deliveries for what came of it.
+         * @description It is sent within seconds, even if the alert is not active, and it is not tried again; look at the deliveries for
+         *     what came of it. 409 until the test before was sent.
          */
         post: operations["testAlert"];
         delete?: never;
@@ -1662,6 +1663,37 @@ export interface paths {
         get: operations["listAlertDeliveries"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+                /** @example 90 */
+                delivery_id: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a webhook again at once
+         * @description For one that waits for its next attempt, or was given up and then gets one more. 409 for one that is being sent
+         *     or was delivered.
+         */
+        post: operations["retryAlertDelivery"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3268,6 +3300,7 @@ export interface components {
          *       "window_minutes": 5,
          *       "url": "https://hooks.example.com/sluice",
          *       "is_active": true,
+         *       "rule_removed": false,
          *       "version": 1
          *     }
          */
@@ -3286,6 +3319,8 @@ export interface components {
             window_minutes: number;
             url: string;
             is_active: boolean;
+            /** @description The rule was removed, which turned the alert off. It can be turned on again with another rule */
+            rule_removed: boolean;
             /** Format: int64 */
             version: number;
         };
@@ -3302,7 +3337,7 @@ export interface components {
             /** Format: int64 */
             threshold: number;
             window_minutes: number;
-            /** @description Without a password; webhooks are sent to public addresses only, unless the installation allows others */
+            /** @description Without a password. It must lead to a public address, unless the installation allows others: 400 if it does not now, and a failed delivery if it does not later */
             url: string;
             /** @default true */
             is_active?: boolean;
@@ -3329,6 +3364,7 @@ export interface components {
          *         "window_minutes": 5,
          *         "url": "https://hooks.example.com/sluice",
          *         "is_active": true,
+         *         "rule_removed": false,
          *         "version": 1
          *       },
          *       "secret": "whs_0123456789abcdef0123456789abcdef"
@@ -3352,7 +3388,8 @@ export interface components {
          *       "last_status": 200,
          *       "last_error": "",
          *       "attempted_at": "2026-11-20T12:31:01Z",
-         *       "next_attempt_at": null
+         *       "next_attempt_at": null,
+         *       "is_under_way": false
          *     }
          */
         AlertDelivery: {
@@ -3374,7 +3411,7 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+             * @description pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
              * @enum {string}
              */
             state: "pending" | "delivered" | "failed";
@@ -3390,9 +3427,11 @@ export interface components {
             attempted_at: string | null;
             /**
              * Format: date-time
-             * @description While it is pending
+             * @description While it is pending and not under way; null otherwise
              */
             next_attempt_at: string | null;
+            /** @description It is being sent at the moment */
+            is_under_way: boolean;
         };
         AlertDeliveryList: {
             items: components["schemas"]["AlertDelivery"][];
@@ -7337,6 +7376,43 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    retryAlertDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+                /** @example 90 */
+                delivery_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The delivery, which is due now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertDelivery"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

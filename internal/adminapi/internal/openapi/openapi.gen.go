@@ -743,7 +743,10 @@ type Alert struct {
 	Per AlertPer `json:"per"`
 
 	// RuleId A shadow rule's are those that it would have denied
-	RuleId        int64  `json:"rule_id"`
+	RuleId int64 `json:"rule_id"`
+
+	// RuleRemoved The rule was removed, which turned the alert off. It can be turned on again with another rule
+	RuleRemoved   bool   `json:"rule_removed"`
 	Threshold     int64  `json:"threshold"`
 	Url           string `json:"url"`
 	Version       int64  `json:"version"`
@@ -761,27 +764,30 @@ type AlertDelivery struct {
 	Denied int64 `json:"denied"`
 	IsTest bool  `json:"is_test"`
 
+	// IsUnderWay It is being sent at the moment
+	IsUnderWay bool `json:"is_under_way"`
+
 	// LastError What went wrong the last time
 	LastError string `json:"last_error"`
 
 	// LastStatus The HTTP status of the last answer; null: there was none
 	LastStatus nullable.Nullable[int] `json:"last_status"`
 
-	// NextAttemptAt While it is pending
+	// NextAttemptAt While it is pending and not under way; null otherwise
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 	RaisedAt      time.Time                    `json:"raised_at"`
 
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+	// State pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState pending until an answer of 2xx; failed: given up after 12 attempts in about a day
+// AlertDeliveryState pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.
@@ -1218,7 +1224,7 @@ type NewAlert struct {
 	RuleId    int64    `json:"rule_id"`
 	Threshold int64    `json:"threshold"`
 
-	// Url Without a password; webhooks are sent to public addresses only, unless the installation allows others
+	// Url Without a password. It must lead to a public address, unless the installation allows others: 400 if it does not now, and a failed delivery if it does not later
 	Url           string `json:"url"`
 	WindowMinutes int    `json:"window_minutes"`
 }
@@ -2800,6 +2806,9 @@ type ServerInterface interface {
 	// ListAlertDeliveries List an alert's webhooks and what became of them
 	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
+	// RetryAlertDelivery Send a webhook again at once
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
+	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64)
 	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
@@ -3896,6 +3905,50 @@ func (siw *ServerInterfaceWrapper) ListAlertDeliveries(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAlertDeliveries(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryAlertDelivery operation middleware
+func (siw *ServerInterfaceWrapper) RetryAlertDelivery(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "delivery_id" -------------
+	var deliveryId int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", mux.Vars(r)["delivery_id"], &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryAlertDelivery(w, r, tenant, alertId, deliveryId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7460,6 +7513,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries", wrapper.ListAlertDeliveries).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry", wrapper.RetryAlertDelivery).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate", wrapper.RotateAlertSecret).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/test", wrapper.TestAlert).Methods(http.MethodPost)
@@ -8377,6 +8432,30 @@ type ListAlertDeliveriesResponseObject interface {
 type ListAlertDeliveries200JSONResponse AlertDeliveryList
 
 func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAlertDeliveryRequestObject struct {
+	Tenant     TenantSlug `json:"tenant"`
+	AlertId    AlertID    `json:"alert_id"`
+	DeliveryId int64      `json:"delivery_id"`
+}
+
+type RetryAlertDeliveryResponseObject interface {
+	VisitRetryAlertDeliveryResponse(w http.ResponseWriter) error
+}
+
+type RetryAlertDelivery200JSONResponse AlertDelivery
+
+func (response RetryAlertDelivery200JSONResponse) VisitRetryAlertDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -9955,6 +10034,9 @@ type StrictServerInterface interface {
 	// ListAlertDeliveries List an alert's webhooks and what became of them
 	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
 	ListAlertDeliveries(ctx context.Context, request ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error)
+	// RetryAlertDelivery Send a webhook again at once
+	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
+	RetryAlertDelivery(ctx context.Context, request RetryAlertDeliveryRequestObject) (RetryAlertDeliveryResponseObject, error)
 	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
@@ -10945,6 +11027,34 @@ func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAlertDeliveriesResponseObject); ok {
 		if err := validResponse.VisitListAlertDeliveriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryAlertDelivery operation middleware
+func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64) {
+	var request RetryAlertDeliveryRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.DeliveryId = deliveryId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryAlertDelivery(ctx, request.(RetryAlertDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryAlertDelivery")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryAlertDeliveryResponseObject); ok {
+		if err := validResponse.VisitRetryAlertDeliveryResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
