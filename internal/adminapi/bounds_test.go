@@ -67,30 +67,33 @@ func (b *lateBody) Read(p []byte) (int, error) {
 func TestWhoSentAFileMustStillBeAllowedToWhenItHasArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for name, meanwhile := range map[string]func(by caller){
-		"signed out": func(by caller) { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) },
-		"removed": func(by caller) {
+	for name, test := range map[string]struct {
+		meanwhile func(by caller)
+		status    int
+	}{
+		"signed out": {func(by caller) { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }, http.StatusUnauthorized},
+		"removed": {func(by caller) {
 			if err := w.store.RemoveMember(w.ctx(), rules.Actor{}, w.acme.ID, by.account.ID, rules.AnyVersion); err != nil {
 				t.Error(err)
 			}
-		},
-		"suspended": func(caller) {
+		}, http.StatusNotFound}, // to others the tenant does not exist
+		"suspended": {func(caller) {
 			acme := must(w.store.Tenant(w.ctx(), w.acme.ID))(t)
 			w.suspend(&acme)
-		},
+		}, http.StatusForbidden},
 	} {
 		acme := must(w.store.Tenant(w.ctx(), w.acme.ID))(t)
 		acme.Suspended = false
 		must(w.system().UpdateTenant(w.ctx(), acme))(t)
 		by := w.person(w.acme, auth.Editor)
-		body := &lateBody{strings.NewReader("user_id,plan\nlate,free\n"), func() { meanwhile(by) }}
+		body := &lateBody{strings.NewReader("user_id,plan\nlate,free\n"), func() { test.meanwhile(by) }}
 		r := httptest.NewRequestWithContext(w.ctx(), "POST", "/api/v1/tenants/acme/users/import", body)
 		r.Header.Set("Content-Type", "text/csv")
 		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
 		recorder := httptest.NewRecorder()
 		w.handler.ServeHTTP(recorder, r)
-		if recorder.Code < 401 || recorder.Code > 404 {
-			t.Errorf("%s: answered %d: %s", name, recorder.Code, recorder.Body)
+		if recorder.Code != test.status {
+			t.Errorf("%s: answered %d, want %d: %s", name, recorder.Code, test.status, recorder.Body)
 		}
 		if _, err := w.store.Assignment(w.ctx(), w.acme.ID, "late"); !errors.Is(err, rules.ErrNotFound) {
 			t.Errorf("%s: the file was imported (%v)", name, err)
