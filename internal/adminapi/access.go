@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 // access is the least that a caller must be to call an operation.
@@ -70,31 +71,49 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w), isUnattended: r.Header.Get(lastEventID) != ""}
-		if err := s.check(v, rt, o); err != nil { //nolint:contextcheck // the visit has the request, with its context
+		release, err := s.check(v, rt, o)
+		if err != nil {
 			s.handlerFailed(w, r, err)
 			return nil
 		}
-		v.r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+		defer release()
+		v.r = r.WithContext(v.context())
 		rt.handler(w, v.r)
 		return nil
 	}
 }
 
+// context is the request's, with the visit and in the name of its caller.
+func (v *visit) context() context.Context {
+	ctx := context.WithValue(v.r.Context(), visitKey{}, v)
+	if v.actor.ID == "" {
+		return ctx // anybody
+	}
+	return shares.With(ctx, v.caller())
+}
+
 // check looks at where a request comes from, then at whose it is, and only then at what it says. A file may
 // take minutes to come, in which its sender may have lost their session, key or role, or the tenant may
-// have been suspended; so it looks again.
-func (s *surface) check(v *visit, rt route, o *operation) error {
+// have been suspended; so it looks again. release ends what the request keeps until its end.
+func (s *surface) check(v *visit, rt route, o *operation) (release func(), err error) {
 	if err := s.origins.Check(v.r); err != nil {
-		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
+		return nil, httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
 	}
 	if err := s.admit(v, rt); err != nil {
-		return err
+		return nil, err
 	}
 	v.admitAgain = func() error { return s.admit(v.again(), rt) }
-	if err := o.check(v.w, v.r); err != nil || !o.isUpload() {
-		return err
+	if release, err = s.transfer(v, o); err != nil {
+		return nil, err
 	}
-	return v.admitAgain()
+	err = o.check(v.w, v.r)
+	if err == nil && o.isUpload() {
+		err = v.admitAgain()
+	}
+	if err != nil {
+		release()
+	}
+	return release, err
 }
 
 // again is a visit like this one of which nothing is known yet.

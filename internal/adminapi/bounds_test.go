@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -160,41 +159,6 @@ func TestAnExportEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
 		}
 	}()
 	w.send(by, "GET", path, nil)
-}
-
-// heldStores reads configurations only when it is let.
-type heldStores struct {
-	rules.Stores
-	begun, let chan struct{}
-}
-
-func (s *heldStores) Config(ctx context.Context, tenant rules.TenantID) (rules.Config, error) {
-	s.begun <- struct{}{}
-	<-s.let
-	return s.Stores.Config(ctx, tenant)
-}
-
-func TestWholeFilesAreInMemoryTwoAtATime(t *testing.T) {
-	t.Parallel()
-	stores := &heldStores{begun: make(chan struct{}), let: make(chan struct{})}
-	w := newWorld(t, func(c *adminapi.Config) { stores.Stores, c.Stores = c.Stores, stores })
-	by := w.person(w.acme, auth.Editor)
-	const path = "/api/v1/tenants/acme/export"
-	var group sync.WaitGroup
-	for range 2 {
-		group.Go(func() {
-			if got := w.send(by, "GET", path, nil); got.status != http.StatusOK {
-				t.Errorf("answered %d: %s", got.status, got.body)
-			}
-		})
-		<-stores.begun
-	}
-	third := w.send(by, "GET", path, nil)
-	if third.status != http.StatusServiceUnavailable || third.header.Get("Retry-After") == "" {
-		t.Errorf("the third is answered %d: %s", third.status, third.body)
-	}
-	close(stores.let)
-	group.Wait()
 }
 
 func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {

@@ -27,7 +27,7 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.holdFile()
+	release, err := takeFor(ctx, s.whole)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*rules.TenantRules, error)
 // ImportConfig handles POST …/import.
 func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
 	tenant := visitOf(ctx).tenant.ID
-	release, err := s.holdFile()
+	release, err := takeFor(ctx, s.whole)
 	if err != nil {
 		return nil, err
 	}
@@ -256,21 +256,6 @@ func showRow(row *rules.ChangedRow) openapi.ConfigChange {
 		}
 		return shown
 	})}
-}
-
-// mostLarge is how many imports and exports of whole files are under way in a process at once. Each holds all of
-// a tenant's configuration or users in memory, up to some hundred MB of it.
-const mostLarge = 2
-
-// holdFile begins an operation that has a whole file in memory; the function that it returns ends it. It
-// does not wait: a caller who does would hold a file that was sent meanwhile.
-func (s *surface) holdFile() (release func(), err error) {
-	select {
-	case s.large <- struct{}{}:
-		return func() { <-s.large }, nil
-	default:
-		return nil, httpapi.Unavailable.Problem("Other files are being imported or exported; try again in a moment.")
-	}
 }
 
 // importPatience is how long a file has to arrive and be imported.

@@ -20,8 +20,10 @@ import (
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	told := asProblem(err)
 	var problem *httpapi.Problem
-	if errors.As(told, &problem) && problem.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+	if errors.As(told, &problem) {
+		sayWhen(w, problem)
+	}
+	if problem != nil && problem.Status == http.StatusServiceUnavailable {
 		s.Requests.Log.WarnContext(r.Context(), "request not answered",
 			"request_id", httpapi.RequestID(w), "method", r.Method, "path", r.URL.Path, "reason", err)
 	}
@@ -69,6 +71,10 @@ func asProblem(err error) error {
 		return httpapi.Conflict.Problem("There must be a platform admin who can sign in; make somebody else one first.")
 	case errors.Is(err, auth.ErrLastOwner):
 		return httpapi.Conflict.Problem("A tenant needs an owner; make somebody else one first.")
+	case sharesProblem(err) != nil:
+		return sharesProblem(err)
+	case errors.Is(err, rules.ErrBeingWritten):
+		return httpapi.Unavailable.Problem("Another change of this tenant, such as an import, is still being written, and nothing was done; try again in a moment.")
 	case errors.Is(err, context.Canceled):
 		return httpapi.Unavailable.Problem("The request was given up before it was answered.")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rules.ErrAway):

@@ -45,7 +45,8 @@ type operation struct {
 	mediaType string           // of the body; "" for none
 	schema    *openapi3.Schema // of a JSON body
 	maxBody   int64            // in bytes
-	isLong    bool             // reads or writes a file or stream, and takes as long as that
+	isFile    bool             // the answer is a file
+	isStream  bool             // the answer is a stream
 }
 
 // describe finds the operation of a route, which at least such a caller may call.
@@ -67,9 +68,8 @@ func describe(description *openapi3.T, method, path string, least access) (*oper
 		}
 	}
 	answer := described.Responses.Status(http.StatusOK)
-	isFile := answer != nil && answer.Value.Headers["Content-Disposition"] != nil
-	isStream := answer != nil && answer.Value.Content["text/event-stream"] != nil
-	o.isLong = isFile || isStream || o.isUpload()
+	o.isFile = answer != nil && answer.Value.Headers["Content-Disposition"] != nil
+	o.isStream = answer != nil && answer.Value.Content["text/event-stream"] != nil
 	switch {
 	case least == anyone:
 		o.maxBody = maxAnonymous
@@ -80,6 +80,9 @@ func describe(description *openapi3.T, method, path string, least access) (*oper
 	}
 	return o, nil
 }
+
+// isLong says that it takes as long as its file or stream.
+func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload() }
 
 // isUpload says that the body is a file, which may take long to come.
 func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }

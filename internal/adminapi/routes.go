@@ -207,7 +207,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	}
 	s := &surface{
 		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(),
-		tails: tails{of: map[string]int{}}, large: make(chan struct{}, mostLarge),
+		divided: divide(),
 	}
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func pathParams(r *http.Request) map[string]string { return mux.Vars(r) }
 // requests surrounds an operation. Exports and imports take as long as their data.
 func (s *surface) requests(o *operation) *httpapi.Requests {
 	surrounding := *s.Requests
-	if o.isLong {
+	if o.isLong() {
 		surrounding.Deadline = 0
 	}
 	return &surrounding
@@ -291,11 +291,10 @@ func (s *surface) requests(o *operation) *httpapi.Requests {
 // surface has the handlers.
 type surface struct {
 	Config
-	started   time.Time
-	origins   *http.CrossOriginProtection
-	tails     tails
+	started time.Time
+	origins *http.CrossOriginProtection
+	divided
 	reference []byte
-	large     chan struct{} // holds a token for each operation that has a whole file in memory
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)

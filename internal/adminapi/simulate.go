@@ -32,7 +32,12 @@ func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestO
 	if err != nil {
 		return nil, err
 	}
-	simulation, err := enforce.Simulate(candidates, arrivals, until)
+	release, err := takeFor(ctx, s.simulations)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	simulation, err := enforce.Simulate(ctx, candidates, arrivals, until)
 	var wrong rules.FieldErrors
 	if errors.As(err, &wrong) {
 		return nil, httpapi.BodyProblem(renamed(wrong))

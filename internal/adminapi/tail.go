@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -17,11 +16,6 @@ import (
 )
 
 const (
-	// maxTails is how many streams a process has at once, each of which asks the database once a second.
-	maxTails = 100
-	// maxTailsOf is how many of them one account or API key has. A browser has six connections to a host.
-	maxTailsOf = 4
-
 	tailPoll = time.Second
 	// tailWindow is how far back a poll looks before the poll that succeeded last. It must be longer than a
 	// batch of violations takes to be written, since rows count as arrived when their transaction began.
@@ -39,35 +33,6 @@ const (
 
 // lastEventID is the header in which a browser that connects again says what it saw last.
 const lastEventID = "Last-Event-ID"
-
-// tails counts open streams.
-type tails struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by who asks
-}
-
-// open counts a stream, if there is room for it, until done is called.
-func (t *tails) open(who string) (done func(), err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.of[who] >= maxTailsOf:
-		return nil, httpapi.TooSoon.Problem("You watch too many streams already; close one.")
-	case t.all >= maxTails:
-		return nil, httpapi.Unavailable.Problem("Too many streams are open on this server; try again later.")
-	}
-	t.all++
-	t.of[who]++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.all--
-		if t.of[who]--; t.of[who] == 0 {
-			delete(t.of, who)
-		}
-	}, nil
-}
 
 // tailViolations handles GET …/violations/tail.
 func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
@@ -87,20 +52,15 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	done, err := s.tails.open(string(v.actor.Kind) + v.actor.ID)
-	if err != nil {
-		return err
-	}
-	defer done()
 	stream := newTail(w, s.Now)
 	stream.since = since
 	if isLost {
 		stream.event("skipped", "", struct{}{})
 	}
-	if err := stream.begin(r.Method); err != nil || r.Method == http.MethodHead {
-		return nil // who hangs up needs no answer
+	begun := stream.begin(r.Method) == nil // else the caller hung up and needs no answer
+	if begun && r.Method != http.MethodHead {
+		s.follow(r.Context(), stream, v, &filter)
 	}
-	s.follow(r.Context(), stream, v, &filter)
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestASimulationStaysWithinAMillionthOfExactArithmetic(t *testing.T) {
 			arrivals = append(arrivals, Arrival{at, Tokens(rapid.Int64Range(1, 10*int64(Token)).Draw(t, "cost"))})
 		}
 		until := at + time.Minute
-		got, err := Simulate(candidates, arrivals, until)
+		got, err := Simulate(t.Context(), candidates, arrivals, until)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestTheCurveOfAsManyArrivalsAsThereCanBeIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			limit := Candidate{Limit: Limit{Rate: 80, Burst: 2000}, Mode: rules.ModeEnforce, Action: rules.ActionLimit}
-			got, err := Simulate([]Candidate{limit}, arrivals, pattern.Duration)
+			got, err := Simulate(t.Context(), []Candidate{limit}, arrivals, pattern.Duration)
 			if err != nil {
 				t.Fatal(err)
 			}

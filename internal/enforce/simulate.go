@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -58,8 +59,8 @@ type Outcome struct {
 // or, if that is later, at until.
 //
 // There can be MaxCandidates and MaxArrivals; errors are rules.FieldErrors about rules, timestamps
-// and duration. The most that can be asked for takes about a second and 20 MB.
-func Simulate(candidates []Candidate, arrivals []Arrival, until time.Duration) (*Simulation, error) {
+// and duration, or the context's when it ends. The most that can be asked for takes about a second and 20 MB.
+func Simulate(ctx context.Context, candidates []Candidate, arrivals []Arrival, until time.Duration) (*Simulation, error) {
 	errs := append(wrongCandidates(candidates), wrongArrivals(arrivals)...)
 	if until > rules.MaxTimeToFull {
 		errs = append(errs, rules.FieldError{Field: "duration", Message: fmt.Sprintf(
@@ -70,7 +71,10 @@ func Simulate(candidates []Candidate, arrivals []Arrival, until time.Duration) (
 	}
 	s := newSimulator(candidates, max(until, arrivals[len(arrivals)-1].At))
 	s.result.Verdicts = make([]Verdict, 0, len(arrivals))
-	for _, arrival := range arrivals {
+	for i, arrival := range arrivals {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		s.arrive(arrival)
 	}
 	for i := range s.ask.Tiers {

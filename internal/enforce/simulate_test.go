@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -26,7 +27,7 @@ func candidate(rate float64, burst int64) enforce.Candidate {
 
 func simulate(t *testing.T, candidates []enforce.Candidate, arrivals []enforce.Arrival, until time.Duration) *enforce.Simulation {
 	t.Helper()
-	s, err := enforce.Simulate(candidates, arrivals, until)
+	s, err := enforce.Simulate(t.Context(), candidates, arrivals, until)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestSimulationsOutOfBoundsAreRefused(t *testing.T) {
 		"no mode, no action":    {[]enforce.Candidate{good[0], {}}, now, 0, []string{"rules[1].mode", "rules[1].action"}},
 		"a bypass in shadow":    {with(func(c *enforce.Candidate) { c.Action, c.Mode = rules.ActionBypass, rules.ModeShadow }), now, 0, []string{"rules[0].mode"}},
 	} {
-		_, err := enforce.Simulate(test.candidates, test.arrivals, test.until)
+		_, err := enforce.Simulate(t.Context(), test.candidates, test.arrivals, test.until)
 		expectFields(t, name, err, test.want...)
 	}
 }
@@ -251,7 +252,7 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		candidates, arrivals := drawCandidates(t), drawArrivals(t)
-		got, err := enforce.Simulate(candidates, arrivals, 0)
+		got, err := enforce.Simulate(t.Context(), candidates, arrivals, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,6 +294,16 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 	})
 }
 
+func TestASimulationEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := enforce.Simulate(ended, []enforce.Candidate{candidate(1, 1)}, []enforce.Arrival{{Cost: enforce.Token}}, 0)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func BenchmarkSimulateTheMost(b *testing.B) {
 	arrivals, err := enforce.ArrivalPattern{Rate: 1000, BurstSize: 1, Duration: 100 * time.Second, Cost: token}.Arrivals()
 	if err != nil {
@@ -304,7 +315,7 @@ func BenchmarkSimulateTheMost(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := enforce.Simulate(candidates, arrivals, 0); err != nil {
+		if _, err := enforce.Simulate(b.Context(), candidates, arrivals, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

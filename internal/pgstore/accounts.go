@@ -172,6 +172,11 @@ func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID)
 
 // inTransaction runs a function in a transaction that concerns no tenant.
 func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
+	release, err := take(ctx, s.places.writes)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))

@@ -32,7 +32,7 @@ func (s *Store) Audit(
 	if !filter.Until.IsZero() && filter.Until.Before(before.At) {
 		before = rules.AuditCursor{At: filter.Until} // ids begin at 1
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
 		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
 		if err != nil {
 			return nil, err

@@ -16,6 +16,11 @@ import (
 
 // Config returns a tenant's plans, rules and unexpired overrides as they stand at one moment.
 func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules.Config, err error) {
+	release, err := take(ctx, s.places.bulk)
+	if err != nil {
+		return rules.Config{}, err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -91,7 +96,7 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 func (s Writer) ChangeConfig(
 	ctx context.Context, tenant rules.TenantID, change func(rules.Config) (rules.Changes, error),
 ) (changes rules.Changes, err error) {
-	err = s.acting("import").inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("import").inBulk(ctx, tenant, func(ctx context.Context, w write) error {
 		current, err := s.config(ctx, w.Queries, tenant)
 		if err != nil {
 			return err

@@ -5,15 +5,18 @@
 // and neither reads nor writes anything of another's. A write is one transaction that first raises the
 // tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
 // writers follow one another, so that revisions become visible in their order. Those of one process do so
-// before they take a connection, and bulk writes are few at once, so that no tenant takes them all. A write
-// that turns out to change nothing is rolled back, and the revision with it.
+// before they take a connection. A write that turns out to change nothing is rolled back, and the revision with it.
+//
+// Connections are shared fairly: see places. What a request asks for takes places in the name of its caller, whom the
+// context carries (shares.With). A request that gets none in time is refused with an error of the package
+// shares or, if it waited for another write of its tenant, with rules.ErrBeingWritten; nothing has happened then.
 //
 // The audit log is written by triggers of the database, so that no write can forget it: see
 // db/schema.sql. An entry's time is taken while its writer holds the tenant, so that entries become
 // visible in their order as well.
 //
 // Nothing waits for ever: each method has a deadline (5 s; a bulk write 60 s, a Read 5 min), which
-// the context may shorten, and which covers waiting for a connection. When the database is away a method
+// the context may shorten, and which begins when the method has its place. When the database is away a method
 // returns an error at its deadline or earlier: rules.ErrAway or context.DeadlineExceeded, never
 // rules.ErrNotFound. Nothing is retried: a write whose
 // answer was lost may have happened, and only the caller knows whether it may happen twice.
@@ -41,6 +44,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 const (
@@ -49,9 +53,8 @@ const (
 	bulkTimeout      = time.Minute
 	readTimeout      = 5 * time.Minute // the Watcher bounds each page; this only bounds callers that do not
 
-	// maxConns is well above what bulk writes take, so that there is always one for a sign-in and for the
-	// Watcher; connections are made when they are needed.
-	maxConns = 10
+	// maxConns leaves 4 to what takes no place; see places. Connections are made when they are needed.
+	maxConns = 16
 	// pingTimeout bounds the look at a connection that was idle for a while.
 	pingTimeout = 2 * time.Second
 
@@ -68,7 +71,7 @@ type Store struct {
 	log      *slog.Logger
 	pageSize int32
 	lookedAt int64
-	turns    *turns
+	places   *places
 
 	unreadable atomic.Int64
 }
@@ -91,7 +94,7 @@ func (s *Store) As(by rules.Actor) rules.Store { return Writer{s, by} }
 
 // Open returns a Store for the database at a URL. It connects when it is first used, so that a
 // database that is away does not keep a process from starting. The URL may limit the pool with
-// pool_max_conns, as pgxpool.ParseConfig describes; the default is 10.
+// pool_max_conns, as pgxpool.ParseConfig describes; the default is 16.
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -106,7 +109,9 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, turns: newTurns()}, nil
+	return &Store{
+		pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, places: newPlaces(config.MaxConns),
+	}, nil
 }
 
 // setDefaults chooses what the URL does not. pgx's own choice for queries is named prepared statements,
@@ -139,18 +144,32 @@ var errUnchanged = errors.New("unchanged")
 // inTenant runs a function in a write of a tenant: its error, errUnchanged included, undoes
 // everything.
 func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	done, err := s.turns.take(ctx, tenant, timeout)
+	release, err := s.places.forWrite(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	defer done()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	defer release()
+	return s.writeTenant(ctx, timeout, tenant, do)
+}
+
+// inBulk is inTenant for a write of very many rows.
+func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(context.Context, write) error) error {
+	release, err := s.places.forBulk(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.writeTenant(ctx, bulkTimeout, tenant, do)
+}
+
+func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		queries := s.queries.WithTx(tx)
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
-			return fmt.Errorf("tenant %d: %w", tenant, err)
+			return lockError(tenant, err)
 		}
 		return do(ctx, write{queries, tenant, raised.Revision})
 	})
@@ -165,20 +184,29 @@ func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rule
 func (s *Store) inTenantAs(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	done, err := s.turns.take(ctx, tenant, statementTimeout)
+	release, err := s.places.forWrite(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {
-			return fmt.Errorf("tenant %d: %w", tenant, err)
+			return lockError(tenant, err)
 		}
 		return do(ctx, tx)
 	})
 	return writeError(err)
+}
+
+// lockError is about the statement that takes the tenant's row. The connection answered just before, so that a
+// deadline which passes now was spent waiting for another process that writes the tenant.
+func lockError(tenant rules.TenantID, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = rules.ErrBeingWritten
+	}
+	return fmt.Errorf("tenant %d: %w", tenant, err)
 }
 
 // acting is the Writer for a write that the changed rows alone do not explain, unless the actor has
@@ -209,10 +237,26 @@ func expect(expected rules.Expected, stored int64) error {
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
-// ask runs queries that only read.
+// ask runs queries that find what they want by an index.
 func ask[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, s.places.reads, query)
+}
+
+// askMuch runs queries that read many rows.
+func askMuch[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, s.places.heavy, query)
+}
+
+func askFor[T any](
+	ctx context.Context, s *Store, places *shares.Shares, query func(context.Context, *dbsqlc.Queries) (T, error),
+) (answer T, err error) {
+	release, err := take(ctx, places)
+	if err != nil {
+		return answer, err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	answer, err := query(ctx, s.queries)
+	answer, err = query(ctx, s.queries)
 	return answer, domainError(err)
 }

@@ -16,6 +16,11 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
 	}
+	release, err := take(ctx, s.places.writes)
+	if err != nil {
+		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, err)
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

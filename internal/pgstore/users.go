@@ -17,7 +17,7 @@ const usersPerStatement = 5000
 // Assignments returns by user id who is on a plan, or on any if it is "", and has an id with a prefix:
 // those after one id, at most limit of them.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TenantUser, error) {
+	rows, err := askFor(ctx, s, s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TenantUser, error) {
 		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
 			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
 		})
@@ -93,7 +93,7 @@ func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignment
 		}
 		named[assignments[i].UserID] = true
 	}
-	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.inBulk(ctx, tenant, func(ctx context.Context, w write) error {
 		for plan := range plans {
 			if err := w.requirePlan(ctx, "plan", plan); err != nil {
 				return err

@@ -100,7 +100,7 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 func (s *Store) ViolationsArrived(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration, limit int,
 ) (arrived []violations.Violation, more bool, err error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 		return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
 			TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
 		})
@@ -173,7 +173,7 @@ func (s *Store) scan(
 	}
 	return func(yield func(violations.Violation, error) bool) {
 		for rows := chunk; rows == chunk; {
-			page, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+			page, err := askFor(ctx, s, s.places.forRows(chunk), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 				return violationsBefore(ctx, q, tenant, f, before, int32(chunk))
 			})
 			if err != nil {

@@ -26,7 +26,7 @@ func spanOf(step time.Duration) (minutes int32) {
 
 // Decisions reads minutes, or the longest spans that fit the steps.
 func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
 		if span := spanOf(steps.Step); span > 0 {
 			return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
 				TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
@@ -49,7 +49,7 @@ func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules
 
 // TopRules reads minutes or spans like Decisions.
 func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) ([]violations.RuleVerdicts, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
 		if span := spanOf(steps.Step); span > 0 {
 			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
 				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
@@ -84,7 +84,7 @@ func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violatio
 func (s *Store) TopSubjects(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int,
 ) ([]violations.SubjectCount, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SubjectsByDenialsRow, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SubjectsByDenialsRow, error) {
 		return q.SubjectsByDenials(ctx, dbsqlc.SubjectsByDenialsParams{
 			TenantID: tenant, RuleID: rule, Since: since, Until: until, AtLeast: 1, PageSize: rowLimit(limit),
 		})
@@ -135,7 +135,7 @@ func (s *Store) ViolationsInSteps(
 
 // Top reads the newest violations.MaxTopRows rows.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
 			AtMost: violations.MaxTopRows, PageSize: rowLimit(limit + 1), // those without a value may be among them

@@ -24,6 +24,8 @@ var (
 	ErrFinal = errors.New("final")
 	// ErrAway is for a store that cannot answer now, and may soon. What was to be written may have been.
 	ErrAway = errors.New("the store is away")
+	// ErrBeingWritten is for a write that waited in vain for another write of the same tenant to end.
+	ErrBeingWritten = errors.New("another write of the tenant is under way")
 	// ErrOutcomeUnknown is for a change that may have been made: its answer was lost.
 	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
 )

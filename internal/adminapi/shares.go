@@ -1,0 +1,89 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+// divided is what this process divides among tenants and their members. Connections to the database are divided by
+// the store; see visit.caller.
+type divided struct {
+	// uploads, downloads and tails take as long as their callers' networks, so nobody waits for one to end. An
+	// upload has its file in memory. A tail asks the database once a second.
+	uploads, downloads, tails *shares.Shares
+	// whole operations have all of a tenant's configuration or users in memory, up to some hundred MB of it.
+	whole *shares.Shares
+	// simulations keep a core busy for up to a second, and leave half of the cores to everybody else.
+	simulations *shares.Shares
+}
+
+func divide() divided {
+	return divided{
+		uploads:   shares.New(shares.Limits{Places: 24, PerTenant: 4, PerAccount: 2}),
+		downloads: shares.New(shares.Limits{Places: 64, PerTenant: 16, PerAccount: 4}),
+		// A browser has six connections to a host, so that more than 4 tails would leave it none for the rest.
+		tails:       shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		whole:       shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 4, Patience: 30 * time.Second}),
+		simulations: shares.New(shares.Limits{Places: max(1, runtime.GOMAXPROCS(0)/2), PerTenant: 1, Waiting: 16, Patience: 10 * time.Second}),
+	}
+}
+
+// caller is in whose name the visit takes places.
+func (v *visit) caller() shares.Caller {
+	return shares.Caller{Tenant: v.tenant.ID, Account: string(v.actor.Kind) + ":" + v.actor.ID}
+}
+
+// transfer takes a place for a file or stream, which is kept until the request ends. Other operations need none.
+func (s *surface) transfer(v *visit, o *operation) (release func(), err error) {
+	of, what := s.downloads, "files"
+	switch {
+	case o.isUpload():
+		of = s.uploads
+	case o.isStream:
+		of, what = s.tails, "streams"
+	case !o.isFile:
+		return func() {}, nil
+	}
+	release, err = of.Take(v.r.Context(), v.caller())
+	switch {
+	case errors.Is(err, shares.ErrAccount):
+		err = httpapi.TooSoon.Problem("You have too many " + what + " open already; close one, or wait until one ends.")
+	case errors.Is(err, shares.ErrTenant):
+		err = httpapi.TooSoon.Problem("The members of this tenant have too many " + what + " open already; wait until one ends.")
+	case errors.Is(err, shares.ErrBusy):
+		err = httpapi.Unavailable.Problem("Too many " + what + " are open on this server; try again later.")
+	}
+	return release, err
+}
+
+// takeFor waits for a place in the name of the caller.
+func takeFor(ctx context.Context, of *shares.Shares) (release func(), err error) {
+	return of.Take(ctx, visitOf(ctx).caller())
+}
+
+// sharesProblem says what a request waited for, or nil if err is about no share.
+func sharesProblem(err error) error {
+	switch {
+	case errors.Is(err, shares.ErrAccount):
+		return httpapi.TooSoon.Problem("You have many requests under way already; wait for some of their answers.")
+	case errors.Is(err, shares.ErrTenant):
+		return httpapi.TooSoon.Problem("Other requests about this tenant use all that it may have at once; try again when some of them have ended.")
+	case errors.Is(err, shares.ErrBusy):
+		return httpapi.Unavailable.Problem("The server is busy with other requests, and nothing was done; try again.")
+	}
+	return nil
+}
+
+// sayWhen tells the caller of a refusal that passes when to try again, unless it was told already.
+func sayWhen(w http.ResponseWriter, p *httpapi.Problem) {
+	isPassing := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
+	if isPassing && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", "1")
+	}
+}

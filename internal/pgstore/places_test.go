@@ -1,0 +1,89 @@
+package pgstore_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+// TestRequestsLeaveConnectionsToTheProgram holds every connection that requests may have: 12 of 16.
+func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	account := must(w.CreateAccount(t.Context(), tester, auth.Account{Email: "a@example.com", Name: "A"}, "hash"))(t)
+	var tenants []rules.TenantID
+	for i := range 5 {
+		made := must(w.CreateTenant(t.Context(), rules.Tenant{
+			Slug: fmt.Sprintf("tenant-%d", i), Name: "T", DefaultPlan: "free", Settings: rules.DefaultSettings(),
+		}))(t)
+		tenants = append(tenants, made.ID)
+	}
+	watching, holding := connect(t, w.url), connect(t, w.url)
+	locked := must(holding.Begin(t.Context()))(t)
+	must(locked.Exec(t.Context(), "LOCK TABLE audit_event, rate_limit_violation, tenant_user IN ACCESS EXCLUSIVE MODE"))(t)
+	requests, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	for i, tenant := range tenants {
+		for j := range 4 {
+			ctx := shares.With(requests, shares.Caller{Tenant: tenant, Account: fmt.Sprintf("%d-%d", i, j)})
+			group.Go(func() { _, _ = w.AuditEntry(ctx, tenant, 1) })
+			group.Go(func() { _, _, _ = w.Audit(ctx, tenant, rules.AuditFilter{}, rules.AuditCursor{}, 1) })
+			group.Go(func() { _, _ = w.CreatePlan(ctx, rules.Plan{TenantID: tenant, Name: fmt.Sprintf("plan-%d", j)}) })
+			group.Go(func() { _, _ = w.AssignAll(ctx, tenant, onPlan("free", "1")) })
+		}
+	}
+	held := 0
+	for deadline := time.Now().Add(20 * time.Second); held < 10 && time.Now().Before(deadline); {
+		err := watching.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&held)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Read(t.Context(), w.revisions(t), func(rules.Rows) error { return nil }); err != nil {
+		t.Errorf("the Watcher cannot read with %d connections held: %v", held, err)
+	}
+	if _, _, err := w.PasswordOf(t.Context(), account.Email); err != nil {
+		t.Errorf("nobody can sign in: %v", err)
+	}
+	session := auth.NewSession{Session: auth.Session{Account: account}, Token: sha256.Sum256([]byte("token")), PasswordHash: "hash"}
+	if _, err := w.CreateSession(t.Context(), session, auth.Live{}); err != nil {
+		t.Errorf("nobody can sign in: %v", err)
+	}
+	if held < 10 || held > 12 {
+		t.Errorf("requests hold %d connections, want at most 12", held)
+	}
+}
+
+// TestAWriteThatWaitedForAnotherSaysSo lets another process, which is a transaction here, hold the tenant.
+func TestAWriteThatWaitedForAnotherSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := must(connect(t, w.url).Begin(t.Context()))(t)
+	must(other.Exec(t.Context(), "SELECT FROM tenant WHERE tenant_id = $1 FOR UPDATE", w.ours.ID))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	errs := make(chan error)
+	for i := range 2 { // one of which waits for the row, and the other for that one
+		go func() {
+			_, err := w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: fmt.Sprintf("plan-%d", i)})
+			errs <- err
+		}()
+	}
+	for range 2 {
+		err := <-errs
+		wantError(t, err, rules.ErrBeingWritten)
+		if errors.Is(err, rules.ErrAway) {
+			t.Errorf("the database is taken to be away: %v", err)
+		}
+	}
+}

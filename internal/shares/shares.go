@@ -1,0 +1,245 @@
+// Package shares divides what a process has few of, such as database connections, among tenants and their members.
+//
+// A [Shares] has a fixed number of places. A tenant holds at most its share of them at once and an account at most
+// its own, so that neither a tenant nor one of its members can hold all. Callers that find no place wait in line. A
+// place that becomes free goes to the tenant that holds the fewest, then to the account that holds the fewest, then
+// to the caller that has waited longest: a caller that asks for little does not wait behind one that asks for much.
+//
+// Whoever waits longer than Limits.Patience, or has too many requests in line, is refused with one of the errors
+// below, which say whose requests took the places.
+package shares
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The reasons for a refusal.
+var (
+	ErrAccount = errors.New("the account's other requests have all places that it may have")
+	ErrTenant  = errors.New("the tenant's other requests have all places that it may have")
+	ErrBusy    = errors.New("others' requests have all places")
+)
+
+// Caller is in whose name a place is taken.
+type Caller struct {
+	Tenant  rules.TenantID // 0 for what concerns no tenant
+	Account string         // a person or an API key; "" for the program itself
+}
+
+type callerKey struct{}
+
+// With returns a context whose work is done in the name of a caller.
+func With(ctx context.Context, caller Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+// CallerOf returns in whose name a context's work is done. Work of the program itself has no caller.
+func CallerOf(ctx context.Context) (caller Caller, ok bool) {
+	caller, ok = ctx.Value(callerKey{}).(Caller)
+	return caller, ok
+}
+
+// Limits say how places are divided. A share of 0 is no limit.
+type Limits struct {
+	Places     int // in all
+	PerTenant  int
+	PerAccount int
+	// Waiting is how many requests of one account, or of one tenant if they have none, may wait. With 0 nobody waits.
+	Waiting int
+	// Patience is how long one waits at most.
+	Patience time.Duration
+}
+
+// Shares is safe for concurrent use.
+type Shares struct {
+	limits Limits
+
+	mu      sync.Mutex
+	held    int
+	tenants map[rules.TenantID]int // places held; none of them is 0
+	owners  map[owner]int          // likewise
+	line    []*waiter              // in the order of arrival
+}
+
+// owner is whose share of an account a place counts for: the account's in all tenants, or the tenant's without one.
+type owner struct {
+	account string
+	tenant  rules.TenantID
+}
+
+func ownerOf(c Caller) owner {
+	if c.Account != "" {
+		return owner{account: c.Account}
+	}
+	return owner{tenant: c.Tenant}
+}
+
+// tenantOf is whose share of a tenant it counts for: an account that asks for no tenant is one of its own.
+func tenantOf(c Caller) owner {
+	if c.Tenant != 0 {
+		return owner{tenant: c.Tenant}
+	}
+	return ownerOf(c)
+}
+
+type waiter struct {
+	Caller
+	ready chan struct{} // closed when the waiter has its place
+}
+
+// New returns Shares with all places free.
+func New(limits Limits) *Shares {
+	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}}
+}
+
+// Held returns how many places are taken.
+func (s *Shares) Held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
+}
+
+// Take waits for a place. release gives it back and must be called once. The error is the context's if that ended
+// first, else a reason for a refusal.
+func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err error) {
+	w := &waiter{caller, make(chan struct{})}
+	if err := s.enter(w); err != nil {
+		return nil, err
+	}
+	release = func() { s.release(caller) }
+	select {
+	case <-w.ready:
+		return release, nil
+	default:
+	}
+	patience := time.NewTimer(s.limits.Patience)
+	defer patience.Stop()
+	select {
+	case <-w.ready:
+		return release, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-patience.C:
+	}
+	return s.giveUp(w, release, err)
+}
+
+// enter gives a place or joins the line.
+func (s *Shares) enter(w *waiter) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Whoever waits can be given none of the places that are free, so the newcomer overtakes nobody.
+	if s.isFree(w.Caller) {
+		s.give(w)
+		return nil
+	}
+	waiting := 0
+	for _, other := range s.line {
+		if ownerOf(other.Caller) == ownerOf(w.Caller) {
+			waiting++
+		}
+	}
+	if waiting >= s.limits.Waiting {
+		if reason := s.reason(w.Caller); s.limits.Waiting == 0 {
+			return reason
+		}
+		return ErrAccount
+	}
+	s.line = append(s.line, w)
+	return nil
+}
+
+// giveUp leaves the line, unless a place came in the same moment.
+func (s *Shares) giveUp(w *waiter, release func(), err error) (func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.line, w)
+	if i < 0 {
+		return release, nil
+	}
+	s.line = slices.Delete(s.line, i, i+1)
+	if err == nil {
+		err = s.reason(w.Caller)
+	}
+	return nil, err
+}
+
+func (s *Shares) release(caller Caller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held--
+	leave(s.tenants, caller.Tenant)
+	leave(s.owners, ownerOf(caller))
+	for {
+		next := s.next()
+		if next < 0 {
+			return
+		}
+		s.give(s.line[next])
+		s.line = slices.Delete(s.line, next, next+1)
+	}
+}
+
+func leave[Key comparable](held map[Key]int, key Key) {
+	if held[key]--; held[key] == 0 {
+		delete(held, key)
+	}
+}
+
+// next is the index of the waiter that is served next, or -1 if none can be.
+func (s *Shares) next() int {
+	candidates := map[owner]int{} // of each tenant, the waiter whose account holds the fewest
+	for i, w := range s.line {
+		if !s.isFree(w.Caller) {
+			continue
+		}
+		tenant := tenantOf(w.Caller)
+		if j, ok := candidates[tenant]; !ok || s.owners[ownerOf(w.Caller)] < s.owners[ownerOf(s.line[j].Caller)] {
+			candidates[tenant] = i
+		}
+	}
+	best, fewest := -1, 0
+	for _, i := range candidates {
+		held := s.heldByTenant(s.line[i].Caller)
+		if best < 0 || held < fewest || held == fewest && i < best {
+			best, fewest = i, held
+		}
+	}
+	return best
+}
+
+func (s *Shares) heldByTenant(c Caller) int {
+	if c.Tenant == 0 {
+		return s.owners[ownerOf(c)]
+	}
+	return s.tenants[c.Tenant]
+}
+
+func (s *Shares) give(w *waiter) {
+	s.held++
+	s.tenants[w.Tenant]++
+	s.owners[ownerOf(w.Caller)]++
+	close(w.ready)
+}
+
+func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
+
+// reason says why a caller has no place, or nil if there is one.
+func (s *Shares) reason(c Caller) error {
+	l := &s.limits
+	switch {
+	case l.PerAccount > 0 && c.Account != "" && s.owners[ownerOf(c)] >= l.PerAccount:
+		return ErrAccount
+	case l.PerTenant > 0 && c.Tenant != 0 && s.tenants[c.Tenant] >= l.PerTenant:
+		return ErrTenant
+	case l.Places > 0 && s.held >= l.Places:
+		return ErrBusy
+	}
+	return nil
+}
