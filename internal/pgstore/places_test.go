@@ -70,7 +70,7 @@ func TestAWriteThatWaitedForAnotherSaysSo(t *testing.T) {
 	w := newWorld(t)
 	other := must(connect(t, w.url).Begin(t.Context()))(t)
 	must(other.Exec(t.Context(), "SELECT FROM tenant WHERE tenant_id = $1 FOR UPDATE", w.ours.ID))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	errs := make(chan error)
 	for i := range 2 { // one of which waits for the row, and the other for that one
