@@ -30,6 +30,7 @@ CREATE TABLE tenant (
     name                 text        NOT NULL,
     default_plan         text        COLLATE "C", -- of users without an assignment; null for none
     suspended_at         timestamptz,
+    enforcement          text        NOT NULL DEFAULT 'on', -- shadow: every rule acts as a shadow rule
     retry_jitter_percent smallint    NOT NULL DEFAULT 0,
     ipv4_prefix          smallint    NOT NULL DEFAULT 32,
     ipv6_prefix          smallint    NOT NULL DEFAULT 64,
@@ -43,6 +44,7 @@ CREATE TABLE tenant (
     CONSTRAINT tenant_slug_key UNIQUE (slug),
     CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
     CONSTRAINT tenant_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
+    CONSTRAINT tenant_enforcement_check CHECK (enforcement IN ('on', 'shadow')),
     CONSTRAINT tenant_retry_jitter_percent_check CHECK (retry_jitter_percent BETWEEN 0 AND 50),
     CONSTRAINT tenant_ipv4_prefix_check CHECK (ipv4_prefix BETWEEN 0 AND 32),
     CONSTRAINT tenant_ipv6_prefix_check CHECK (ipv6_prefix BETWEEN 0 AND 128),

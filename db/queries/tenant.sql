@@ -1,10 +1,10 @@
 -- name: CreateTenant :one
 -- The foreign key of the default plan waits for the end of the transaction.
-INSERT INTO tenant (slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
 VALUES (
     sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
     CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
-    sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode)
+    sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode)
 )
 RETURNING *;
 
@@ -42,6 +42,7 @@ UPDATE tenant
 SET name = sqlc.arg(name),
     default_plan = nullif(sqlc.arg(default_plan)::text, ''),
     suspended_at = CASE WHEN sqlc.arg(suspended)::boolean THEN coalesce(suspended_at, clock_timestamp()) END,
+    enforcement = sqlc.arg(enforcement),
     retry_jitter_percent = sqlc.arg(retry_jitter_percent),
     ipv4_prefix = sqlc.arg(ipv4_prefix),
     ipv6_prefix = sqlc.arg(ipv6_prefix),

@@ -113,7 +113,7 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
 	return openapi.Bucket{
 		BucketKey: t.Key.Text(), RuleId: int64(rule.ID), KeyPattern: rule.Pattern.String(), Name: rule.Name,
-		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(rule.Mode), Plan: orNull(rule.Plan),
+		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(m.Mode), Plan: orNull(rule.Plan),
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:     openapi.RateUnit(rule.RateUnit),
 		Overridden:   m.Limit.Rate != rule.RatePerSecond || m.Limit.Burst != rule.Burst,

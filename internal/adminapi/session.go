@@ -84,6 +84,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 			return openapi.Membership{
 				Tenant: openapi.TenantName{Slug: m.Tenant.Slug, Name: m.Tenant.Name},
 				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
+				Enforcement: openapi.Enforcement(m.Tenant.Enforcement()),
 			}
 		}),
 		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL),

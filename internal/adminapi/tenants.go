@@ -12,6 +12,7 @@ import (
 func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 	return openapi.Tenant{
 		Slug: t.Slug, Name: t.Name, DefaultPlan: orNull(t.DefaultPlan), Suspended: t.Suspended,
+		Enforcement: openapi.Enforcement(t.Enforcement()),
 		Settings: openapi.Settings{
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
@@ -140,6 +141,9 @@ func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenant
 		set(&t.Name, request.Body.Name)
 		if request.Body.DefaultPlan.IsSpecified() {
 			t.DefaultPlan = orZero(request.Body.DefaultPlan)
+		}
+		if request.Body.Enforcement != nil {
+			t.InShadow = *request.Body.Enforcement == openapi.EnforcementShadow
 		}
 		patchSettings(&t.Settings, request.Body.Settings)
 	})

@@ -41,6 +41,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:
 		return createKey(ctx, writer, args, out)
+	case config.AdminEnforcement:
+		return setEnforcement(ctx, writer, args, out)
 	case config.AdminApply:
 		return apply(ctx, writer, args, in, out)
 	case config.AdminExport:
@@ -123,6 +125,25 @@ func createKey(ctx context.Context, store rules.Store, args config.Arguments, ou
 		return fmt.Errorf("%w; key %s was revoked", err, id)
 	}
 	return nil
+}
+
+// setEnforcement turns a tenant's switch for bad days, whatever else of the tenant changes meanwhile.
+func setEnforcement(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	for {
+		tenant, err := tenantBySlug(ctx, store, args.Tenant)
+		if err != nil {
+			return err
+		}
+		tenant.InShadow = rules.Enforcement(args.Enforcement) == rules.EnforcementShadow
+		switch tenant, err = store.UpdateTenant(ctx, tenant); {
+		case errors.Is(err, rules.ErrChanged):
+			continue // it was read before that change
+		case err != nil:
+			return err
+		}
+		_, err = fmt.Fprintln(out, tenant.Enforcement())
+		return err
+	}
 }
 
 func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.Reader, out io.Writer) error {

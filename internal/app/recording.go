@@ -54,7 +54,7 @@ func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, deci
 	for i := range decision.Tiers {
 		t := &decision.Tiers[i]
 		tiers = append(tiers, violations.Tier{
-			Rule: t.Match.Rule, Subject: t.Match.Subject,
+			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject,
 			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
 			Known: t.Known, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
 		})

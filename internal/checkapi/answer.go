@@ -81,7 +81,7 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 }
 
 func appendTier(b []byte, t *enforce.TierDecision) []byte {
-	b = appendRule(append(b, '{'), t.Match.Rule)
+	b = appendRule(append(b, '{'), t.Match.Rule, t.Match.Mode)
 	b = strconv.AppendBool(append(b, `,"allowed":`...), t.Allowed)
 	b = appendLimit(append(b, `,"limit":`...), t)
 	b = append(b, `,"remaining":`...)
@@ -95,13 +95,13 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	return append(b, '}')
 }
 
-// appendRule appends the members that say which rule is meant.
-func appendRule(b []byte, rule *rules.Rule) []byte {
+// appendRule appends the members that say which rule is meant, and the mode it acts in.
+func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	b = strconv.AppendInt(append(b, `"rule_id":`...), int64(rule.ID), 10)
 	b = httpapi.AppendString(append(b, `,"name":`...), rule.Name)
 	b = appendText(append(b, `,"scope":`...), string(rule.Scope()))
 	b = appendText(append(b, `,"key_pattern":`...), rule.Pattern.String())
-	return appendText(append(b, `,"mode":`...), string(rule.Mode))
+	return appendText(append(b, `,"mode":`...), string(mode))
 }
 
 // appendLimit appends a tier's burst, or null where no limit stands.

@@ -20,7 +20,8 @@ const maxNearMisses = 100
 // The answer holds the decision as /v1/check would give it, but with nothing taken and with the tier
 // of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
-// matched, with the reason. Beside them are the headers that the check would be answered with.
+// matched, with the reason; enforcement is the tenant's, and in shadow every matched rule's mode is shadow.
+// Beside them are the headers that the check would be answered with.
 func (s *surface) explain(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
 	answer, err := Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
 	if err != nil {
@@ -47,7 +48,7 @@ func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant 
 	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
 	x.headers.reset()
 	x.headers.addRateLimit(asChecked(&d), now, jitter(&tenant.Tenant, &check.Request))
-	return appendExplanation(nil, &d, source, misses, &x.headers), nil
+	return appendExplanation(nil, tenant, &d, source, misses, &x.headers), nil
 }
 
 // asChecked is an explained decision as a check's would be: without the limits behind a block or a bypass.
@@ -73,9 +74,12 @@ func planSource(tenant *rules.TenantRules, r *rules.Request) string {
 	return ""
 }
 
-func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses []rules.Miss, headers *headerText) []byte {
+func appendExplanation(
+	b []byte, tenant *rules.TenantRules, d *enforce.Decision, planSource string, misses []rules.Miss, headers *headerText,
+) []byte {
 	b = appendAnswer(append(b, `{"decision":`...), d)
 	b = appendText(append(b, `,"plan_source":`...), planSource)
+	b = appendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
 	b = append(b, `,"rules":[`...)
 	for i := range d.Tiers {
 		if i > 0 {
@@ -88,7 +92,7 @@ func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses 
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRule(append(b, '{'), misses[i].Rule)
+		b = appendRule(append(b, '{'), misses[i].Rule, misses[i].Rule.Mode)
 		b = appendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
 		b = append(appendText(append(b, `,"reason":`...), misses[i].Reason), '}')
 	}
@@ -108,7 +112,7 @@ func appendExplanation(b []byte, d *enforce.Decision, planSource string, misses 
 // appendMatch appends a matched rule with the limit that holds for this check, which is an
 // override's if overridden says so.
 func appendMatch(b []byte, m *rules.Match) []byte {
-	b = appendRule(append(b, '{'), m.Rule)
+	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = appendText(append(b, `,"action":`...), string(m.Rule.Action))
 	if m.Rule.Action != rules.ActionLimit {

@@ -23,7 +23,7 @@ func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
 			`"reason":"blocked","retry_after_ms":null,"limit":null,"remaining":null,"reset_after_ms":null,"degraded":false,"tiers":[`+
 			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":5,"remaining":5,"retry_after_ms":0,"reset_after_ms":0},`+
 			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","allowed":false,"limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":null}]},`+
-			`"plan_source":"user","rules":[`+
+			`"plan_source":"user","enforcement":"on","rules":[`+
 			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"overridden":false},`+
 			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}],`+
 			`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}],`+

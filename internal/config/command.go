@@ -19,6 +19,7 @@ const (
 	AdminSetPassword  Command = "admin set-password"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
+	AdminEnforcement  Command = "admin set-enforcement"
 	AdminApply        Command = "admin apply"
 	AdminExport       Command = "admin export"
 	SluiceDev         Command = "sluice dev"
@@ -36,6 +37,7 @@ var commands = []struct {
 	{AdminSetPassword, "Give an account a new password that it asks for, and sign it out everywhere."},
 	{AdminCreateTenant, "Create a tenant."},
 	{AdminCreateKey, "Create an API key of a tenant and print it. It is shown only this once."},
+	{AdminEnforcement, "Put a tenant in shadow, where its rules deny nothing, or back to on."},
 	{AdminApply, "Make a tenant's plans, rules and overrides those of a file."},
 	{AdminExport, "Print a tenant's plans, rules and overrides as such a file."},
 	{SluiceDev, "Run everything in one process, with a private database, on loopback only."},

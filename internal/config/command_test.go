@@ -12,8 +12,8 @@ func TestChoosingACommand(t *testing.T) {
 		want string // the whole error
 	}{
 		"none":                  {"sluice", "sluice needs a command: dev"},
-		"an unknown one":        {"admin explode", `admin has no command "explode"; it has serve, migrate, create-admin, set-password, create-tenant, create-key, apply, export`},
-		"a misspelt one":        {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has serve, migrate, create-admin, set-password, create-tenant, create-key, apply, export`},
+		"an unknown one":        {"admin explode", `admin has no command "explode"; it has serve, migrate, create-admin, set-password, create-tenant, create-key, set-enforcement, apply, export`},
+		"a misspelt one":        {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has serve, migrate, create-admin, set-password, create-tenant, create-key, set-enforcement, apply, export`},
 		"a flag in front of it": {"sluice --data-dir x dev", "the command comes before --data-dir: dev"},
 	}
 	for name, test := range tests {

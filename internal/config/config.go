@@ -80,6 +80,7 @@ type Arguments struct {
 	Name        string
 	DefaultPlan string
 	Tenant      string // a slug
+	Enforcement string // on or shadow
 	Permissions []rules.Permission
 	File        string // "-" is standard input
 	GrantTo     string // a database role; "" for none

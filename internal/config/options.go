@@ -67,10 +67,18 @@ var options = []option{
 	},
 	{
 		group: groupArguments, name: "tenant", argument: true,
-		takers:     []Command{AdminCreateKey, AdminApply, AdminExport},
-		requiredBy: []Command{AdminCreateKey, AdminApply, AdminExport},
+		takers:     []Command{AdminCreateKey, AdminEnforcement, AdminApply, AdminExport},
+		requiredBy: []Command{AdminCreateKey, AdminEnforcement, AdminApply, AdminExport},
 		help:       "The slug of the tenant.",
 		value:      func(c *Config) value { return text{&c.Arguments.Tenant, "SLUG"} },
+	},
+	{
+		group: groupArguments, name: "enforcement", argument: true,
+		takers: []Command{AdminEnforcement}, requiredBy: []Command{AdminEnforcement},
+		help: "shadow makes every rule of the tenant a shadow rule, so that nothing is denied; on ends that.",
+		value: func(c *Config) value {
+			return word{&c.Arguments.Enforcement, []string{string(rules.EnforcementOn), string(rules.EnforcementShadow)}}
+		},
 	},
 	{
 		group: groupArguments, name: "name", argument: true,

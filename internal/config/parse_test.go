@@ -101,6 +101,7 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 		"create-tenant with a plan":        {"create-tenant --slug acme --name Acme --default-plan free", Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"}},
 		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []rules.Permission{rules.PermissionCheck}}},
 		"create-key with permissions":      {"create-key --tenant acme --name ci --permissions manage,check", Arguments{Tenant: "acme", Name: "ci", Permissions: []rules.Permission{rules.PermissionManage, rules.PermissionCheck}}},
+		"set-enforcement":                  {"set-enforcement --tenant acme --enforcement shadow", Arguments{Tenant: "acme", Enforcement: "shadow"}},
 		"apply":                            {"apply --tenant acme -f rules.yaml", Arguments{Tenant: "acme", File: "rules.yaml"}},
 		"apply from standard input":        {"apply --tenant acme -f -", Arguments{Tenant: "acme", File: "-"}},
 		"apply in words":                   {"apply --tenant=acme --file=rules.yaml --prune --dry-run", Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true, Prune: true}},

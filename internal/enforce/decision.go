@@ -74,8 +74,8 @@ type TierDecision struct {
 	ResetAfter time.Duration
 }
 
-// Enforced says whether the tier can decide.
-func (t *TierDecision) Enforced() bool { return t.Match.Rule.Mode == rules.ModeEnforce }
+// Enforced reports whether the tier can decide.
+func (t *TierDecision) Enforced() bool { return t.Match.Mode == rules.ModeEnforce }
 
 // DecidingTier returns the tier at Deciding, or nil.
 func (d *Decision) DecidingTier() *TierDecision {

@@ -311,7 +311,7 @@ func all(*rules.Match) bool { return true }
 
 func enforced(action rules.Action) func(*rules.Match) bool {
 	return func(m *rules.Match) bool {
-		return m.Rule.Mode == rules.ModeEnforce && m.Rule.Action == action
+		return m.Mode == rules.ModeEnforce && m.Rule.Action == action
 	}
 }
 

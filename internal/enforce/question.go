@@ -64,7 +64,7 @@ func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, to []Tier) []T
 		to = append(to, Tier{
 			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
 			Limit:  m.Limit,
-			Shadow: m.Rule.Mode == rules.ModeShadow,
+			Shadow: m.Mode == rules.ModeShadow,
 		})
 	}
 	return to

@@ -137,7 +137,7 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	matches := make([]rules.Match, len(candidates))
 	for i, c := range candidates {
 		// The id is the index, by which everything below finds its candidate.
-		matches[i] = rules.Match{Rule: &rules.Rule{ID: rules.RuleID(i), Mode: c.Mode, Action: c.Action}, Limit: c.Limit}
+		matches[i] = rules.Match{Rule: &rules.Rule{ID: rules.RuleID(i), Action: c.Action}, Mode: c.Mode, Limit: c.Limit}
 		matches[i].Limit.Since = 0
 	}
 	s.begun.matches = matches

@@ -19,9 +19,9 @@ func tier(t testing.TB, pattern string, mode rules.Mode, reason enforce.Reason) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := &rules.Rule{Pattern: parsed, Mode: mode, Action: rules.ActionLimit}
+	rule := &rules.Rule{Pattern: parsed, Action: rules.ActionLimit}
 	return enforce.TierDecision{
-		Match: &rules.Match{Rule: rule}, Allowed: reason == "", Reason: reason, Known: true,
+		Match: &rules.Match{Rule: rule, Mode: mode}, Allowed: reason == "", Reason: reason, Known: true,
 	}
 }
 

@@ -67,6 +67,8 @@ func (m *Metrics) Snapshot(sizes func() rules.Sizes, age func() time.Duration) {
 		func() float64 { return age().Seconds() })
 	m.gauge("sluice_snapshot_tenants", "Tenants in memory.",
 		func() float64 { return float64(sizes().Tenants) })
+	m.gauge("sluice_snapshot_tenants_in_shadow", "Tenants in memory whose rules all act as shadow rules, so that nothing is denied.",
+		func() float64 { return float64(sizes().TenantsInShadow) })
 	m.gauge("sluice_snapshot_rules", "Rules in memory.",
 		func() float64 { return float64(sizes().Rules) })
 	m.gauge("sluice_snapshot_overrides", "Overrides in memory.",

@@ -20,7 +20,7 @@ func everything() *Metrics {
 	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond)
 	m.Snapshot(
 		func() rules.Sizes {
-			return rules.Sizes{Tenants: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5}
+			return rules.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5}
 		},
 		func() time.Duration { return 1500 * time.Millisecond },
 	)
@@ -52,6 +52,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 	for _, line := range []string{
 		`sluice_snapshot_age_seconds 1.5`,
 		`sluice_snapshot_tenants 1`,
+		`sluice_snapshot_tenants_in_shadow 1`,
 		`sluice_snapshot_rules 2`,
 		`sluice_snapshot_overrides 3`,
 		`sluice_snapshot_assignments 4`,

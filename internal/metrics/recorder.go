@@ -91,11 +91,11 @@ func (v *Violations) Decided(tenant *rules.TenantRules, check *enforce.Check, de
 	switch {
 	case check.Cost == 0 || decision.Bypassed:
 	case !decision.Allowed:
-		v.count(tenant, decision.DecidingTier().Match.Rule)
+		v.count(tenant, decision.DecidingTier().Match)
 	default:
 		for i := range decision.Tiers {
 			if t := &decision.Tiers[i]; !t.Allowed && !t.Enforced() {
-				v.count(tenant, t.Match.Rule)
+				v.count(tenant, t.Match)
 			}
 		}
 	}
@@ -104,8 +104,8 @@ func (v *Violations) Decided(tenant *rules.TenantRules, check *enforce.Check, de
 // StoreAnswered is counted by Decisions.
 func (v *Violations) StoreAnswered(time.Duration, error) {}
 
-func (v *Violations) count(tenant *rules.TenantRules, rule *rules.Rule) {
-	key := violationSeries{tenant.Tenant.Slug, rule.Scope(), rule.ID, rule.Mode}
+func (v *Violations) count(tenant *rules.TenantRules, match *rules.Match) {
+	key := violationSeries{tenant.Tenant.Slug, match.Rule.Scope(), match.Rule.ID, match.Mode}
 	known := *v.series.Load()
 	counter, ok := known[key]
 	if !ok && len(known) >= maxViolationSeries {

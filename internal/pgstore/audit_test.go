@@ -58,6 +58,11 @@ func writes(t *testing.T) map[string]write {
 			tenant.Settings.RetryJitterPercent = 20
 			return second(w.UpdateTenant(ctx, tenant))
 		}, []string{"update tenant ours"}, ""},
+		"UpdateTenant that turns the switch for bad days": {func(ctx context.Context, w *world) error {
+			tenant := w.ours.Tenant
+			tenant.InShadow = true
+			return second(w.UpdateTenant(ctx, tenant))
+		}, []string{"update tenant ours"}, ""},
 		"RemoveTenant": {func(ctx context.Context, w *world) error {
 			tenant := w.ours.Tenant
 			tenant.Suspended = true

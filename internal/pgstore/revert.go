@@ -92,6 +92,7 @@ type tenantImage struct {
 	Name               string            `json:"name"`
 	DefaultPlan        *string           `json:"default_plan"`
 	SuspendedAt        *time.Time        `json:"suspended_at"`
+	Enforcement        rules.Enforcement `json:"enforcement"` // "", which is on, in entries older than the switch
 	RetryJitterPercent int               `json:"retry_jitter_percent"`
 	IPv4Prefix         int               `json:"ipv4_prefix"`
 	IPv6Prefix         int               `json:"ipv6_prefix"`
@@ -101,6 +102,7 @@ type tenantImage struct {
 func (i *tenantImage) tenant() rules.Tenant {
 	return rules.Tenant{
 		Name: i.Name, DefaultPlan: orEmpty(i.DefaultPlan), Suspended: i.SuspendedAt != nil,
+		InShadow: i.Enforcement == rules.EnforcementShadow,
 		Settings: rules.Settings{
 			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix, FailureMode: i.FailureMode,
 		},

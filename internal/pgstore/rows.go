@@ -40,6 +40,7 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 		Name:        row.Name,
 		DefaultPlan: orEmpty(row.DefaultPlan),
 		Suspended:   row.SuspendedAt != nil,
+		InShadow:    row.Enforcement == rules.EnforcementShadow,
 		Settings: rules.Settings{
 			RetryJitterPercent: int(row.RetryJitterPercent),
 			IPv4Prefix:         int(row.Ipv4Prefix),

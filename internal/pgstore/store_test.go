@@ -24,7 +24,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	t.Run("a tenant with all settings", func(t *testing.T) {
 		t.Parallel()
 		tenant := rules.Tenant{
-			Slug: "full", Name: "Full", DefaultPlan: "basic", Suspended: true,
+			Slug: "full", Name: "Full", DefaultPlan: "basic", Suspended: true, InShadow: true,
 			Settings: rules.Settings{RetryJitterPercent: 50, IPv4Prefix: 24, IPv6Prefix: 48, FailureMode: rules.FailClosed},
 		}
 		created := must(w.CreateTenant(ctx, tenant))(t)

@@ -33,6 +33,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			Name:               tenant.Name,
 			DefaultPlan:        tenant.DefaultPlan,
 			Suspended:          tenant.Suspended,
+			Enforcement:        tenant.Enforcement(),
 			RetryJitterPercent: int16(tenant.Settings.RetryJitterPercent),
 			Ipv4Prefix:         int16(tenant.Settings.IPv4Prefix),
 			Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
@@ -110,6 +111,7 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 		Name:               tenant.Name,
 		DefaultPlan:        tenant.DefaultPlan,
 		Suspended:          tenant.Suspended,
+		Enforcement:        tenant.Enforcement(),
 		RetryJitterPercent: int16(tenant.Settings.RetryJitterPercent),
 		Ipv4Prefix:         int16(tenant.Settings.IPv4Prefix),
 		Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
@@ -121,7 +123,8 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 
 // sameTenant compares what can be changed of a tenant.
 func sameTenant(a, b rules.Tenant) bool {
-	return a.Name == b.Name && a.DefaultPlan == b.DefaultPlan && a.Suspended == b.Suspended && a.Settings == b.Settings
+	return a.Name == b.Name && a.DefaultPlan == b.DefaultPlan && a.Suspended == b.Suspended &&
+		a.InShadow == b.InShadow && a.Settings == b.Settings
 }
 
 // Tenant returns the tenant with an id.

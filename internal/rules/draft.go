@@ -174,6 +174,9 @@ func (s *Sizes) add(t *TenantRules, sign int) {
 		return
 	}
 	s.Tenants += sign
+	if t.Tenant.InShadow {
+		s.TenantsInShadow += sign
+	}
 	s.Rules += sign * t.rules.size
 	s.Overrides += sign * t.overrides.size
 	s.Assignments += sign * t.assignments.size

@@ -33,10 +33,20 @@ func (t *TenantRules) Match(r *Request, plan string, now time.Time, dst []Match)
 	// Only now are rules read, all of them in a few instructions, for a processor to wait for them at once.
 	for i := range dst[start:] {
 		m := &dst[start+i]
-		m.FailureMode = cmp.Or(m.Rule.FailureMode, t.Tenant.Settings.FailureMode)
+		m.Mode, m.FailureMode = t.modesOf(m.Rule)
 	}
 	slices.SortFunc(dst[start:], func(a, b Match) int { return cmp.Compare(a.Rule.ID, b.Rule.ID) })
 	return dst
+}
+
+// modesOf returns the modes that are in force for a rule. It is the one place where the tenant's switch
+// for bad days acts.
+func (t *TenantRules) modesOf(rule *Rule) (Mode, FailureMode) {
+	mode := rule.Mode
+	if t.Tenant.InShadow && rule.Action != ActionBypass {
+		mode = ModeShadow
+	}
+	return mode, cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode)
 }
 
 // limitFor returns the rule's effective limit for a user whose own buckets it has.

@@ -33,6 +33,9 @@ type Match struct {
 	// Limit is what holds for this request: the user's override if one is in force, else the
 	// rule's own. Its Since counts an override that ended. Meaningless for block and bypass.
 	Limit Limit
+	// Mode is in force for the check: the rule's own, or ModeShadow while its tenant is in shadow. Whatever
+	// asks how a matched rule acts reads this and not Rule.Mode.
+	Mode Mode
 	// FailureMode is the rule's, or its tenant's default.
 	FailureMode FailureMode
 	// Subject says whose bucket it is: the values of the pattern's placeholders, joined so that no

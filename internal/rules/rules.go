@@ -136,12 +136,32 @@ type Tenant struct {
 	Name        string
 	DefaultPlan string // the plan of users without an assignment; "" for none
 	Suspended   bool
-	Settings    Settings
-	Version     int64 // 1 for a new tenant, raised by each change to the tenant itself
-	Revision    int64 // raised by every change that a check depends on
-	CreatedAt   time.Time
+	// InShadow makes every rule of the tenant act as a shadow rule, so that nothing denies. Bypass rules,
+	// which have no shadow mode, act as ever.
+	InShadow  bool
+	Settings  Settings
+	Version   int64 // 1 for a new tenant, raised by each change to the tenant itself
+	Revision  int64 // raised by every change that a check depends on
+	CreatedAt time.Time
 	// Removed tenants are found by nobody; a process that reads one forgets it.
 	Removed bool
+}
+
+// Enforcement is a tenant's switch for bad days, as people write it.
+type Enforcement string
+
+// EnforcementOn lets rules act in their own modes; EnforcementShadow makes all of them shadow rules.
+const (
+	EnforcementOn     Enforcement = "on"
+	EnforcementShadow Enforcement = "shadow"
+)
+
+// Enforcement returns how the tenant's switch for bad days stands.
+func (t *Tenant) Enforcement() Enforcement {
+	if t.InShadow {
+		return EnforcementShadow
+	}
+	return EnforcementOn
 }
 
 // Settings are a tenant's own choices.

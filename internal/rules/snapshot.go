@@ -20,7 +20,9 @@ type Snapshot struct {
 // Sizes says how much a Snapshot holds.
 type Sizes struct {
 	Tenants int
-	Rules   int // inactive ones too
+	// TenantsInShadow counts those whose rules all act as shadow rules.
+	TenantsInShadow int
+	Rules           int // inactive ones too
 	// Overrides counts those that expired or were removed as well: see Override.RemovedAt.
 	Overrides   int
 	Assignments int

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -69,12 +68,8 @@ func (t *TenantRules) match(rule *Rule, subject, user string, now time.Time) Mat
 	if user != "" {
 		limit = t.limitFor(rule, user, now.UnixMicro())
 	}
-	return Match{
-		Rule:        rule,
-		Limit:       limit,
-		FailureMode: cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode),
-		Subject:     subject,
-	}
+	mode, failureMode := t.modesOf(rule)
+	return Match{Rule: rule, Limit: limit, Mode: mode, FailureMode: failureMode, Subject: subject}
 }
 
 // subjectOfUser returns the subject that the user id alone makes; ok is false if there is none,

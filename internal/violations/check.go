@@ -28,7 +28,9 @@ type Check struct {
 
 // Tier is one rule's part of a decided check.
 type Tier struct {
-	Rule    *rules.Rule
+	Rule *rules.Rule
+	// Mode is in force for the check: the rule's own, unless its tenant is in shadow.
+	Mode    rules.Mode
 	Subject string
 	// Allowed is the rule's own verdict.
 	Allowed bool
@@ -50,7 +52,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Subject:     subject,
 		Reason:      t.Reason,
 		Scope:       t.Rule.Scope(),
-		Mode:        t.Rule.Mode,
+		Mode:        t.Mode,
 		Pattern:     t.Rule.Pattern.String(),
 		Version:     t.Rule.Version,
 		UserID:      strings.Clone(c.Request.UserID),
@@ -75,7 +77,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
 		v.IP == plainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&
-		v.Reason == t.Reason && v.Version == t.Rule.Version &&
+		v.Mode == t.Mode && v.Reason == t.Reason && v.Version == t.Rule.Version &&
 		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst)
 }
 

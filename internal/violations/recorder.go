@@ -119,7 +119,7 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 		r.add(c, &c.Tiers[c.Deciding], now)
 	case !c.Bypassed:
 		for i := range c.Tiers {
-			if t := &c.Tiers[i]; !t.Allowed && t.Rule.Mode == rules.ModeShadow {
+			if t := &c.Tiers[i]; !t.Allowed && t.Mode == rules.ModeShadow {
 				r.add(c, t, now)
 			}
 		}

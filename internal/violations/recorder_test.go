@@ -2,6 +2,7 @@ package violations_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func denied(tenant rules.TenantID, user string) *violations.Check {
 		Plan: "free", Cost: violations.Token,
 		Tiers: []violations.Tier{
 			{
-				Rule: userRule, Subject: user, Reason: "limit_exceeded", Limit: rules.Limit{Rate: 10, Burst: 50},
+				Rule: userRule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded", Limit: rules.Limit{Rate: 10, Burst: 50},
 				Known: true, Remaining: 650_000, RetryAfter: 35 * time.Millisecond,
 			},
 			{Rule: globalRule, Allowed: true, Known: true},
@@ -108,13 +109,13 @@ func TestWhatIsCounted(t *testing.T) {
 		},
 		"a shadow rule that would have denied reports and took nothing": {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
-				{Rule: userRule, Allowed: true, Known: true}, {Rule: shadowRule, Known: true, Reason: "limit_exceeded"},
+				{Rule: userRule, Allowed: true, Known: true}, {Rule: shadowRule, Mode: rules.ModeShadow, Known: true, Reason: "limit_exceeded"},
 			}},
 			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}}, violation: 14,
 		},
 		"a shadow rule does not report a check that another denied": {
 			check: violations.Check{Tiers: []violations.Tier{
-				{Rule: userRule, Known: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Known: true, Reason: "limit_exceeded"},
+				{Rule: userRule, Known: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Mode: rules.ModeShadow, Known: true, Reason: "limit_exceeded"},
 			}},
 			whole:    violations.Verdicts{Denied: 1},
 			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1}, 14: {Denied: 1}}, violation: 12,
@@ -190,5 +191,28 @@ func TestTheFirstFewDifferentViolationsOfASecondAreRows(t *testing.T) {
 	}
 	if dropped := r.Stats().Dropped; dropped != 60 {
 		t.Errorf("%d details were dropped, want 60", dropped)
+	}
+}
+
+// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, where rows that are alike
+// are one.
+func TestAViolationHasTheModeThatWasInForce(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	r := violations.NewRecorder(l, violations.Options{})
+	r.Record(noon, denied(1, "42"))
+	inShadow := denied(1, "42")
+	inShadow.Allowed, inShadow.Deciding = true, -1
+	for i := range inShadow.Tiers {
+		inShadow.Tiers[i].Mode = rules.ModeShadow
+	}
+	r.Record(noon.Add(time.Millisecond), inShadow)
+	flush(t, r)
+	var modes []rules.Mode
+	for _, row := range l.rows {
+		modes = append(modes, row.Mode)
+	}
+	if want := []rules.Mode{rules.ModeEnforce, rules.ModeShadow}; !slices.Equal(modes, want) {
+		t.Errorf("the violations have the modes %q, want %q", modes, want)
 	}
 }

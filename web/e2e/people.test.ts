@@ -2,7 +2,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
 import { screens } from './screens';
-import { demo, type Sluice, startSluice } from './sluice';
+import { demo, type Sluice, startSluice, until } from './sluice';
 
 let sluice: Sluice;
 let browser: Browser;
@@ -43,7 +43,7 @@ test('signing out everywhere ends the session in another browser too', async () 
 
 /** What only editors, owners and platform admins have. */
 const forbidden =
-  /^(Create key|Invite|New alert|New tenant|New plan|New limit|New rule|Save|Undo …|Show what would change|Suspend …|Remove …|Actions of .*|Remove .*)$/;
+  /^(Create key|Invite|New alert|New tenant|New plan|New limit|New rule|Save|Undo …|Show what would change|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$/;
 
 test('an invited viewer sees every screen, and no button that would fail', async () => {
   const owner = await newPage(browser, sluice);
@@ -78,4 +78,46 @@ test('an invited viewer sees every screen, and no button that would fail', async
   expect(refused).toEqual([]);
   expect(viewer.complaints).toEqual([]);
   await viewer.close();
+});
+
+/** The status of a check of one user. */
+async function checked(user: string): Promise<number> {
+  const answer = await fetch(`${sluice.checkUrl}/v1/check`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${demo.key}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ user_id: user, cost: 1e6 }), // more than any of the demo's limits holds
+  });
+  return answer.status;
+}
+
+test('a tenant is put in shadow, says so in red, and is enforced again', async () => {
+  expect(await checked('42')).toBe(429);
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/settings/tenant`);
+  await page.getByRole('button', { name: 'Put in shadow …' }).click();
+  await page.getByText(/such checks will pass/).waitFor();
+  await expectAccessible(page);
+  await page.getByRole('dialog').getByRole('button', { name: 'Put in shadow' }).click();
+  const banner = page.getByRole('region', { name: 'Enforcement' });
+  await banner.getByText(`by ${demo.email}`).waitFor();
+  await until(async () => (await checked('42')) === 200);
+
+  for (const { path } of screens.filter(({ name }) => ['plans', 'user', 'try'].includes(name))) {
+    await page.goto(path);
+    await banner.waitFor();
+  }
+  await expectAccessible(page);
+  const red = await banner.evaluate((element) => getComputedStyle(element).color);
+  expect(red).toMatch(/^rgb\((1[5-9]\d|2\d\d), [0-9]{1,2}, [0-9]{1,2}\)$/);
+  await page.goto('/platform/tenants');
+  await page.getByRole('table').getByText('in shadow').waitFor();
+
+  await page.goto(`/t/${demo.tenant}/overview`);
+  await banner.getByRole('button', { name: 'Enforce again …' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Enforce again' }).click();
+  await banner.waitFor({ state: 'hidden' });
+  await until(async () => (await checked('42')) === 429);
+  expect(complaints).toEqual([]);
+  await close();
 });

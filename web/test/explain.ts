@@ -55,6 +55,7 @@ export function explanation(
       ...decision,
     },
     plan_source: 'tenant',
+    enforcement: 'on',
     rules,
     near_misses,
     headers: [

@@ -17,6 +17,11 @@ type Handler = (request: {
   headers: Headers;
 }) => Reply | Promise<Reply>;
 
+/** What the shell reads on every screen of a tenant. */
+const everywhere: Record<string, Handler | unknown> = {
+  'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
+};
+
 /**
  * Stands in for the server in component tests: "GET /api/v1/session" → its answer. A request that the test
  * did not foresee fails it.
@@ -29,7 +34,7 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     const isJSON = request.headers.get('Content-Type')?.startsWith('application/json');
     const body = isJSON && text ? JSON.parse(text) : text;
     requests.push({ method: request.method, path: pathname, body, headers: request.headers });
-    const handler = handlers[`${request.method} ${pathname}`];
+    const handler = { ...everywhere, ...handlers }[`${request.method} ${pathname}`];
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
     const reply: Reply =
@@ -71,7 +76,7 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
   return {
     session_id: 1,
     account: account(),
-    memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false }],
+    memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false, enforcement: 'on' }],
     has_more_memberships: false,
     check_url: 'https://limits.example.com',
   };
@@ -111,6 +116,7 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
     name: 'Acme',
     default_plan: 'free',
     suspended: false,
+    enforcement: 'on',
     settings: { retry_jitter_percent: 0, ipv4_prefix: 32, ipv6_prefix: 64, failure_mode: 'local' },
     role: 'owner',
     created_at: at,

@@ -349,7 +349,13 @@ export interface paths {
         delete: operations["deleteTenant"];
         options?: never;
         head?: never;
-        /** Change a tenant's name, default plan or settings */
+        /**
+         * Change a tenant's name, default plan, settings or enforcement
+         * @description `enforcement` is the switch for bad days. While it is `shadow`, every rule of the tenant acts as a shadow rule,
+         *     blocks included: it takes tokens where it has them, reports what it would have denied, and denies nothing. Rules
+         *     that fail closed let checks pass. Bypass rules, keys, suspension and bad requests are as ever. A change is in force
+         *     in every process within two seconds.
+         */
         patch: operations["updateTenant"];
         trace?: never;
     };
@@ -1934,6 +1940,7 @@ export interface components {
              * @enum {string|null}
              */
             plan_source: "check" | "user" | "tenant" | null;
+            enforcement: components["schemas"]["Enforcement"];
             rules: components["schemas"]["MatchedRule"][];
             near_misses: components["schemas"]["NearMiss"][];
             /** @description The rate limit headers that the check would be answered with, in their order */
@@ -2040,7 +2047,8 @@ export interface components {
          *             "name": "Acme"
          *           },
          *           "role": "owner",
-         *           "suspended": false
+         *           "suspended": false,
+         *           "enforcement": "on"
          *         }
          *       ],
          *       "has_more_memberships": false,
@@ -2065,6 +2073,7 @@ export interface components {
             tenant: components["schemas"]["TenantName"];
             role: components["schemas"]["Role"];
             suspended: boolean;
+            enforcement: components["schemas"]["Enforcement"];
         };
         SessionList: {
             items: components["schemas"]["SessionItem"][];
@@ -2119,12 +2128,18 @@ export interface components {
             failure_mode?: components["schemas"]["FailureMode"];
         };
         /**
+         * @description shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
+         * @enum {string}
+         */
+        Enforcement: "on" | "shadow";
+        /**
          * @description role is what the caller may do here
          * @example {
          *       "slug": "acme",
          *       "name": "Acme",
          *       "default_plan": "free",
          *       "suspended": false,
+         *       "enforcement": "on",
          *       "settings": {
          *         "retry_jitter_percent": 0,
          *         "ipv4_prefix": 32,
@@ -2142,6 +2157,7 @@ export interface components {
             /** @description The plan of users without an assignment */
             default_plan: string | null;
             suspended: boolean;
+            enforcement: components["schemas"]["Enforcement"];
             settings: components["schemas"]["Settings"];
             role: components["schemas"]["Role"];
             /** Format: date-time */
@@ -2163,6 +2179,7 @@ export interface components {
         TenantPatch: {
             name?: string;
             default_plan?: string | null;
+            enforcement?: components["schemas"]["Enforcement"];
             settings?: components["schemas"]["SettingsPatch"];
         };
         /**

@@ -13,6 +13,7 @@ export type Bucket = Schemas['Bucket'];
 export type Check = Schemas['Check'];
 export type ConfigChange = Schemas['ConfigChange'];
 export type ConfigDiff = Schemas['ConfigDiff'];
+export type Enforcement = Schemas['Enforcement'];
 export type Explanation = Schemas['Explanation'];
 export type FailureMode = Schemas['FailureMode'];
 export type ImportedUsers = Schemas['ImportedUsers'];

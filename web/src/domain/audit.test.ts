@@ -65,6 +65,12 @@ test('what was done to a key or a tenant has its own word', () => {
   expect(
     verbOf(auditEntry({ object: tenant, before: { suspended_at: null }, after: { suspended_at: moment } })),
   ).toBe('suspended');
+  expect(
+    verbOf(auditEntry({ object: tenant, before: { enforcement: 'on' }, after: { enforcement: 'shadow' } })),
+  ).toBe('put in shadow');
+  expect(
+    verbOf(auditEntry({ object: tenant, before: { enforcement: 'shadow' }, after: { enforcement: 'on' } })),
+  ).toBe('enforced again');
   expect(verbOf(raised)).toBe('changed');
 });
 

@@ -40,6 +40,9 @@ export function verbOf({ action, object, before, after }: AuditEntry): string {
   if (object.kind === 'api_key' && !before?.revoked_at && after?.revoked_at) return 'revoked';
   if (object.kind === 'tenant' && !before?.suspended_at && after?.suspended_at) return 'suspended';
   if (object.kind === 'tenant' && before?.suspended_at && !after?.suspended_at) return 'resumed';
+  if (object.kind === 'tenant' && before && after && before.enforcement !== after.enforcement) {
+    return after.enforcement === 'shadow' ? 'put in shadow' : 'enforced again';
+  }
   return verbs[action];
 }
 

@@ -27,7 +27,7 @@ export function isNamedRange(text: string): boolean {
 }
 
 /** A range by its name. */
-export function namedSpan(text: '24h' | '30d'): Span {
+export function namedSpan(text: '1h' | '24h' | '30d'): Span {
   return { text, moves: true, at: (now) => parseRange(text, now) ?? { from: now, until: now } };
 }
 

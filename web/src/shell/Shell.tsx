@@ -8,6 +8,7 @@ import { IconMenu, IconSearch } from '~/components/icons';
 import { LoadingLines } from '~/components/states';
 import { SessionContext } from '~/session';
 import { Logo } from './Logo';
+import { ShadowBanner } from './ShadowBanner';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
 
@@ -63,6 +64,7 @@ export function Shell() {
           <Sidebar onFind={find} />
         </aside>
         <main ref={main} id="content" className={styles.main} tabIndex={-1}>
+          <ShadowBanner />
           <Suspense fallback={<LoadingLines />}>
             <Outlet />
           </Suspense>

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
 import { tenantQuery } from '~/api/queries';
+import { InShadow } from '~/components/InShadow';
 import { IconCheck, IconSearch, IconSelector, IconTenants } from '~/components/icons';
 import { useSession } from '~/session';
 import { Logo } from './Logo';
@@ -27,6 +28,7 @@ export function TenantSwitcher() {
   });
   const choices = useTenantChoices(query, menu.dropdownOpened);
   const name = useTenantName(tenant);
+  const { data: here } = useQuery({ ...tenantQuery(tenant ?? ''), enabled: tenant !== undefined });
   if (!tenant && memberships.length === 0 && !account.platform_admin) {
     return (
       <div className={styles.alone}>
@@ -47,6 +49,7 @@ export function TenantSwitcher() {
           <Initial name={name ?? '–'} />
           <span className="aside">Tenant: </span>
           <span className={styles.name}>{name ?? 'Choose a tenant'}</span>
+          {here?.value.enforcement === 'shadow' && <InShadow />}
           <IconSelector size={14} aria-hidden />
         </button>
       </Combobox.Target>
@@ -66,13 +69,14 @@ export function TenantSwitcher() {
           }}
         />
         <Combobox.Options mah={360} className={styles.choices} aria-label="Tenants">
-          {choices.map(({ slug, name, note }) => (
+          {choices.map(({ slug, name, note, inShadow }) => (
             <Combobox.Option key={slug} value={slug} active={slug === tenant} className={styles.choice}>
               <Initial name={name} />
               <span className={styles.name}>
                 {name}
                 {note && <span className={styles.role}>{note}</span>}
               </span>
+              {inShadow && <InShadow />}
               {slug === tenant && <IconCheck size={14} aria-label="This one" />}
             </Combobox.Option>
           ))}

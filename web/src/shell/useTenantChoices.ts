@@ -8,6 +8,7 @@ export interface TenantChoice {
   name: string;
   /** The reader's role, or that the tenant is suspended. */
   note?: string;
+  inShadow: boolean;
 }
 
 const most = 20;
@@ -27,16 +28,22 @@ export function useTenantChoices(query: string, enabled = true): TenantChoice[] 
       body(api.GET('/api/v1/tenants', { params: { query: { q: q || undefined, limit: most } }, signal })),
   });
   const own = memberships
-    .map(({ tenant: { slug, name }, role, suspended }) => ({
+    .map(({ tenant: { slug, name }, role, suspended, enforcement }) => ({
       slug,
       name,
       note: suspended ? 'suspended' : role,
+      inShadow: enforcement === 'shadow',
     }))
     .filter((choice) => fits(choice, query));
   const known = new Set(memberships.map(({ tenant }) => tenant.slug));
   const others = (data?.items ?? [])
     .filter(({ slug }) => !known.has(slug))
-    .map(({ slug, name, suspended }) => ({ slug, name, note: suspended ? 'suspended' : undefined }))
+    .map(({ slug, name, suspended, enforcement }) => ({
+      slug,
+      name,
+      note: suspended ? 'suspended' : undefined,
+      inShadow: enforcement === 'shadow',
+    }))
     .filter((choice) => fits(choice, query));
   return [...own, ...others];
 }

@@ -240,6 +240,24 @@ func (e DatabaseStatusState) Valid() bool {
 	}
 }
 
+// Defines values for Enforcement.
+const (
+	EnforcementOn     Enforcement = "on"
+	EnforcementShadow Enforcement = "shadow"
+)
+
+// Valid indicates whether the value is a known member of the Enforcement enum.
+func (e Enforcement) Valid() bool {
+	switch e {
+	case EnforcementOn:
+		return true
+	case EnforcementShadow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FailureMode.
 const (
 	FailureModeClosed FailureMode = "closed"
@@ -278,16 +296,16 @@ func (e HealthStatus) Valid() bool {
 
 // Defines values for Mode.
 const (
-	Enforce Mode = "enforce"
-	Shadow  Mode = "shadow"
+	ModeEnforce Mode = "enforce"
+	ModeShadow  Mode = "shadow"
 )
 
 // Valid indicates whether the value is a known member of the Mode enum.
 func (e Mode) Valid() bool {
 	switch e {
-	case Enforce:
+	case ModeEnforce:
 		return true
-	case Shadow:
+	case ModeShadow:
 		return true
 	default:
 		return false
@@ -1027,6 +1045,9 @@ type DatabaseStatusState string
 // Email defines model for Email.
 type Email = string
 
+// Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
+type Enforcement string
+
 // FailureMode What a rule does while Redis cannot answer
 type FailureMode string
 
@@ -1204,9 +1225,11 @@ type MemberList struct {
 
 // Membership defines model for Membership.
 type Membership struct {
-	Role      Role       `json:"role"`
-	Suspended bool       `json:"suspended"`
-	Tenant    TenantName `json:"tenant"`
+	// Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
+	Enforcement Enforcement `json:"enforcement"`
+	Role        Role        `json:"role"`
+	Suspended   bool        `json:"suspended"`
+	Tenant      TenantName  `json:"tenant"`
 }
 
 // Mode A shadow rule counts and reports and never decides
@@ -1730,12 +1753,15 @@ type Tenant struct {
 
 	// DefaultPlan The plan of users without an assignment
 	DefaultPlan nullable.Nullable[string] `json:"default_plan"`
-	Name        string                    `json:"name"`
-	Role        Role                      `json:"role"`
-	Settings    Settings                  `json:"settings"`
-	Slug        string                    `json:"slug"`
-	Suspended   bool                      `json:"suspended"`
-	Version     int64                     `json:"version"`
+
+	// Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
+	Enforcement Enforcement `json:"enforcement"`
+	Name        string      `json:"name"`
+	Role        Role        `json:"role"`
+	Settings    Settings    `json:"settings"`
+	Slug        string      `json:"slug"`
+	Suspended   bool        `json:"suspended"`
+	Version     int64       `json:"version"`
 }
 
 // TenantList defines model for TenantList.
@@ -1755,8 +1781,11 @@ type TenantName struct {
 // TenantPatch defines model for TenantPatch.
 type TenantPatch struct {
 	DefaultPlan nullable.Nullable[string] `json:"default_plan,omitempty"`
-	Name        *string                   `json:"name,omitempty"`
-	Settings    *SettingsPatch            `json:"settings,omitempty"`
+
+	// Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
+	Enforcement *Enforcement   `json:"enforcement,omitempty"`
+	Name        *string        `json:"name,omitempty"`
+	Settings    *SettingsPatch `json:"settings,omitempty"`
 }
 
 // Timeline defines model for Timeline.
@@ -2785,7 +2814,7 @@ type ServerInterface interface {
 	// GetTenant Get a tenant
 	// (GET /api/v1/tenants/{tenant})
 	GetTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// UpdateTenant Change a tenant's name, default plan or settings
+	// UpdateTenant Change a tenant's name, default plan, settings or enforcement
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateTenantParams)
 	// ListAlerts List alerts
@@ -10013,7 +10042,7 @@ type StrictServerInterface interface {
 	// GetTenant Get a tenant
 	// (GET /api/v1/tenants/{tenant})
 	GetTenant(ctx context.Context, request GetTenantRequestObject) (GetTenantResponseObject, error)
-	// UpdateTenant Change a tenant's name, default plan or settings
+	// UpdateTenant Change a tenant's name, default plan, settings or enforcement
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
 	// ListAlerts List alerts

@@ -312,6 +312,7 @@ type Tenant struct {
 	Name               string
 	DefaultPlan        *string
 	SuspendedAt        *time.Time
+	Enforcement        rules.Enforcement
 	RetryJitterPercent int16
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16

@@ -42,7 +42,7 @@ func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
 
 const changedTenants = `-- name: ChangedTenants :many
 
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -70,6 +70,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.Name,
 			&i.DefaultPlan,
 			&i.SuspendedAt,
+			&i.Enforcement,
 			&i.RetryJitterPercent,
 			&i.Ipv4Prefix,
 			&i.Ipv6Prefix,
@@ -460,7 +461,7 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -496,6 +497,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.Name,
 		&i.Tenant.DefaultPlan,
 		&i.Tenant.SuspendedAt,
+		&i.Tenant.Enforcement,
 		&i.Tenant.RetryJitterPercent,
 		&i.Tenant.Ipv4Prefix,
 		&i.Tenant.Ipv6Prefix,
@@ -540,7 +542,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -568,6 +570,7 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.Name,
 			&i.Tenant.DefaultPlan,
 			&i.Tenant.SuspendedAt,
+			&i.Tenant.Enforcement,
 			&i.Tenant.RetryJitterPercent,
 			&i.Tenant.Ipv4Prefix,
 			&i.Tenant.Ipv6Prefix,

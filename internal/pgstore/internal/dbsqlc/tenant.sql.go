@@ -12,13 +12,13 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
 VALUES (
     $1, $2, nullif($3::text, ''),
     CASE WHEN $4::boolean THEN clock_timestamp() END,
-    $5, $6, $7, $8
+    $5, $6, $7, $8, $9
 )
-RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
 `
 
 type CreateTenantParams struct {
@@ -26,6 +26,7 @@ type CreateTenantParams struct {
 	Name               string
 	DefaultPlan        string
 	Suspended          bool
+	Enforcement        rules.Enforcement
 	RetryJitterPercent int16
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16
@@ -39,6 +40,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		arg.Name,
 		arg.DefaultPlan,
 		arg.Suspended,
+		arg.Enforcement,
 		arg.RetryJitterPercent,
 		arg.Ipv4Prefix,
 		arg.Ipv6Prefix,
@@ -51,6 +53,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.Name,
 		&i.DefaultPlan,
 		&i.SuspendedAt,
+		&i.Enforcement,
 		&i.RetryJitterPercent,
 		&i.Ipv4Prefix,
 		&i.Ipv6Prefix,
@@ -123,7 +126,7 @@ func (q *Queries) SetActor(ctx context.Context, actor string) error {
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -135,6 +138,7 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.Name,
 		&i.DefaultPlan,
 		&i.SuspendedAt,
+		&i.Enforcement,
 		&i.RetryJitterPercent,
 		&i.Ipv4Prefix,
 		&i.Ipv6Prefix,
@@ -149,7 +153,7 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE slug = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -161,6 +165,7 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.Name,
 		&i.DefaultPlan,
 		&i.SuspendedAt,
+		&i.Enforcement,
 		&i.RetryJitterPercent,
 		&i.Ipv4Prefix,
 		&i.Ipv6Prefix,
@@ -175,7 +180,7 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant
 WHERE slug > $1 AND removed_at IS NULL
     AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
 ORDER BY slug
@@ -197,6 +202,7 @@ func (q *Queries) Tenants(ctx context.Context, after string, containing string, 
 			&i.Name,
 			&i.DefaultPlan,
 			&i.SuspendedAt,
+			&i.Enforcement,
 			&i.RetryJitterPercent,
 			&i.Ipv4Prefix,
 			&i.Ipv6Prefix,
@@ -222,20 +228,22 @@ UPDATE tenant
 SET name = $1,
     default_plan = nullif($2::text, ''),
     suspended_at = CASE WHEN $3::boolean THEN coalesce(suspended_at, clock_timestamp()) END,
-    retry_jitter_percent = $4,
-    ipv4_prefix = $5,
-    ipv6_prefix = $6,
-    failure_mode = $7,
+    enforcement = $4,
+    retry_jitter_percent = $5,
+    ipv4_prefix = $6,
+    ipv6_prefix = $7,
+    failure_mode = $8,
     version = version + 1,
     updated_at = clock_timestamp()
-WHERE tenant_id = $8
-RETURNING tenant_id, slug, name, default_plan, suspended_at, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
+WHERE tenant_id = $9
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
 `
 
 type UpdateTenantParams struct {
 	Name               string
 	DefaultPlan        string
 	Suspended          bool
+	Enforcement        rules.Enforcement
 	RetryJitterPercent int16
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16
@@ -248,6 +256,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.Name,
 		arg.DefaultPlan,
 		arg.Suspended,
+		arg.Enforcement,
 		arg.RetryJitterPercent,
 		arg.Ipv4Prefix,
 		arg.Ipv6Prefix,
@@ -261,6 +270,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.Name,
 		&i.DefaultPlan,
 		&i.SuspendedAt,
+		&i.Enforcement,
 		&i.RetryJitterPercent,
 		&i.Ipv4Prefix,
 		&i.Ipv6Prefix,

@@ -8,6 +8,7 @@ import { tenantKey } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
+import { InShadow } from '~/components/InShadow';
 import {
   IconBan,
   IconCheck,
@@ -79,8 +80,10 @@ function TenantList() {
       key: 'state',
       header: 'State',
       width: 132,
-      render: ({ suspended }) =>
-        suspended ? <Outcome tone="denied">suspended</Outcome> : <Outcome tone="allowed">served</Outcome>,
+      render: ({ suspended, enforcement }) => {
+        if (suspended) return <Outcome tone="denied">suspended</Outcome>;
+        return enforcement === 'shadow' ? <InShadow /> : <Outcome tone="allowed">served</Outcome>;
+      },
     },
     {
       key: 'created',

@@ -20,6 +20,8 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   const [draft, setDraft] = useState(() => draftOf(saved.value));
   const [theirs, setTheirs] = useState<Tagged<Tenant> | null>(null);
   const path = { tenant: slug };
+  // Another part of the tenant may have changed since the form was opened, which the form does not overwrite.
+  const { etag } = same(saved.value, base.value) ? saved : base;
   const dirty = JSON.stringify(draft) !== JSON.stringify(draftOf(base.value));
 
   const save = useMutation({
@@ -65,7 +67,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       className={styles.field}
       onSubmit={(event) => {
         event.preventDefault();
-        save.mutate(base.etag);
+        save.mutate(etag);
       }}
     >
       <TextInput
@@ -146,4 +148,9 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       />
     </form>
   );
+}
+
+/** Whether the form would show the same of both. */
+function same(a: Tenant, b: Tenant): boolean {
+  return JSON.stringify(draftOf(a)) === JSON.stringify(draftOf(b));
 }

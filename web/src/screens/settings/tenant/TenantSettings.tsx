@@ -3,6 +3,7 @@ import { plansQuery, tenantQuery } from '~/api/queries';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { useRole, useSession, useTenant } from '~/session';
+import { EnforcementCard } from './Enforcement';
 import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
 import { TenantForm } from './TenantForm';
@@ -30,6 +31,7 @@ export default function TenantSettings() {
               <TenantFacts tenant={saved.value} />
             )}
           </Card>
+          <EnforcementCard tenant={saved.value} />
           {account.platform_admin && <Suspension saved={saved} />}
         </>
       )}

@@ -1,0 +1,43 @@
+import { type QueryClient, queryOptions } from '@tanstack/react-query';
+import { api, body, ifMatch, tagged } from './client';
+import { sessionKey, tenantKey } from './queries';
+import type { AuditEntry, Enforcement, Tenant } from './types';
+
+/** How many changes to a tenant are searched for the one that turned its enforcement. */
+const searched = 100;
+
+/** The latest change of a tenant's enforcement; null if it is not among the latest changes to the tenant. */
+export const enforcementChangeQuery = (tenant: Tenant) =>
+  queryOptions({
+    queryKey: tenantKey(tenant.slug, 'enforcement change', tenant.version),
+    queryFn: async ({ signal }): Promise<AuditEntry | null> => {
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/audit', {
+          params: {
+            path: { tenant: tenant.slug },
+            query: { object_kind: 'tenant', object_id: tenant.slug, limit: searched },
+          },
+          signal,
+        }),
+      );
+      const turned = ({ before, after }: AuditEntry) => before?.enforcement !== after?.enforcement;
+      return items.find(turned) ?? null;
+    },
+    staleTime: Number.POSITIVE_INFINITY, // a version has one history
+  });
+
+/**
+ * Turns a tenant's enforcement. The tenant is read just before, so that somebody else's edit of its settings
+ * does not stand in the way.
+ */
+export async function setEnforcement(queries: QueryClient, slug: string, to: Enforcement): Promise<void> {
+  const path = { tenant: slug };
+  const { etag } = await tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } }));
+  await api.PATCH('/api/v1/tenants/{tenant}', {
+    params: { path, header: ifMatch(etag) },
+    body: { enforcement: to },
+  });
+  await Promise.all(
+    [tenantKey(slug), sessionKey, ['tenants']].map((queryKey) => queries.invalidateQueries({ queryKey })),
+  );
+}

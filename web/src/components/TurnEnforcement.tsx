@@ -1,0 +1,58 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { setEnforcement } from '~/api/enforcement';
+import { summaryQuery } from '~/api/traffic';
+import type { Tenant } from '~/api/types';
+import { exactNumber, plural } from '~/domain/format';
+import { namedSpan } from '~/domain/range';
+import { ConfirmAction } from './ConfirmAction';
+import { done } from './toast';
+
+const lastHour = namedSpan('1h');
+
+interface Props {
+  tenant: Tenant;
+  opened: boolean;
+  onClose: () => void;
+}
+
+/** Asks before a tenant is put in shadow, or enforced again. */
+export function TurnEnforcement({ tenant, opened, onClose }: Props) {
+  const queries = useQueryClient();
+  const on = tenant.enforcement === 'on';
+  const summary = useQuery({ ...summaryQuery(tenant.slug, lastHour), enabled: opened && on });
+  return (
+    <ConfirmAction
+      opened={opened}
+      onClose={onClose}
+      title={on ? `Put ${tenant.name} in shadow?` : `Enforce ${tenant.name}'s rules again?`}
+      effect={
+        on ? (
+          <>
+            Within 2 s every rule, blocks included, acts as a shadow rule: every check passes. Tokens are
+            still taken, and violations show what would have been denied. Every screen of this tenant says so
+            in red until somebody ends it.
+            {summary.data && (
+              <>
+                {' '}
+                In the last hour {exactNumber(summary.data.total.denied)} of{' '}
+                {plural(checksOf(summary.data.total), 'check')} were denied; such checks will pass.
+              </>
+            )}
+          </>
+        ) : (
+          'Within 2 s every rule acts in its own mode again. Buckets stay as they are, so callers that used up a limit meanwhile are denied until it refills.'
+        )
+      }
+      verb={on ? 'Put in shadow' : 'Enforce again'}
+      destructive={on}
+      action={async () => {
+        await setEnforcement(queries, tenant.slug, on ? 'shadow' : 'on');
+        done(on ? `${tenant.name} is in shadow` : `${tenant.name}'s rules are enforced again`);
+      }}
+    />
+  );
+}
+
+function checksOf({ allowed, denied, bypassed }: { allowed: number; denied: number; bypassed: number }) {
+  return allowed + denied + bypassed;
+}

@@ -1,0 +1,36 @@
+import { Button } from '@mantine/core';
+import { useState } from 'react';
+import type { Tenant } from '~/api/types';
+import { InShadow } from '~/components/InShadow';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { TurnEnforcement } from '~/components/TurnEnforcement';
+import { useRole } from '~/session';
+import styles from '../Settings.module.css';
+
+/** The switch for bad days: whether the tenant's rules deny anything. */
+export function EnforcementCard({ tenant }: { tenant: Tenant }) {
+  const { own } = useRole();
+  const [asking, setAsking] = useState(false);
+  const on = tenant.enforcement === 'on';
+  return (
+    <Card title="Enforcement" lead="A switch for bad days, such as a limit that denies customers by mistake.">
+      <div className={styles.apart}>
+        <div>
+          {on ? <Outcome tone="allowed">on</Outcome> : <InShadow />}
+          <p className={styles.dim} style={{ marginTop: 4 }}>
+            {on
+              ? 'Every rule acts in its own mode. In shadow every rule would only report, and every check would pass.'
+              : 'Every check passes. Every rule, blocks included, takes tokens and reports what it would have denied.'}
+          </p>
+        </div>
+        {own && (
+          <Button variant="default" onClick={() => setAsking(true)}>
+            {on ? 'Put in shadow …' : 'Enforce again …'}
+          </Button>
+        )}
+      </div>
+      <TurnEnforcement tenant={tenant} opened={asking} onClose={() => setAsking(false)} />
+    </Card>
+  );
+}
