@@ -139,7 +139,13 @@ type readiness struct {
 
 func (a *api) ready(t *testing.T) readiness {
 	t.Helper()
-	response, err := a.client.Get("http://" + a.checks + "/readyz")
+	return a.readyAt(t, a.checks)
+}
+
+// readyAt asks at one of the two addresses that answer.
+func (a *api) readyAt(t *testing.T, addr string) readiness {
+	t.Helper()
+	response, err := a.client.Get("http://" + addr + "/readyz")
 	if err != nil {
 		t.Fatalf("%v; the process wrote:\n%s", err, a.stderr.String())
 	}

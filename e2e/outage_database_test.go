@@ -142,8 +142,10 @@ func (a *api) wantUnmoved(t *testing.T, before [4]string, lasts time.Duration) {
 // wantAge wants the rules to be at least so old.
 func (a *api) wantAge(t *testing.T, least time.Duration) {
 	t.Helper()
-	if age := a.ready(t).AgeMS; age == nil || time.Duration(*age)*time.Millisecond < least {
-		t.Errorf("readyz says that the rules are %v ms old, want at least %s", age, least)
+	for _, addr := range []string{a.checks, a.metrics} {
+		if age := a.readyAt(t, addr).AgeMS; age == nil || time.Duration(*age)*time.Millisecond < least {
+			t.Errorf("readyz at %s says that the rules are %v ms old, want at least %s", addr, age, least)
+		}
 	}
 	if age := a.metric(t, "sluice_snapshot_age_seconds"); age < least.Seconds() {
 		t.Errorf("sluice_snapshot_age_seconds is %g, want at least %g", age, least.Seconds())

@@ -118,10 +118,14 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	if degraded < 100 {
 		t.Fatalf("only %d checks were decided without Redis; that is no load", degraded)
 	}
-	median, worst := quantile(times, 0.5), quantile(times, 1)
-	t.Logf("%d checks without Redis: median %s, 99 %% %s, worst %s", degraded, median, quantile(times, 0.99), worst)
-	if median > 100*time.Millisecond || worst > time.Second {
-		t.Errorf("checks without Redis took %s in the median and %s at worst, want at most 100 ms and 1 s", median, worst)
+	// The store budget, and what HTTP, JSON and two processes on a busy machine take beside it. One check in a hundred
+	// may wait longer for its turn on a processor: the watch does not see how long the api process waits for one.
+	const budget, beside, starved = 50 * time.Millisecond, 25 * time.Millisecond, 200 * time.Millisecond
+	median, most, worst := quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)
+	t.Logf("%d checks without Redis: median %s, 99 %% %s, worst %s", degraded, median, most, worst)
+	if median > beside || most > budget+beside || worst > budget+starved {
+		t.Errorf("checks without Redis took %s in the median, 99 %% at most %s and the worst %s; want at most %s, %s and %s",
+			median, most, worst, beside, budget+beside, budget+starved)
 	}
 	if locally != 5 {
 		t.Errorf("this process's own bucket of 5 allowed %d checks", locally)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,18 @@ import (
 // still is a limit that earns nothing while a test runs, so that every take shows.
 var still = enforce.Limit{Rate: rules.MinRate, Burst: 1_000_000}
 
-// late is by how much an answer may miss the budget, while this process is awake. The driver's own timeouts
-// would be seconds.
-const late = 400 * time.Millisecond
+// slack is by how much an answer may miss the budget on the clock of an awake.Watch: a few wake-ups.
+const slack = 15 * time.Millisecond
+
+// wantWithin fails the test unless calls ended within a promise: most of them within slack of it. One alone may be
+// later, because a watch does not see what the other tests of this process make a goroutine wait for.
+func wantWithin(t *testing.T, what string, promise time.Duration, took []time.Duration) {
+	t.Helper()
+	slices.Sort(took)
+	if median := took[len(took)/2]; median > promise+slack {
+		t.Errorf("%s: calls took %v, want at most %v", what, took, promise)
+	}
+}
 
 func TestScriptFlushUnderLoadLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
@@ -159,13 +169,15 @@ func TestAFrozenRedisIsAnErrorWithinTheBudget(t *testing.T) {
 	watch := awake.Start()
 	defer watch.Stop()
 	for name, s := range map[string]*Store{"on an open connection": known, "on a new connection": fresh} {
+		var took []time.Duration
 		for range tripAfter {
 			start := watch.Now()
-			err := s.Take(t.Context(), one(user("42", still)))
-			if elapsed := watch.Since(start); err == nil || elapsed > DefaultBudget+late {
-				t.Errorf("%s: %v after %v", name, err, elapsed)
+			if err := s.Take(t.Context(), one(user("42", still))); err == nil {
+				t.Errorf("%s: no error", name)
 			}
+			took = append(took, watch.Since(start))
 		}
+		wantWithin(t, name, DefaultBudget, took)
 		if s.State() == Up {
 			t.Errorf("%s: the breaker is closed after %d failures", name, tripAfter)
 		}
@@ -207,14 +219,15 @@ func TestAKilledRedisIsEnforcedWithin2SecondsOfItsReturn(t *testing.T) {
 	}
 	watch := awake.Start()
 	defer watch.Stop()
+	var took []time.Duration
 	for range 100 {
+		start := watch.Now()
 		if err := take(); err == nil {
 			t.Fatal("a dead redis answered")
 		}
+		took = append(took, watch.Since(start))
 	}
-	if elapsed := watch.Now(); elapsed > 2*DefaultBudget+late {
-		t.Errorf("100 asks of a dead redis took %v", elapsed)
-	}
+	wantWithin(t, "with the breaker open", 0, took)
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +250,7 @@ func TestACallerThatGoesAwayIsNotAFailureOfRedis(t *testing.T) {
 	cancel()
 	watch := awake.Start()
 	defer watch.Stop()
+	var took []time.Duration
 	for range 2 * tripAfter {
 		start := watch.Now()
 		if err := s.Take(gone, one(user("42", still))); !errors.Is(err, context.Canceled) {
@@ -247,10 +261,9 @@ func TestACallerThatGoesAwayIsNotAFailureOfRedis(t *testing.T) {
 			t.Error("a frozen redis answered")
 		}
 		cancel()
-		if elapsed := watch.Since(start); elapsed > late {
-			t.Errorf("both took %v", elapsed)
-		}
+		took = append(took, watch.Since(start))
 	}
+	wantWithin(t, "a caller that has left, and one that has a millisecond", time.Millisecond, took)
 	if s.State() != Up {
 		t.Errorf("the store says %s", s.State())
 	}
@@ -376,15 +389,16 @@ func TestARedisThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 	s := New(client(t, server.URL(), DefaultBudget), DefaultBudget)
 	watch := awake.Start()
 	defer watch.Stop()
+	var took []time.Duration
 	for i := range 3 * tripAfter {
 		start := watch.Now()
 		if err := s.Take(t.Context(), one(user(fmt.Sprint(i), still))); err == nil {
 			t.Fatal("no error")
 		}
-		if elapsed := watch.Since(start); elapsed > DefaultBudget+late {
-			t.Errorf("an error after %v", elapsed)
-		}
+		took = append(took, watch.Since(start))
 	}
+	wantWithin(t, "with the breaker closed", DefaultBudget, took[:tripAfter])
+	wantWithin(t, "with the breaker open", 0, took[tripAfter:])
 	if s.State() != Down {
 		t.Errorf("the store says %s", s.State())
 	}

@@ -95,6 +95,8 @@ type load struct {
 	stopped  chan struct{}
 	callers  sync.WaitGroup
 	slowest  atomic.Int64
+	calls    atomic.Int64
+	late     atomic.Int64 // calls that took longer than the budget
 	answered atomic.Int64
 	// By bucket: how often it was allowed, and how often nobody knows.
 	allowed, unknown [loadBuckets]atomic.Int64
@@ -145,6 +147,10 @@ func (l *load) ask() {
 	}
 	start := l.watch.Now()
 	err := l.store.Take(context.Background(), asks)
+	l.calls.Add(1)
+	if l.watch.Since(start) > l.budget+slack {
+		l.late.Add(1)
+	}
 	for took := int64(l.watch.Since(start)); ; {
 		most := l.slowest.Load()
 		if took <= most || l.slowest.CompareAndSwap(most, took) {
@@ -184,6 +190,9 @@ func (l *load) mustHaveTakenWhatWasAllowed(t *testing.T, direct *Store) {
 	t.Helper()
 	if slowest := time.Duration(l.slowest.Load()); slowest > l.budget+starved {
 		t.Errorf("a call with a budget of %v took %v", l.budget, slowest)
+	}
+	if late, calls := l.late.Load(), l.calls.Load(); late > calls/20 {
+		t.Errorf("%d of %d calls took more than their budget of %v", late, calls, l.budget)
 	}
 	unknown := int64(0)
 	for bucket := range loadBuckets {
