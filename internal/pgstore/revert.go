@@ -9,29 +9,59 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Revert undoes one change of the audit log, if what it changed is still as it left it in all that
-// people can change. Other rows that the same write changed stay: a removed rule comes back under its
-// id, and each of its overrides has an entry of its own. To undo the creation of a rule can remove many overrides.
-func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.AuditID) (entry rules.AuditID, err error) {
+// Revert undoes one entry of the audit log, if its object is still as the entry left it in all that people
+// can change. A removed rule comes back under its id. Other objects of the same change stay as they are, such as
+// the overrides of a removed rule, which have entries of their own; the exception is a promotion, where undoing
+// the live rule's update also brings the shadow rule back. Undoing a rule's creation can remove many overrides.
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.AuditID) (revert rules.AuditID, err error) {
 	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
 		if err != nil {
 			return err
 		}
-		if err := w.revert(ctx, auditEntryFromRow(row)); err != nil {
+		entry := auditEntryFromRow(row)
+		if err := w.revert(ctx, entry); err != nil {
 			return err
 		}
+		if entry.Actor.Act == actPromote && entry.Action == rules.AuditUpdate {
+			if err := w.restoreCandidate(ctx, entry.Change); err != nil {
+				return err
+			}
+		}
 		id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
-		entry = rules.AuditID(id)
+		revert = rules.AuditID(id)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("revert audit entry %d: %w", audit, err)
 	}
-	return entry, nil
+	return revert, nil
+}
+
+// restoreCandidate brings the shadow rule back that a promotion removed, unless it is back already.
+func (w write) restoreCandidate(ctx context.Context, promotion int64) error {
+	removed, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
+		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: promotion,
+		ObjectKind: "rule", Action: string(rules.AuditRemove), PageSize: 1,
+	})
+	if err != nil || len(removed) == 0 { // a rule that was enforced as it is removed none
+		return err
+	}
+	candidate, err := decodeImage[ruleImage](auditEntryFromRow(removed[0]).Before)
+	if err != nil {
+		return fmt.Errorf("read the promoted rule: %w", err)
+	}
+	switch _, err := w.Rule(ctx, w.tenant, candidate.RuleID); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, pgx.ErrNoRows):
+		return err
+	}
+	return w.reviveRule(ctx, candidate)
 }
 
 func (w write) revert(ctx context.Context, entry rules.AuditEntry) error {

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -192,5 +193,50 @@ func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 	rows := w.poll(t, known)
 	if len(rows.Rules) != 1 || rows.Rules[0].Removed || len(rows.Overrides) != 1 || !rows.Overrides[0].RemovedAt.Before(rows.Rules[0].InForceSince) {
 		t.Errorf("the poll read the rules %+v and the overrides %+v, want the override removed before the rule is in force", rows.Rules, rows.Overrides)
+	}
+}
+
+// TestUndoingAPromotionBringsTheCandidateBack undoes the change of the live rule, which is what people undo.
+func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	shadow := limit(t, ours.ID, "user:{user_id}", "", "candidate")
+	shadow.Mode, shadow.RatePerSecond, shadow.Burst = rules.ModeShadow, 20, 70
+	candidate := must(w.CreateRule(ctx, shadow))(t)
+	promote := func() rules.AuditID {
+		t.Helper()
+		since := w.latest(t)
+		must(w.PromoteRule(ctx, ours.ID, candidate.ID, rules.AnyVersion, ours.user.ID, rules.AnyVersion))(t)
+		_, entries := w.written(t, ours.ID, since)
+		return entries[0].ID // the live rule's
+	}
+	before := w.content(t)
+	promotion := promote()
+	since := w.latest(t)
+	undone := must(w.Revert(ctx, ours.ID, promotion))(t)
+	if after := w.content(t); after != before {
+		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)
+	}
+	if back := must(w.Rule(ctx, ours.ID, candidate.ID))(t); back.Mode != rules.ModeShadow || back.RatePerSecond != 20 || back.Burst != 70 {
+		t.Errorf("the candidate is back as %+v", back)
+	}
+	_, entries := w.written(t, ours.ID, since)
+	if len(entries) != 2 || entries[0].Change != entries[1].Change {
+		t.Errorf("undoing is not one change: %+v", entries)
+	}
+	if entry := must(w.AuditEntry(ctx, ours.ID, undone))(t); entry.Object.ID != fmt.Sprint(ours.user.ID) {
+		t.Errorf("the entry of the undoing is about %+v", entry.Object)
+	}
+
+	// Its place was taken meanwhile: nothing is undone.
+	promotion = promote()
+	must(w.CreateRule(ctx, shadow))(t)
+	promoted := w.content(t)
+	if _, err := w.Revert(ctx, ours.ID, promotion); !errors.Is(err, rules.ErrExists) {
+		t.Errorf("the candidate's place is taken, and undoing says %v", err)
+	}
+	if after := w.content(t); after != promoted {
+		t.Errorf("it was\n%s\nand is, with the undoing refused,\n%s", promoted, after)
 	}
 }

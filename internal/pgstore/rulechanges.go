@@ -11,12 +11,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// actPromote is what the audit log calls a promotion.
+const actPromote = "promote"
+
 // PromoteRule gives what a shadow rule does to the live rule beside it, and removes the shadow rule; or,
 // without a live rule, puts the shadow rule itself in force. What is in force is active.
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
-	err = s.acting("promote").inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting(actPromote).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		shadow, err := w.ruleAt(ctx, candidate, expected)
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ test('raising the pro limit by keyboard lets a request pass within 2 s', async (
   await page.keyboard.type('1000');
   await page.keyboard.press('Enter');
   await page.getByText('1 change not saved').waitFor();
-  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByRole('button', { name: 'Review changes' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('100 per second, bursts to 500').waitFor();
   await dialog.getByText('200 per second, bursts to 1,000').waitFor();
@@ -80,7 +80,7 @@ test('a lost race shows both versions, and mine can be saved over theirs', async
   const theirs = await api.patch(path, { headers: { 'If-Match': '*' }, data: { rate_per_second: 1500 } });
   expect(theirs.status()).toBe(200);
 
-  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByText(/Somebody changed this limit/).waitFor();
   await page.getByText('1,500 per second, bursts to 5,000').waitFor();
   await page.getByText('2,000 per second, bursts to 5,000').waitFor();
@@ -101,13 +101,13 @@ test('while the server is away what was typed stays, and can be saved when it is
   await page.keyboard.type('20000/day');
   await page.keyboard.press('Enter');
   await sluice.pause();
-  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByText('The server is away.').waitFor();
   await page.getByRole('button', { name: 'Back' }).click();
   await page.getByText('1 change not saved').waitFor();
   await sluice.resume();
   await page.getByText('The server is away.').waitFor({ state: 'detached' });
-  await page.getByRole('button', { name: 'Review and save' }).click();
+  await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByText(/1 change saved/).waitFor();
   await close();

@@ -1245,8 +1245,9 @@ export interface paths {
         /**
          * Undo a change
          * @description A change of its own, with an entry of its own. 409 if what was changed is no longer as the change left it,
-         *     or cannot be restored. Changes to tenants, API keys, members and invitations are for owners to undo, suspending and
-         *     resuming a tenant for platform admins.
+         *     or cannot be restored. Undoing what a promotion did to the live rule brings the shadow rule back, in the same
+         *     change. Changes to tenants, API keys, members and invitations are for owners to undo, suspending and resuming a
+         *     tenant for platform admins.
          */
         post: operations["revertChange"];
         delete?: never;

@@ -1,12 +1,11 @@
-import { Link } from '@tanstack/react-router';
-import { useRef, useState } from 'react';
+import { useLayoutEffect, useRef, useState } from 'react';
 import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
-import { IconArrowRight } from '~/components/icons';
 import { patternInWords } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
-import { CellEditor, CellValue } from './Cell';
-import { cellId, type Draft, type Edit, type Place, rowId, ruleAt } from './draft';
+import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
+import { GridCell } from './GridCell';
+import { inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 import { PlanHeader } from './PlanHeader';
 
@@ -15,11 +14,17 @@ interface Props {
   plans: Plan[];
   rows: MatrixRow[];
   draft: Draft;
+  /** What was typed and is no limit, by cell. */
+  unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
   /** What rules denied in the last hour, by rule id. */
   lately: Map<number, Verdicts>;
   editable: boolean;
+  /** A row that was just added: its first cell is edited at once. */
+  added?: string;
   onEdit: (edit: Edit) => void;
+  onUnread: (place: Place, unread: Unread | null) => void;
+  onSplit: (row: MatrixRow) => void;
 }
 
 interface Position {
@@ -34,27 +39,52 @@ const steps: Record<string, [number, number]> = {
   ArrowRight: [0, 1],
 };
 
+/** A key that writes a character: the first one replaces the cell, as in a spreadsheet. */
+function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean {
+  return key.length === 1 && key !== ' ' && !ctrlKey && !metaKey && !altKey;
+}
+
 /**
  * The matrix people think in: a row per limit, a column per plan and one for all plans. Arrows walk the
- * cells; Enter, F2 or a digit edits one, Delete takes its limit away, Escape leaves it as it was.
+ * cells; Enter, F2, or typing edits one, Delete takes its limit away, Escape leaves it as it was.
  */
-export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editable, onEdit }: Props) {
+export function MatrixGrid(props: Props) {
+  const { tenant, plans, rows, draft, unread, errors, lately, editable, added } = props;
+  const { onEdit, onUnread, onSplit } = props;
   const table = useRef<HTMLTableElement>(null);
   const [at, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
+  // The cell that takes the focus when it is drawn: before that it may still be an editor.
+  const [focusing, setFocusing] = useState<Position | null>(null);
+  const [begun, setBegun] = useState<string>();
   const columns = [...plans.map(({ name }) => name), null];
+
+  if (added !== begun) {
+    setBegun(added);
+    const row = rows.findIndex((one) => rowId(one) === added);
+    if (row >= 0) {
+      setAt({ row, column: 0 });
+      setEditing({});
+    }
+  }
+
+  useLayoutEffect(() => {
+    if (!focusing) return;
+    table.current?.querySelector<HTMLElement>(`[data-cell="${focusing.row}-${focusing.column}"]`)?.focus();
+    setFocusing(null);
+  }, [focusing]);
 
   function focus(next: Position) {
     const row = Math.max(0, Math.min(next.row, rows.length - 1));
     const column = Math.max(0, Math.min(next.column, columns.length - 1));
     setAt({ row, column });
     setEditing(null);
-    const cell = `[data-cell="${row}-${column}"]`;
-    requestAnimationFrame(() => table.current?.querySelector<HTMLElement>(cell)?.focus());
+    setFocusing({ row, column });
   }
 
   function edit(place: Place, base: Rule | null, limit: Limit | null) {
     const before = draft.get(cellId(place));
+    onUnread(place, null);
     onEdit({ place, base: before ? before.base : base, limit });
   }
 
@@ -66,8 +96,8 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editabl
     else if (event.key === 'Home') focus({ ...position, column: 0 });
     else if (event.key === 'End') focus({ ...position, column: columns.length - 1 });
     else if (free && (event.key === 'Enter' || event.key === 'F2')) setEditing({});
-    else if (free && /^[\d.]$/.test(event.key)) setEditing({ typed: event.key });
     else if (free && (event.key === 'Delete' || event.key === 'Backspace')) edit(place, rule, null);
+    else if (free && writes(event)) setEditing({ typed: event.key });
     else return;
     event.preventDefault();
   }
@@ -105,62 +135,47 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editabl
               </th>
               {columns.map((plan, column) => {
                 const place = { key_pattern: row.key_pattern, name: row.name, plan };
+                const id = cellId(place);
                 const rule = ruleAt(row, plan);
-                const change = draft.get(cellId(place));
-                const limit = change ? change.limit : rule;
-                const label = `${patternInWords(row.key_pattern)}${row.name && ` ${row.name}`}, ${plan ?? 'all plans'}`;
-                const denials = rule ? lately.get(rule.rule_id) : undefined;
+                const change = draft.get(id);
                 const here = at.row === rowIndex && at.column === column;
                 const position = { row: rowIndex, column };
-                const error = errors.get(cellId(place));
                 return (
-                  <td
+                  <GridCell
                     key={plan ?? ''}
-                    data-cell={`${rowIndex}-${column}`}
-                    data-plan={plan ?? ''}
-                    data-changed={change ? true : undefined}
-                    data-wrong={error ? true : undefined}
-                    style={denials && !change && rule?.mode === 'enforce' ? tint(denials) : undefined}
-                    tabIndex={here && !editing ? 0 : -1}
-                    onFocus={(event) => event.target === event.currentTarget && setAt(position)}
+                    tenant={tenant}
+                    place={place}
+                    position={`${rowIndex}-${column}`}
+                    rule={rule}
+                    change={change}
+                    now={inForce(row, plan, draft)}
+                    unread={unread.get(id)}
+                    error={errors.get(id)}
+                    lately={rule ? lately.get(rule.rule_id) : undefined}
+                    here={here}
+                    editing={here ? editing : null}
+                    onFocus={() => setAt(position)}
                     onKeyDown={(event) => keys(event, position, place, rule)}
-                    onDoubleClick={() => editable && (!rule || rule.action === 'limit') && setEditing({})}
-                  >
-                    {here && editing ? (
-                      <CellEditor
-                        label={label}
-                        start={limit}
-                        typed={editing.typed}
-                        onCancel={() => focus(position)}
-                        onCommit={(next, how) => {
-                          edit(place, rule, next);
-                          if (how === 'enter') focus({ ...position, row: rowIndex + 1 });
-                          else setEditing(null);
-                        }}
-                      />
-                    ) : (
-                      <div className={styles.cell}>
-                        <CellValue rule={rule} limit={limit} lately={denials} />
-                        {change && !change.limit && <span className={styles.removed}>removed</span>}
-                        {rule && !change && (
-                          <Link
-                            to="/t/$tenant/rules/$rule"
-                            params={{ tenant, rule: String(rule.rule_id) }}
-                            className={styles.open}
-                            tabIndex={here ? 0 : -1}
-                            aria-label={`Open the rule: ${label}`}
-                          >
-                            <IconArrowRight size={14} aria-hidden />
-                          </Link>
-                        )}
-                      </div>
-                    )}
-                    {error && (
-                      <p role="alert" className={styles.wrong}>
-                        {error}
-                      </p>
-                    )}
-                  </td>
+                    onOpen={() => editable && (!rule || rule.action === 'limit') && setEditing({})}
+                    onSplit={editable && !splitProblem(row, plans) ? () => onSplit(row) : undefined}
+                    onCancel={() => {
+                      onUnread(place, null);
+                      focus(position);
+                    }}
+                    onLeave={() => {
+                      onUnread(place, null);
+                      setEditing(null);
+                    }}
+                    onCommit={(next, how) => {
+                      edit(place, rule, next);
+                      if (how === 'enter') focus({ ...position, row: rowIndex + 1 });
+                      else setEditing(null);
+                    }}
+                    onUnread={(typed) => {
+                      onUnread(place, typed);
+                      setEditing(null);
+                    }}
+                  />
                 );
               })}
             </tr>
@@ -169,10 +184,4 @@ export function MatrixGrid({ tenant, plans, rows, draft, errors, lately, editabl
       </table>
     </div>
   );
-}
-
-/** The more of a limit's checks were denied, the redder its cell. */
-function tint({ denied, checks }: Verdicts): React.CSSProperties {
-  const share = checks > 0 ? denied / checks : 0;
-  return { background: `color-mix(in srgb, var(--denied) ${Math.round(3 + share * 13)}%, var(--surface))` };
 }

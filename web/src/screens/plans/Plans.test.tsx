@@ -53,7 +53,7 @@ test('typing into a cell collects a change, which is reviewed and saved as one',
   await user.clear(screen.getByRole('textbox', { name: /Burst/ }));
   await user.keyboard('300{Enter}');
   expect((await cell('pro')).textContent).toMatch(/80\/s.*burst 300.*50\/s/);
-  await user.click(screen.getByRole('button', { name: 'Review and save' }));
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const dialog = await screen.findByRole('dialog');
   expect(await within(dialog).findByText('50 per second, bursts to 300')).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save' }));
@@ -86,7 +86,7 @@ test('what the server has against a cell is said in that cell', async () => {
   const { user } = open('/t/acme/plans');
   (await cell('pro')).focus();
   await user.keyboard('80/s{Enter}');
-  await user.click(await screen.findByRole('button', { name: 'Review and save' }));
+  await user.click(await screen.findByRole('button', { name: 'Review changes' }));
   await waitFor(async () => expect((await cell('pro')).textContent).toMatch(/The burst must be at most 7/));
 });
 
@@ -98,4 +98,86 @@ test('a viewer walks the cells and changes nothing', async () => {
   expect(screen.queryByRole('textbox')).toBeNull();
   expect(screen.queryByText(/not saved/)).toBeNull();
   expect(screen.queryByRole('button', { name: 'New limit' })).toBeNull();
+});
+
+test('what is no limit stays in its cell, marked, and keeps the changes from being saved', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('5o/s');
+  await user.click(await cell('free'));
+  expect((await cell('pro')).textContent).toMatch(/5o\/s.*The rate must be a number per second/);
+  expect(screen.getByRole('button', { name: 'Review changes' })).toHaveProperty('disabled', true);
+  (await cell('pro')).focus();
+  await user.keyboard('{Enter}');
+  expect(screen.getByRole('textbox', { name: /Rate/ })).toHaveProperty('value', '5o/s');
+  await user.keyboard('{Escape}');
+  expect((await cell('pro')).textContent).toMatch(/50\/s/);
+  expect(screen.queryByRole('button', { name: 'Review changes' })).toBeNull();
+});
+
+test('a cell that is opened and left as it was is no change, whatever its rate', async () => {
+  const odd = rule({ rule_id: 1, plan: 'free', rate_per_second: (1000 / 86400) * 10, rate_unit: 'day' });
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [odd, pro] }]),
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('free')).focus();
+  expect((await cell('free')).textContent).toMatch(/10,000\/d/);
+  await user.keyboard('{Enter}{Enter}');
+  expect(screen.queryByText(/not saved/)).toBeNull();
+});
+
+test('a cell that was opened and left empty gives the focus away', async () => {
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro] }]) });
+  const { user } = open('/t/acme/plans');
+  (await cell('free')).focus();
+  await user.keyboard('{Enter}');
+  await user.click(await cell('All plans'));
+  await user.keyboard('7');
+  expect(screen.getByRole('textbox', { name: /Rate of Each user, all plans/ })).toHaveProperty('value', '7');
+});
+
+test('the limit of all plans stands in the cells that have none, and can be split by one press', async () => {
+  const all = rule({ rule_id: 3, plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro, all] }]) });
+  const { user } = open('/t/acme/plans');
+  expect((await cell('free')).textContent).toMatch(/6\/min.*All plans/);
+  expect((await cell('pro')).textContent).toMatch(/Held to 6\/min, burst 6 by All plans/);
+  await user.click(screen.getByRole('button', { name: /^Split All plans/ }));
+  expect((await cell('free')).textContent).toMatch(/^6\/minburst 6$/);
+  expect((await cell('pro')).textContent).not.toMatch(/Held/);
+  expect((await cell('All plans')).textContent).toMatch(/removed/);
+  expect(screen.getByText('2 changes not saved')).toBeDefined();
+});
+
+test('the review says what today’s limit did, and of a new limit nothing', async () => {
+  const diff = {
+    dry_run: true,
+    text: '',
+    changes: [
+      { change: 'update', before: free, after: { ...free, burst_capacity: 9 } },
+      { change: 'create', after: rule({ rule_id: 0, plan: null }) },
+    ],
+  };
+  fakeServer({ ...world(), 'POST /api/v1/tenants/acme/matrix': diff });
+  const { user } = open('/t/acme/plans');
+  (await cell('free')).focus();
+  await user.keyboard('8/s{Enter}');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const dialog = await screen.findByRole('dialog');
+  const items = await within(dialog).findAllByRole('listitem');
+  expect(items[0]?.textContent).toMatch(/In the last hour today’s limit denied 412 of 1,840 checks/);
+  expect(items[1]?.textContent).not.toMatch(/checks/);
+});
+
+test('the focus is in a row that was just added', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/plans');
+  await user.click(await screen.findByRole('button', { name: 'New limit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'New limit' });
+  await user.click(within(dialog).getByRole('button', { name: 'Add row' }));
+  await user.keyboard('5/s{Enter}');
+  expect(screen.getByText('1 change not saved')).toBeDefined();
 });

@@ -10,7 +10,20 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { useRole, useTenant } from '~/session';
-import { type Clash, clashes, type Draft, edited, inTiers, rebased, rowId, yielded } from './draft';
+import {
+  type Clash,
+  cellId,
+  clashes,
+  type Draft,
+  edited,
+  inTiers,
+  type Place,
+  rebased,
+  rowId,
+  type Unread,
+  yielded,
+} from './draft';
+import { heldRows, split } from './inForce';
 import { Lost } from './Lost';
 import styles from './Matrix.module.css';
 import { MatrixGrid } from './MatrixGrid';
@@ -31,15 +44,34 @@ export default function Plans() {
   const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
   const [draft, setDraft] = useState<Draft>(new Map());
+  const [unread, setUnread] = useState<ReadonlyMap<string, Unread>>(new Map());
   const [errors, setErrors] = useState(new Map<string, string>());
   const [lost, setLost] = useState<Clash[]>([]);
   const close = () => setOpen(null);
 
   function discard() {
     setDraft(new Map());
+    setUnread(new Map());
     setErrors(new Map());
     setAdded([]);
   }
+
+  function note(place: Place, typed: Unread | null) {
+    setUnread((before) => {
+      const next = new Map(before);
+      if (typed) next.set(cellId(place), typed);
+      else next.delete(cellId(place));
+      return next;
+    });
+  }
+
+  function giveEach(row: MatrixRow) {
+    setDraft((before) => split(before, row, plans.data ?? []));
+    setErrors(new Map());
+  }
+
+  const dirty = draft.size + unread.size > 0;
+  const rows = withAdded(matrix.data ?? [], added);
 
   async function raceLost() {
     const { data } = await matrix.refetch();
@@ -68,7 +100,6 @@ export default function Plans() {
         {(allPlans) => (
           <Query query={matrix} loading={<Loading />}>
             {(saved) => {
-              const rows = withAdded(saved, added);
               if (rows.length === 0)
                 return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
               return (
@@ -78,9 +109,13 @@ export default function Plans() {
                     plans={inTiers(allPlans, saved)}
                     rows={rows}
                     draft={draft}
+                    unread={unread}
                     errors={errors}
                     lately={lately}
                     editable={edit}
+                    added={added[0] && rowId(added[0])}
+                    onUnread={note}
+                    onSplit={giveEach}
                     onEdit={(change) => {
                       setDraft((before) => edited(before, change));
                       setErrors(new Map());
@@ -92,15 +127,17 @@ export default function Plans() {
           </Query>
         )}
       </Query>
-      {edit && draft.size === 0 && <Keys />}
-      {draft.size > 0 && (
+      {edit && !dirty && <Keys />}
+      {dirty && (
         <section className={styles.bar} aria-label="Unsaved changes">
-          <strong>{plural(draft.size, 'change')} not saved</strong>
+          <strong>{unsaved(draft.size, unread.size)}</strong>
           <div>
             <Button variant="default" onClick={discard}>
               Discard
             </Button>
-            <Button onClick={() => setOpen('review')}>Review and save</Button>
+            <Button disabled={unread.size > 0} onClick={() => setOpen('review')}>
+              Review changes
+            </Button>
           </div>
         </section>
       )}
@@ -117,7 +154,10 @@ export default function Plans() {
         <Review
           tenant={tenant}
           draft={draft}
+          held={heldRows(rows, plans.data ?? [], draft)}
+          plans={plans.data ?? []}
           lately={lately}
+          onSplit={giveEach}
           onClose={close}
           onSaved={() => {
             discard();
@@ -143,9 +183,15 @@ export default function Plans() {
         }}
         onClose={() => setLost([])}
       />
-      <Leaving when={draft.size > 0} what={plural(draft.size, 'change')} />
+      <Leaving when={dirty} what={plural(draft.size + unread.size, 'change')} />
     </Page>
   );
+}
+
+function unsaved(changes: number, unread: number): string {
+  if (unread === 0) return `${plural(changes, 'change')} not saved`;
+  const cells = unread === 1 ? '1 cell is no limit' : `${plural(unread, 'cell')} are no limits`;
+  return `${cells}. Correct what is marked, or press Escape in it`;
 }
 
 /** The rows that exist, and above them those that were begun here and have no cell yet. */
@@ -184,7 +230,7 @@ function Keys() {
         <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> walk
       </span>
       <span>
-        <kbd>Enter</kbd> or a digit edits
+        <kbd>Enter</kbd> or typing edits
       </span>
       <span>
         <kbd>Delete</kbd> removes

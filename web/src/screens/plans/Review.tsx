@@ -4,20 +4,26 @@ import { useEffect } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import { tenantKey, type Verdicts } from '~/api/queries';
-import type { MatrixDiff, Rule } from '~/api/types';
+import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
+import { IconAlert } from '~/components/icons';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
 import { cellsOf, type Draft, errorsByCell } from './draft';
+import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 
 interface Props {
   tenant: string;
   draft: Draft;
+  /** Where the limit of all plans is lower than one that is to be saved. */
+  held: HeldRow[];
+  plans: Plan[];
   lately: Map<number, Verdicts>;
+  onSplit: (row: MatrixRow) => void;
   onClose: () => void;
   onSaved: () => void;
   /** Some cells cannot be saved; which, and why. */
@@ -26,7 +32,8 @@ interface Props {
 }
 
 /** The changes as the server would make them, before it does. */
-export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRaceLost }: Props) {
+export function Review(props: Props) {
+  const { tenant, draft, held, plans, lately, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -72,6 +79,14 @@ export function Review({ tenant, draft, lately, onClose, onSaved, onErrors, onRa
       title={`Save ${plural(draft.size, 'change')}?`}
       pending={save.isPending}
     >
+      {held.map((one) => (
+        <Held
+          key={`${one.row.key_pattern} ${one.row.name}`}
+          held={one}
+          problem={splitProblem(one.row, plans)}
+          onSplit={() => onSplit(one.row)}
+        />
+      ))}
       {error && <ErrorState error={error} onRetry={retry} />}
       {!error && preview.data && <Changes diff={preview.data} lately={lately} />}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
@@ -96,7 +111,7 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
   return (
     <>
       <p className="soft">
-        Users keep what is in their buckets. Processes that answer checks read the change within 2 s.
+        In force within 2 s. A changed limit keeps its buckets; a new one begins with full buckets.
       </p>
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
@@ -114,12 +129,13 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
                 </span>
               )}
               <span className={after ? styles.to : styles.removed}>
-                {after ? limitSentence(after) : 'no limit any more'}
+                {after ? limitSentence(after) : 'removed'}
               </span>
-              {denials && (
+              {denials && <span className={styles.hint}>{today(before, denials)}</span>}
+              {!after && before?.plan === null && (
                 <span className={styles.hint}>
-                  In the last hour {exactNumber(denials.denied)} of {exactNumber(denials.checks)} checks were
-                  above it.
+                  Users on no plan, and plans that are made later, are not limited by it. Its overrides are
+                  removed with it.
                 </span>
               )}
             </li>
@@ -127,5 +143,44 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
         })}
       </ul>
     </>
+  );
+}
+
+/** What today's limit did: nobody knows yet what the new one would have denied. */
+function today({ mode }: Rule, { denied, checks }: Verdicts): string {
+  const did = mode === 'shadow' ? 'would have denied' : 'denied';
+  return `In the last hour today’s limit ${did} ${exactNumber(denied)} of ${exactNumber(checks)} checks.`;
+}
+
+interface HeldProps {
+  held: HeldRow;
+  /** Why the limit of all plans cannot become one for each plan. */
+  problem: string | null;
+  onSplit: () => void;
+}
+
+/** Some of what is to be saved has no effect, because the limit of all plans is lower. */
+function Held({ held, problem, onSplit }: HeldProps) {
+  const { key_pattern, name } = held.row;
+  return (
+    <div className={styles.warning} role="status">
+      <IconAlert size={16} aria-hidden />
+      <div>
+        <p>
+          <strong>
+            {patternInWords(key_pattern)}
+            {name && ` (${name})`}:
+          </strong>{' '}
+          {heldSentence(held)}
+        </p>
+        {problem ? (
+          <p className="soft">{problem}</p>
+        ) : (
+          <Button variant="default" size="compact-sm" onClick={onSplit}>
+            Give each plan its own limit
+          </Button>
+        )}
+      </div>
+    </div>
   );
 }

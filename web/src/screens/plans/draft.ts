@@ -15,6 +15,15 @@ export interface Edit {
   base: Rule | null;
   /** null: the rule is to be removed. */
   limit: Limit | null;
+  /** Of a new rule: the one from which it takes all else than the limit. */
+  like?: Rule;
+}
+
+/** What somebody typed into a cell that is no limit: it stays in the cell, and keeps the draft from being saved. */
+export interface Unread {
+  rate: string;
+  burst: string;
+  wrong: string;
 }
 
 /** The changes that were not saved yet, by cell. */
@@ -72,7 +81,7 @@ export function without(draft: Draft, id: string): Draft {
 
 /** What the API is asked to save, in the draft's order, so that `/cells/3` is the fourth edit. */
 export function cellsOf(draft: Draft): MatrixCell[] {
-  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit }) => {
+  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
     const values = {
       rate_per_second: limit?.rate_per_second,
@@ -81,8 +90,12 @@ export function cellsOf(draft: Draft): MatrixCell[] {
     };
     return base
       ? { rule_id: base.rule_id, version: base.version, ...values }
-      : { key_pattern, name, plan, ...values };
+      : { key_pattern, name, plan, ...values, ...(like && detailsOf(like)) };
   });
+}
+
+function detailsOf({ algorithm, failure_mode, description }: Rule) {
+  return { algorithm, failure_mode, description };
 }
 
 /** What is wrong with which cell, by cell; what belongs to none is under ''. */

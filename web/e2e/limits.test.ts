@@ -1,0 +1,120 @@
+import type { APIRequestContext, Browser, Locator, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
+import { type Sluice, startSluice, until } from './sluice';
+
+let sluice: Sluice;
+let browser: Browser;
+beforeAll(async () => {
+  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await sluice?.stop();
+});
+
+/** Fails with what the server said, unless the request succeeded. */
+async function post(api: APIRequestContext, path: string, data: object) {
+  const answer = await api.post(`/api/v1/${path}`, { data });
+  if (!answer.ok()) throw new Error(`${path} was answered with ${answer.status()}: ${await answer.text()}`);
+  return answer.json();
+}
+
+/** A tenant of its own, so that tests do not meet, with some plans and limits. */
+async function newTenant(page: Page, slug: string, plans: string[], rules: object[]): Promise<void> {
+  await post(page.request, 'tenants', { slug, name: slug });
+  for (const name of plans) await post(page.request, `tenants/${slug}/plans`, { name });
+  for (const rule of rules) await post(page.request, `tenants/${slug}/rules`, rule);
+}
+
+const perUser = (plan: string | null, perMinute: number, burst_capacity = perMinute) => ({
+  key_pattern: 'user:{user_id}',
+  plan,
+  rate_per_second: perMinute / 60,
+  rate_unit: 'minute',
+  burst_capacity,
+});
+
+/** A cell of the matrix by its row's pattern and its plan. */
+function cell(page: Page, words: string, plan: string): Locator {
+  return page.getByRole('row', { name: words }).locator(`td[data-plan="${plan}"]`);
+}
+
+/** How many of some checks of one user pass. */
+async function passed(key: string, plan: string, count: number): Promise<number> {
+  const checks = Array.from({ length: count }, () => ({ user_id: 'anna', plan }));
+  const answer = await fetch(`${sluice.checkUrl}/v1/check/batch`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ checks }),
+  });
+  if (!answer.ok) return 0; // the key is not known yet
+  const { results } = (await answer.json()) as { results: { status: number }[] };
+  return results.filter(({ status }) => status === 200).length;
+}
+
+test('a limit looser than that of all plans is said to be held, and one press makes it true', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await newTenant(page, 'held', ['free', 'pro'], [perUser(null, 6)]);
+  const { secret } = await post(page.request, 'tenants/held/api-keys', {
+    name: 'ci',
+    permissions: ['check'],
+  });
+  await page.goto('/t/held/plans');
+  await settled(page);
+  await cell(page, 'Each user', 'free').getByText('6/min').waitFor();
+  await cell(page, 'Each user', 'pro').click();
+  await page.keyboard.type('60/min');
+  await page.keyboard.press('Enter');
+  await cell(page, 'Each user', 'pro')
+    .getByText(/Held to 6\/min, burst 6 by All plans/)
+    .waitFor();
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText(/pro is held to 6\/min, burst 6/).waitFor();
+  await dialog.getByText('60 per minute, bursts to 60').waitFor();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Give each plan its own limit', exact: true }).click();
+  await dialog.getByText('Save 3 changes?').waitFor();
+  await dialog.getByText(/Users on no plan/).waitFor();
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText(/3 changes saved/).waitFor();
+  await until(async () => (await passed(secret, 'pro', 30)) > 6);
+  expect(await passed(secret, 'free', 30)).toBe(6);
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('fifty plans leave room for plans; a click and a key edit; what is no limit stays; a new row has the focus', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  const plans = Array.from({ length: 50 }, (_, at) => `plan-${String(at).padStart(2, '0')}`);
+  await newTenant(page, 'many', plans, [perUser(null, 600), perUser('plan-00', 60)]);
+  await page.goto('/t/many/plans');
+  await settled(page);
+  const corner = await page.getByRole('columnheader', { name: 'Limit', exact: true }).boundingBox();
+  expect(corner?.width).toBeLessThanOrEqual(280);
+
+  await cell(page, 'Each user', 'plan-01').click();
+  await page.keyboard.type('5o/s');
+  await cell(page, 'Each user', 'plan-02').click();
+  await cell(page, 'Each user', 'plan-01').getByText('5o/s').waitFor();
+  await expectAccessible(page);
+  expect(await page.getByRole('button', { name: 'Review changes' }).isDisabled()).toBe(true);
+  await page.keyboard.type('0,5/s'); // the cell that was clicked is edited
+  await page.keyboard.press('Enter');
+  await cell(page, 'Each user', 'plan-02').getByText('0.5/s').waitFor();
+  await cell(page, 'Each user', 'plan-01').click();
+  await page.keyboard.press('Enter');
+  await page.keyboard.press('Escape');
+  await page.getByText('1 change not saved').waitFor();
+
+  await page.getByRole('button', { name: 'New limit' }).click();
+  await page.getByRole('button', { name: 'Add row' }).click();
+  await page.keyboard.type('100/d');
+  await page.keyboard.press('Enter');
+  await page.getByText('2 changes not saved').waitFor();
+  expect(complaints).toEqual([]);
+  await close();
+});

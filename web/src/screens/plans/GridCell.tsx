@@ -1,0 +1,137 @@
+import { Tooltip } from '@mantine/core';
+import { Link } from '@tanstack/react-router';
+import type { Verdicts } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { IconAlert, IconArrowRight } from '~/components/icons';
+import { patternInWords } from '~/domain/pattern';
+import { type Limit, limitSentence } from '~/domain/rate';
+import { CellEditor, CellValue } from './Cell';
+import type { Edit, Place, Unread } from './draft';
+import { heldTo, type InForce } from './inForce';
+import styles from './Matrix.module.css';
+
+interface Props {
+  tenant: string;
+  place: Place;
+  /** Where it is: "row-column". */
+  position: string;
+  rule: Rule | null;
+  change: Edit | undefined;
+  now: InForce;
+  unread: Unread | undefined;
+  error: string | undefined;
+  lately: Verdicts | undefined;
+  /** The keyboard is at this cell. */
+  here: boolean;
+  editing: { typed?: string } | null;
+  onFocus: () => void;
+  onKeyDown: (event: React.KeyboardEvent) => void;
+  onOpen: () => void;
+  /** Left out where the limit of all plans cannot become one for each plan. */
+  onSplit: (() => void) | undefined;
+  onCancel: () => void;
+  onLeave: () => void;
+  onCommit: (limit: Limit, how: 'enter' | 'blur') => void;
+  onUnread: (typed: Unread) => void;
+}
+
+/** One limit on one plan: what is in force there, what is to change, or the fields to type it into. */
+export function GridCell(props: Props) {
+  const { tenant, place, position, rule, change, now, unread, error, lately, here, editing } = props;
+  const limit = change ? change.limit : rule;
+  const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
+  const wrong = error ?? unread?.wrong;
+  return (
+    <td
+      data-cell={position}
+      data-plan={place.plan ?? ''}
+      data-changed={change ? true : undefined}
+      data-wrong={wrong ? true : undefined}
+      style={lately && !change && rule?.mode === 'enforce' ? tint(lately) : undefined}
+      tabIndex={here && !editing ? 0 : -1}
+      onFocus={(event) => event.target === event.currentTarget && props.onFocus()}
+      onKeyDown={props.onKeyDown}
+      onDoubleClick={props.onOpen}
+    >
+      {editing ? (
+        <CellEditor
+          label={label}
+          start={limit}
+          inherited={now.kind === 'inherited' ? now.all : undefined}
+          unread={unread}
+          typed={editing.typed}
+          onCancel={props.onCancel}
+          onLeave={props.onLeave}
+          onCommit={props.onCommit}
+          onUnread={props.onUnread}
+        />
+      ) : (
+        <div className={styles.cell}>
+          {unread ? (
+            <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
+          ) : (
+            <CellValue rule={rule} limit={limit} now={now} lately={lately} />
+          )}
+          {change && !change.limit && <span className={styles.removed}>removed</span>}
+          {now.kind === 'held' && <Held own={now.own} all={now.all} onSplit={props.onSplit} here={here} />}
+          {rule && !change && (
+            <Link
+              to="/t/$tenant/rules/$rule"
+              params={{ tenant, rule: String(rule.rule_id) }}
+              className={styles.open}
+              tabIndex={here ? 0 : -1}
+              aria-label={`Open the rule: ${label}`}
+            >
+              <IconArrowRight size={14} aria-hidden />
+            </Link>
+          )}
+        </div>
+      )}
+      {wrong && !editing && (
+        <p role="alert" className={styles.wrong}>
+          {wrong}
+        </p>
+      )}
+    </td>
+  );
+}
+
+interface HeldProps {
+  own: Limit;
+  all: Limit;
+  here: boolean;
+  onSplit: (() => void) | undefined;
+}
+
+/** The limit of all plans is lower, so that this one does not decide; and the way out. */
+function Held({ own, all, here, onSplit }: HeldProps) {
+  return (
+    <span className={styles.held}>
+      <Tooltip
+        multiline
+        w={260}
+        label={`Every matching rule must pass. All plans allows ${limitSentence(all)}, which is lower.`}
+      >
+        <span>
+          <IconAlert size={13} stroke={2} aria-hidden /> Held to {heldTo(own, all)} by All plans
+        </span>
+      </Tooltip>
+      {onSplit && (
+        <button
+          type="button"
+          tabIndex={here ? 0 : -1}
+          aria-label="Split All plans: give each plan its own limit"
+          onClick={onSplit}
+        >
+          Split All plans
+        </button>
+      )}
+    </span>
+  );
+}
+
+/** The more of a limit's checks were denied, the redder its cell. */
+function tint({ denied, checks }: Verdicts): React.CSSProperties {
+  const share = checks > 0 ? denied / checks : 0;
+  return { background: `color-mix(in srgb, var(--denied) ${Math.round(3 + share * 13)}%, var(--surface))` };
+}

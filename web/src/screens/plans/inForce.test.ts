@@ -1,0 +1,90 @@
+import { expect, test } from 'vitest';
+import type { MatrixRow, Rule } from '~/api/types';
+import { plan, rule } from '../../../test/fake';
+import { cellId, cellsOf, type Draft, edited } from './draft';
+import { heldRows, heldTo, inForce, split, splitProblem } from './inForce';
+
+const none: Draft = new Map();
+const perMinute = (plan: string | null, number: number, more: Partial<Rule> = {}) =>
+  rule({
+    plan,
+    rate_per_second: number / 60,
+    rate_unit: 'minute',
+    burst_capacity: number,
+    rule_id: plan === null ? 1 : 2,
+    ...more,
+  });
+const row = (...rules: Rule[]): MatrixRow => ({
+  key_pattern: 'user:{user_id}',
+  name: '',
+  scope: 'user',
+  rules,
+});
+const kind = (rules: Rule[], plan: string | null = 'pro') => inForce(row(...rules), plan, none).kind;
+
+test('the limit of all plans holds where a plan has none, or a looser one', () => {
+  const all = perMinute(null, 6);
+  expect(kind([all])).toBe('inherited');
+  expect(kind([all, perMinute('pro', 60)])).toBe('held');
+  expect(kind([all, perMinute('pro', 6)])).toBe('own');
+  expect(kind([all, perMinute('pro', 3)])).toBe('own');
+  expect(kind([all], null)).toBe('own');
+  expect(kind([perMinute('pro', 60)])).toBe('own');
+});
+
+test('rules that are off or in shadow mode hold nobody, and a block or bypass holds everybody', () => {
+  const pro = perMinute('pro', 60);
+  expect(kind([perMinute(null, 6, { mode: 'shadow' }), pro])).toBe('own');
+  expect(kind([perMinute(null, 6, { is_active: false }), pro])).toBe('own');
+  expect(kind([perMinute(null, 6), perMinute('pro', 60, { mode: 'shadow' })])).toBe('inherited');
+  expect(kind([perMinute(null, 0, { action: 'block' }), pro])).toBe('block');
+  expect(kind([perMinute(null, 0, { action: 'bypass' }), pro])).toBe('bypass');
+  expect(kind([perMinute(null, 0, { action: 'block' }), perMinute('pro', 0, { action: 'bypass' })])).toBe(
+    'own',
+  );
+});
+
+test('what a looser limit is held to is the lower of each', () => {
+  const all = perMinute(null, 6);
+  expect(heldTo(perMinute('pro', 60), all)).toBe('6/min, burst 6');
+  expect(heldTo(perMinute('pro', 60, { burst_capacity: 2 }), all)).toBe('6/min');
+  expect(heldTo(perMinute('pro', 3, { burst_capacity: 60 }), all)).toBe('burst 6');
+});
+
+test('a draft is judged before it is saved, and only the rows that it touches are named', () => {
+  const saved = [row(perMinute(null, 6))];
+  const plans = [plan('free'), plan('pro')];
+  const place = { key_pattern: 'user:{user_id}', name: '', plan: 'pro' };
+  const limit = { rate_per_second: 1, rate_unit: 'minute' as const, burst_capacity: 60 };
+  const draft = edited(none, { place, base: null, limit });
+  expect(heldRows(saved, plans, none)).toEqual([]);
+  expect(heldRows(saved, plans, draft).map(({ plans }) => plans.map(({ name }) => name))).toEqual([['pro']]);
+});
+
+test('one press makes the limit of all plans one for each plan, with all else it says, and removes it', () => {
+  const all = perMinute(null, 6, { failure_mode: 'closed', description: 'why' });
+  const it = row(all, perMinute('pro', 60));
+  const draft = split(none, it, [plan('free'), plan('gold'), plan('pro')]);
+  const limit = { rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 };
+  const details = { algorithm: 'token_bucket', failure_mode: 'closed', description: 'why' };
+  const place = { key_pattern: 'user:{user_id}', name: '' };
+  expect(cellsOf(draft)).toEqual([
+    { ...place, plan: 'free', ...limit, ...details },
+    { ...place, plan: 'gold', ...limit, ...details },
+    { rule_id: 1, version: 3, remove: true },
+  ]);
+  expect(inForce(it, 'pro', draft).kind).toBe('own');
+});
+
+test('a limit of all plans that was never saved leaves no trace', () => {
+  const place = { key_pattern: 'user:{user_id}', name: '', plan: null };
+  const limit = { rate_per_second: 0.1, rate_unit: 'minute' as const, burst_capacity: 6 };
+  const draft = split(edited(none, { place, base: null, limit }), row(), [plan('free')]);
+  expect([...draft.keys()]).toEqual([cellId({ ...place, plan: 'free' })]);
+});
+
+test('a plan whose own rule is in shadow mode keeps the limit of all plans from being split', () => {
+  const it = row(perMinute(null, 6), perMinute('pro', 60, { mode: 'shadow' }));
+  expect(splitProblem(it, [plan('free'), plan('pro')])).toMatch(/On pro there is a rule/);
+  expect(splitProblem(row(perMinute(null, 6)), [plan('free'), plan('pro')])).toBeNull();
+});

@@ -1,0 +1,115 @@
+import type { MatrixRow, Plan, Rule } from '~/api/types';
+import { exactNumber } from '~/domain/format';
+import { type Limit, limitSentence, rateShort } from '~/domain/rate';
+import { cellId, type Draft, edited, ruleAt } from './draft';
+
+/**
+ * What is in force for one plan in one row, with the draft's changes. All rules that match a check must pass, so
+ * the limit of all plans holds beside a plan's own one, and the lower rate and the lower burst win.
+ */
+export type InForce =
+  /** The cell's own limit decides, or nothing does. */
+  | { kind: 'own' }
+  /** The plan has no enforced limit of its own here: that of all plans holds. */
+  | { kind: 'inherited'; all: Limit }
+  /** The plan's own limit is looser than that of all plans. */
+  | { kind: 'held'; own: Limit; all: Limit }
+  /** The rule for all plans always denies, or lets everything pass. */
+  | { kind: 'block' | 'bypass' };
+
+type Decides = Limit | 'block' | 'bypass' | null;
+
+/** What a cell decides by itself; a rule that is off or in shadow mode decides nothing. */
+function decides(row: MatrixRow, plan: string | null, draft: Draft): Decides {
+  const rule = ruleAt(row, plan);
+  const change = draft.get(cellId({ ...row, plan }));
+  if (rule && (rule.mode === 'shadow' || !rule.is_active)) return null;
+  if (change) return change.limit;
+  if (!rule) return null;
+  return rule.action === 'limit' ? rule : rule.action;
+}
+
+function isLimit(decision: Decides): decision is Limit {
+  return decision !== null && typeof decision === 'object';
+}
+
+export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InForce {
+  if (plan === null) return { kind: 'own' };
+  const all = decides(row, null, draft);
+  const own = decides(row, plan, draft);
+  // A bypass decides before a block, and both before limits.
+  if (own === 'bypass' || all === null) return { kind: 'own' };
+  if (!isLimit(all)) return { kind: all };
+  if (own === 'block') return { kind: 'own' };
+  if (own === null) return { kind: 'inherited', all };
+  const looser = own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity;
+  return looser ? { kind: 'held', own, all } : { kind: 'own' };
+}
+
+/** What the limit of all plans leaves of a looser one: "6/min, burst 6", "burst 6". */
+export function heldTo(own: Limit, all: Limit): string {
+  const parts = [
+    own.rate_per_second > all.rate_per_second && rateShort(all),
+    own.burst_capacity > all.burst_capacity && `burst ${exactNumber(all.burst_capacity)}`,
+  ];
+  return parts.filter(Boolean).join(', ');
+}
+
+/** A row in which plans are held by the limit of all plans. */
+export interface HeldRow {
+  row: MatrixRow;
+  all: Limit;
+  plans: { name: string; own: Limit }[];
+}
+
+/** The rows that the draft touches and in which plans are held. */
+export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRow[] {
+  return rows.flatMap((row) => {
+    const isTouched = (plan: string | null) => draft.has(cellId({ ...row, plan }));
+    const found = plans.flatMap(({ name }) => {
+      const now = inForce(row, name, draft);
+      return now.kind === 'held' && (isTouched(name) || isTouched(null)) ? [{ name, ...now }] : [];
+    });
+    return found[0] ? [{ row, all: found[0].all, plans: found }] : [];
+  });
+}
+
+/** Why the limit of all plans cannot become one for each plan; null if it can. */
+export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
+  const idle = plans.filter(({ name }) => {
+    const rule = ruleAt(row, name);
+    return rule && (rule.mode === 'shadow' || !rule.is_active);
+  });
+  if (idle.length === 0) return null;
+  const names = idle.map(({ name }) => name).join(', ');
+  return `On ${names} there is a rule that is off or in shadow mode: nothing would be enforced there.`;
+}
+
+/** The draft in which each plan without its own limit gets that of all plans, which is removed. */
+export function split(draft: Draft, row: MatrixRow, plans: Plan[]): Draft {
+  const all = decides(row, null, draft);
+  if (!isLimit(all)) return draft;
+  const { key_pattern, name } = row;
+  const { rate_per_second, rate_unit, burst_capacity } = all;
+  const limit = { rate_per_second, rate_unit, burst_capacity };
+  const like = ruleAt(row, null) ?? undefined;
+  let next = draft;
+  for (const plan of plans) {
+    if (decides(row, plan.name, draft) !== null) continue;
+    const place = { key_pattern, name, plan: plan.name };
+    next = edited(next, { place, base: baseOf(next, row, plan.name), limit, like });
+  }
+  const place = { key_pattern, name, plan: null };
+  return edited(next, { place, base: baseOf(next, row, null), limit: null });
+}
+
+function baseOf(draft: Draft, row: MatrixRow, plan: string | null): Rule | null {
+  const change = draft.get(cellId({ ...row, plan }));
+  return change ? change.base : ruleAt(row, plan);
+}
+
+/** "pro stays at 6/min, burst 6": who is held, and to what. */
+export function heldSentence({ all, plans }: HeldRow): string {
+  const held = plans.map(({ name, own }) => `${name} is held to ${heldTo(own, all)}`).join('; ');
+  return `${held}. The limit of all plans, ${limitSentence(all)}, must pass too.`;
+}
