@@ -809,6 +809,7 @@ CREATE TABLE api_process (
     checks          bigint      NOT NULL, -- since the report before
     degraded        bigint      NOT NULL, -- those among them that were decided without Redis
     span_ms         bigint      NOT NULL, -- how long that time was
+    redis_down      text[]      NOT NULL DEFAULT '{}', -- the nodes of a Redis Cluster that do not answer
     CONSTRAINT api_process_pkey PRIMARY KEY (process_id)
 );
 

@@ -295,16 +295,16 @@ WITH forgotten AS (
 )
 INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
-    checks, degraded, span_ms
+    redis_down, checks, degraded, span_ms
 ) VALUES (
     sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded), sqlc.arg(rules),
     sqlc.arg(rules_age_ms), sqlc.arg(database), sqlc.arg(redis),
-    sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms)
+    sqlc.arg(redis_down)::text[], sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms)
 )
 ON CONFLICT (process_id) DO UPDATE SET
     reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
-    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
-    span_ms = excluded.span_ms;
+    database = excluded.database, redis = excluded.redis, redis_down = excluded.redis_down,
+    checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms;
 
 -- name: EndProcess :exec
 DELETE FROM api_process WHERE process_id = sqlc.arg(process_id);

@@ -36,6 +36,7 @@ func showProcess(r *fleet.Report) openapi.ProcessStatus {
 		ProcessId: r.ID, Name: r.Name, Version: r.Version, StartedAt: r.StartedAt, ReportedAt: r.At,
 		RulesLoaded: r.RulesLoaded, Rules: r.Rules, RulesAgeMs: ageOrNull(r.RulesLoaded, r.RulesAge),
 		Database: openapi.ProcessStatusDatabase(r.Database), Redis: openapi.RedisState(r.Redis),
+		RedisDown:       itemsOf(r.RedisDown, func(addr *string) string { return *addr }),
 		ChecksPerSecond: r.ChecksPerSecond(), DegradedShare: r.DegradedShare(),
 	}
 }

@@ -2,6 +2,7 @@ package adminapi_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,12 +17,13 @@ func TestTheStatusShowsEveryProcess(t *testing.T) {
 		c.Readiness = func() adminapi.Readiness { return adminapi.Readiness{Database: "unknown", Redis: "down"} }
 	})
 	type process struct {
-		Name            string  `json:"name"`
-		RulesLoaded     bool    `json:"rules_loaded"`
-		RulesAgeMs      *int64  `json:"rules_age_ms"`
-		Redis           string  `json:"redis"`
-		ChecksPerSecond float64 `json:"checks_per_second"`
-		DegradedShare   float64 `json:"degraded_share"`
+		Name            string   `json:"name"`
+		RulesLoaded     bool     `json:"rules_loaded"`
+		RulesAgeMs      *int64   `json:"rules_age_ms"`
+		Redis           string   `json:"redis"`
+		RedisDown       []string `json:"redis_down"`
+		ChecksPerSecond float64  `json:"checks_per_second"`
+		DegradedShare   float64  `json:"degraded_share"`
 	}
 	type status struct {
 		Admin struct {
@@ -41,7 +43,7 @@ func TestTheStatusShowsEveryProcess(t *testing.T) {
 	for _, report := range []fleet.Report{
 		{Process: fleet.Process{ID: "2", Name: "b", Database: "unknown", Redis: "memory"}},
 		{
-			Process: fleet.Process{ID: "1", Name: "a", RulesLoaded: true, RulesAge: time.Second, Database: "up", Redis: "down"},
+			Process: fleet.Process{ID: "1", Name: "a", RulesLoaded: true, RulesAge: time.Second, Database: "up", Redis: "partial", RedisDown: []string{"h:1"}},
 			Count:   fleet.Count{Checks: 100, Degraded: 25}, Span: 5 * time.Second,
 		},
 	} {
@@ -53,7 +55,7 @@ func TestTheStatusShowsEveryProcess(t *testing.T) {
 	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" {
 		t.Fatalf("the processes are %+v, want a and b", got)
 	}
-	if a := got[0]; *a.RulesAgeMs != 1000 || a.ChecksPerSecond != 20 || a.DegradedShare != 0.25 || a.Redis != "down" {
+	if a := got[0]; *a.RulesAgeMs != 1000 || a.ChecksPerSecond != 20 || a.DegradedShare != 0.25 || a.Redis != "partial" || !slices.Equal(a.RedisDown, []string{"h:1"}) {
 		t.Errorf("a is shown as %+v", a)
 	}
 	if b := got[1]; b.RulesLoaded || b.RulesAgeMs != nil || b.ChecksPerSecond != 0 {

@@ -192,9 +192,9 @@ func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets)
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
 		Database:    "up",
-		Redis:       buckets.state(),
 		Warnings:    slices.Concat(buckets.warnings(), demoKeyWarnings(command, watcher.Snapshot(), time.Now())),
 	}
+	state.Redis, _ = buckets.state()
 	switch {
 	case watcher.LastError() != nil:
 		state.Database = "down"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,46 +75,78 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	if b.redis == nil {
 		return m.Decisions("memory")
 	}
-	m.SharedStore(func() int { return breakerState(b.redis.State()) }, b.redis.Broken)
+	m.SharedStore(b.breakers, b.redis.Broken)
 	return m.Decisions("redis")
 }
 
-func breakerState(s redisbucket.State) int {
-	switch s {
-	case redisbucket.Up:
-		return 0
-	case redisbucket.Probing:
-		return 1
-	default:
-		return 2
+// breakers returns the states of the circuit breakers by node, for Prometheus.
+func (b *buckets) breakers() map[string]metrics.BreakerState {
+	states := map[string]metrics.BreakerState{}
+	for _, node := range b.redis.Nodes() {
+		switch node.State {
+		case redisbucket.Up:
+			states[node.Addr] = metrics.BreakerClosed
+		case redisbucket.Probing:
+			states[node.Addr] = metrics.BreakerHalfOpen
+		default:
+			states[node.Addr] = metrics.BreakerOpen
+		}
 	}
+	return states
 }
 
-// state is the word for readyz: up only if neither checks nor the latest ping say otherwise.
-func (b *buckets) state() string {
+// nodes are Redis's nodes. One is up only if neither the latest ping nor its breaker says otherwise.
+func (b *buckets) nodes() []redisbucket.Node {
+	h := b.health.Load()
+	if h == nil {
+		return []redisbucket.Node{{State: redisbucket.Down}}
+	}
+	nodes := slices.Clone(h.nodes)
+	for _, breaker := range b.redis.Nodes() {
+		for i := range nodes {
+			if nodes[i].Addr == breaker.Addr && breaker.State == redisbucket.Down {
+				nodes[i].State = redisbucket.Down
+			}
+		}
+	}
+	return nodes
+}
+
+// state is the word for readyz: memory without Redis; else up, down, or partial if some nodes of a cluster are down,
+// and which these are.
+func (b *buckets) state() (word string, down []string) {
 	if b.redis == nil {
-		return "memory"
+		return "memory", nil
 	}
-	if h := b.health.Load(); h == nil || !h.answers {
-		return string(redisbucket.Down)
+	nodes := b.nodes()
+	state := redisbucket.Summary(nodes)
+	if state == redisbucket.Partial {
+		for _, node := range nodes {
+			if node.State != redisbucket.Up {
+				down = append(down, node.Addr)
+			}
+		}
 	}
-	if b.redis.State() == redisbucket.Down {
-		return string(redisbucket.Down)
-	}
-	return string(redisbucket.Up)
+	return string(state), down
 }
 
 // warnings are for readyz.
 func (b *buckets) warnings() []string {
-	if h := b.health.Load(); h != nil {
-		return h.warnings
+	var warnings []string
+	if _, down := b.state(); len(down) > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"these nodes of the redis cluster do not answer, and failure modes decide for the tenants whose buckets they keep: %s",
+			strings.Join(down, ", ")))
 	}
-	return nil
+	if h := b.health.Load(); h != nil {
+		warnings = append(warnings, h.warnings...)
+	}
+	return warnings
 }
 
 // health is what watch last saw.
 type health struct {
-	answers  bool
+	nodes    []redisbucket.Node
 	warnings []string
 }
 
@@ -124,30 +157,25 @@ const (
 	settingsEvery = time.Minute
 )
 
-// watch keeps an eye on Redis until ctx ends: it logs when Redis stops answering and when it is back,
-// and what in its settings would break limits.
+// watch pings Redis until ctx ends: it logs when a node stops answering and when it is back, and which settings would
+// break limits.
 func (b *buckets) watch(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	last := health{answers: true}
+	last := health{}
 	var checked time.Time
 	for {
-		err := b.redis.Ping(ctx)
+		now := health{nodes: b.redis.Ping(ctx), warnings: last.warnings}
 		if ctx.Err() != nil {
 			return nil
 		}
-		now := health{answers: err == nil, warnings: last.warnings}
-		switch {
-		case err != nil && last.answers:
-			b.log.Error("a ping to Redis got no answer in time; failure modes decide what it cannot", "error", err)
+		if b.logPings(last.nodes, now.nodes) {
 			checked = time.Time{}
-		case err == nil && !last.answers:
-			b.log.Info("Redis answers pings again")
 		}
-		if err == nil && time.Since(checked) >= settingsEvery {
+		if redisbucket.Summary(now.nodes) != redisbucket.Down && time.Since(checked) >= settingsEvery {
 			if warnings, ok := b.checkSettings(ctx); ok {
 				now.warnings, checked = warnings, time.Now()
 			}
@@ -169,6 +197,25 @@ func (b *buckets) watch(ctx context.Context) error {
 	}
 }
 
+// logPings logs which nodes stopped answering and which answer again, and reports whether some do.
+func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
+	for _, node := range now {
+		was := redisbucket.Up
+		if i := slices.IndexFunc(last, func(n redisbucket.Node) bool { return n.Addr == node.Addr }); i >= 0 {
+			was = last[i].State
+		}
+		switch {
+		case node.State == was:
+		case node.State == redisbucket.Up:
+			b.log.Info("Redis answers pings again", "node", node.Addr)
+			back = true
+		default:
+			b.log.Error("a ping to Redis got no answer in time; failure modes decide what it cannot", "node", node.Addr, "error", node.Err)
+		}
+	}
+	return back
+}
+
 // checkSettings returns what is wrong with Redis's settings; ok is false if Redis went away meanwhile.
 func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
 	warnings, err := b.redis.Check(ctx)
@@ -176,7 +223,7 @@ func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool
 	case err == nil:
 		return warnings, true
 	case redis.HasErrorPrefix(err, "ERR"), redis.HasErrorPrefix(err, "NOPERM"):
-		return []string{"redis's maxmemory-policy could not be read; make sure that it is noeviction"}, true
+		return append(warnings, "redis's maxmemory-policy could not be read; make sure that it is noeviction"), true
 	default:
 		return nil, false
 	}

@@ -20,9 +20,10 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 	}
 	return func() (fleet.Process, fleet.Count) {
 		state := readiness(a.cfg.Command, a.watcher, a.buckets)
+		_, redisDown := a.buckets.state()
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,
-			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis,
+			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis, RedisDown: redisDown,
 		}
 		if snapshot := a.watcher.Snapshot(); snapshot != nil {
 			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge

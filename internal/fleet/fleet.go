@@ -37,8 +37,10 @@ type Process struct {
 	RulesAge    time.Duration // 0 while none were ever loaded
 	// Database says how reading rules goes: up, down or unknown.
 	Database string
-	// Redis is up, down, or memory if none is configured.
+	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
 	Redis string
+	// RedisDown are the addresses of these nodes.
+	RedisDown []string
 }
 
 // Count is how many checks a process has decided since it began.

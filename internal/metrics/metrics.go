@@ -6,7 +6,7 @@
 // counting one check of four tiers takes about 60 ns and allocates nothing (measured by
 // BenchmarkDecided on a 2-core cloud machine).
 //
-// Labels are names that Sluice itself gives: scopes, modes, reasons, routes. Users are never labels,
+// Labels are names that Sluice itself gives: scopes, modes, reasons, routes; and the addresses of Redis nodes. Users are never labels,
 // because their number has no bound. Tenants and rules are labels of sluice_violations_total alone,
 // which stops at a thousand of them; beyond, the admin API's statistics answer.
 // Counters with a fixed set of labels are there at 0 from the start, so that a rate over the first
@@ -14,8 +14,11 @@
 package metrics
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,15 +102,59 @@ func (m *Metrics) UnreadableRules(read func() int64) {
 		func() float64 { return float64(read()) })
 }
 
-// SharedStore shows the state of the circuit breaker in front of Redis (0 closed, 1 half open, 2
-// open) and how many unreadable bucket states were replaced by full buckets.
-func (m *Metrics) SharedStore(breakerState func() int, statesReset func() int64) {
+// BreakerState is the value of a circuit breaker's gauge.
+type BreakerState int
+
+// The states of a circuit breaker, the worst last.
+const (
+	BreakerClosed BreakerState = iota
+	BreakerHalfOpen
+	BreakerOpen
+)
+
+// maxNodes bounds the nodes that have a series of their own. Redis recommends at most 1000 nodes in a cluster; of more
+// than this, those whose breakers are open come first.
+const maxNodes = 200
+
+// SharedStore shows the states of the circuit breakers in front of Redis, by the node's address, and how many unreadable
+// bucket states were replaced by full buckets. A node that has left the cluster has no series any more.
+func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesReset func() int64) {
 	m.gauge("sluice_store_breaker_state",
-		"Circuit breaker in front of Redis: 0 closed, 1 half open, 2 open.",
-		func() float64 { return float64(breakerState()) })
+		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
+		func() float64 { return float64(worst(breakers())) })
+	m.registry.MustRegister(nodeBreakers{breakers, prometheus.NewDesc("sluice_store_node_breaker_state",
+		"Circuit breaker in front of each Redis node: 0 closed, 1 half open, 2 open.", []string{"node"}, nil)})
 	m.counter("sluice_bucket_states_reset_total",
 		"Bucket states in Redis that could not be read and started again, full.",
 		func() float64 { return float64(statesReset()) })
+}
+
+func worst(breakers map[string]BreakerState) BreakerState {
+	state := BreakerClosed
+	for _, of := range breakers {
+		state = max(state, of)
+	}
+	return state
+}
+
+// nodeBreakers is a collector because the nodes of a cluster come and go.
+type nodeBreakers struct {
+	read func() map[string]BreakerState
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (n nodeBreakers) Describe(to chan<- *prometheus.Desc) { to <- n.desc }
+
+// Collect implements prometheus.Collector.
+func (n nodeBreakers) Collect(to chan<- prometheus.Metric) {
+	breakers := n.read()
+	nodes := slices.SortedFunc(maps.Keys(breakers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(breakers[b], breakers[a]), cmp.Compare(a, b))
+	})
+	for _, node := range nodes[:min(len(nodes), maxNodes)] {
+		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, float64(breakers[node]), node)
+	}
 }
 
 // LocalBuckets shows how many buckets this process keeps in its own memory, and how many of them had

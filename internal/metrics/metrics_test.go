@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -29,7 +30,9 @@ func everything() *Metrics {
 		func() time.Duration { return 3 * time.Second },
 	)
 	m.UnreadableRules(func() int64 { return 9 })
-	m.SharedStore(func() int { return 2 }, func() int64 { return 6 })
+	m.SharedStore(func() map[string]BreakerState {
+		return map[string]BreakerState{"10.0.0.1:6379": BreakerClosed, "10.0.0.2:6379": BreakerOpen}
+	}, func() int64 { return 6 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	m.CheckConnections(func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
 	return m
@@ -61,6 +64,8 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_snapshot_read_duration_seconds{kind="reread"} 3`,
 		`sluice_unreadable_rules_total 9`,
 		`sluice_store_breaker_state 2`,
+		`sluice_store_node_breaker_state{node="10.0.0.1:6379"} 0`,
+		`sluice_store_node_breaker_state{node="10.0.0.2:6379"} 2`,
 		`sluice_bucket_states_reset_total 6`,
 		`sluice_local_buckets 7`,
 		`sluice_local_bucket_evictions_total 8`,
@@ -101,4 +106,22 @@ func TestTwoMetricsInOneProcessShareNothing(t *testing.T) {
 	other.Requests("check")
 	assertMetric(t, one, "sluice_check_requests_total", "route=/v1/check status=200")
 	assertMetric(t, other, "sluice_check_requests_total")
+}
+
+func TestNodesThatFailAreShownAndTheirNumberIsBounded(t *testing.T) {
+	t.Parallel()
+	breakers := map[string]BreakerState{}
+	for i := range 2 * maxNodes {
+		breakers[fmt.Sprint("10.0.0.1:", i)] = BreakerClosed
+	}
+	breakers["10.0.0.1:9999"] = BreakerOpen
+	m := New("v1", "abc")
+	m.SharedStore(func() map[string]BreakerState { return breakers }, func() int64 { return 0 })
+	page := scrape(t, m)
+	if got := strings.Count(page, "sluice_store_node_breaker_state{"); got != maxNodes {
+		t.Errorf("%d nodes have series, want %d", got, maxNodes)
+	}
+	if !strings.Contains(page, `sluice_store_node_breaker_state{node="10.0.0.1:9999"} 2`) {
+		t.Error("the node that fails is not shown")
+	}
 }

@@ -25,6 +25,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 		RulesAgeMs:  r.RulesAge.Milliseconds(),
 		Database:    r.Database,
 		Redis:       r.Redis,
+		RedisDown:   append([]string{}, r.RedisDown...), // null is not allowed
 		Checks:      r.Checks,
 		Degraded:    r.Degraded,
 		SpanMs:      r.Span.Milliseconds(),
@@ -68,6 +69,7 @@ func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []
 				RulesAge:    time.Duration(row.RulesAgeMs) * time.Millisecond,
 				Database:    row.Database,
 				Redis:       row.Redis,
+				RedisDown:   row.RedisDown,
 			},
 			At:    row.ReportedAt.UTC(),
 			Count: fleet.Count{Checks: row.Checks, Degraded: row.Degraded},

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestProcessesAreThoseThatReportedLately(t *testing.T) {
 	report := fleet.Report{
 		Process: fleet.Process{
 			ID: "run-1", Name: "api-1", Version: "1.4.0", StartedAt: began, RulesLoaded: true, Rules: 240,
-			RulesAge: 410 * time.Millisecond, Database: "up", Redis: "down",
+			RulesAge: 410 * time.Millisecond, Database: "up", Redis: "partial", RedisDown: []string{"10.0.0.1:6379"},
 		},
 		Count: fleet.Count{Checks: 500, Degraded: 20}, Span: 5 * time.Second,
 	}
@@ -36,7 +37,7 @@ func TestProcessesAreThoseThatReportedLately(t *testing.T) {
 		t.Errorf("the report is of %s; want one between %s and %s", at, began, now)
 	}
 	reports[0].At = time.Time{}
-	if reports[0] != report {
+	if !reflect.DeepEqual(reports[0], report) {
 		t.Errorf("the report comes back as %+v; want %+v", reports[0], report)
 	}
 }

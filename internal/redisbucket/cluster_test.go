@@ -1,11 +1,11 @@
 package redisbucket
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -19,57 +19,58 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// clusterNodes starts Redis servers in cluster mode that share the slots evenly, each behind a
-// proxy, under whose address the cluster knows it. It returns a store on the cluster.
+// clusterNodes starts a cluster of masters and returns a store on it that never runs out of time.
 func clusterNodes(t *testing.T, n int) (*Store, []*proxy) {
 	t.Helper()
-	var direct []*redis.Client
-	var busPort string // of the first node
+	nodes := startCluster(t, n)
 	var proxies []*proxy
-	for range n {
-		addr, bus := startClusterNode(t)
-		busPort = cmp.Or(busPort, bus)
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { _ = rdb.Close() })
-		direct = append(direct, rdb)
-		proxies = append(proxies, newProxy(t, addr))
+	for _, node := range nodes {
+		proxies = append(proxies, node.proxy)
 	}
-	for i, rdb := range direct {
-		eventually(t, "a node answers", patience, func() bool { return rdb.Ping(t.Context()).Err() == nil })
-		_, port, _ := net.SplitHostPort(proxies[i].addr())
-		first, last := i*16384/n, (i+1)*16384/n-1
-		for _, args := range [][]any{
-			{"config", "set", "cluster-announce-port", port},
-			{"cluster", "addslotsrange", first, last},
-			{"cluster", "set-config-epoch", i + 1},
-		} {
-			if err := rdb.Do(t.Context(), args...).Err(); err != nil {
-				t.Fatalf("%v: %v", args, err)
-			}
-		}
-	}
-	for i, rdb := range direct[1:] {
-		host, port, _ := strings.Cut(direct[0].Options().Addr, ":")
-		if err := rdb.Do(t.Context(), "cluster", "meet", host, port, busPort).Err(); err != nil {
-			t.Fatalf("node %d meets the first: %v", i+1, err)
-		}
-	}
-	for _, rdb := range direct {
-		eventually(t, "the cluster is whole", patience, func() bool {
-			info, err := rdb.ClusterInfo(t.Context()).Result()
-			nodes := fmt.Sprintf("cluster_known_nodes:%d\r", n)
-			return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, nodes)
-		})
-	}
-	s := New(client(t, "redis://"+proxies[0].addr()+"?cluster=true", patience), patience)
-	return s, proxies
+	return New(client(t, clusterURL(nodes), patience), patience), proxies
 }
 
-func startClusterNode(t *testing.T) (addr, busPort string) {
+func clusterURL(nodes []*clusterNode) string {
+	return "redis://" + nodes[0].proxy.addr() + "?cluster=true"
+}
+
+// clusterNode is a Redis server in cluster mode behind a proxy, under whose address the cluster knows it.
+type clusterNode struct {
+	addr, busPort string // its own
+	proxy         *proxy
+	process       *os.Process
+	direct        *redis.Client
+}
+
+// startCluster starts masters that share the slots evenly. A master that fails leaves the slots of the others served.
+func startCluster(t *testing.T, n int) []*clusterNode {
+	t.Helper()
+	var nodes []*clusterNode
+	for range n {
+		nodes = append(nodes, startClusterNode(t))
+	}
+	for i, node := range nodes {
+		first, last := i*16384/n, (i+1)*16384/n-1
+		node.mustDo(t, "cluster", "addslotsrange", first, last)
+		node.mustDo(t, "cluster", "set-config-epoch", i+1)
+		if i > 0 {
+			node.mustMeet(t, nodes[0])
+		}
+	}
+	for _, node := range nodes {
+		node.mustKnow(t, n)
+	}
+	return nodes
+}
+
+func startClusterNode(t *testing.T) *clusterNode {
 	t.Helper()
 	port, bus := reservePort(t), reservePort(t)
+	node := &clusterNode{addr: port.Addr(), busPort: bus.String(), proxy: newProxy(t, port.Addr())}
+	_, announced, _ := net.SplitHostPort(node.proxy.addr())
 	cmd := exec.CommandContext(t.Context(), "redis-server", "--port", port.String(), "--cluster-port", bus.String(), "--bind", "127.0.0.1",
-		"--cluster-enabled", "yes", "--dir", t.TempDir(), "--save", "")
+		"--cluster-enabled", "yes", "--cluster-announce-port", announced, "--cluster-require-full-coverage", "no",
+		"--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0", "--dir", t.TempDir(), "--save", "")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,33 @@ func startClusterNode(t *testing.T) (addr, busPort string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return port.Addr(), bus.String()
+	node.process = cmd.Process
+	node.direct = redis.NewClient(&redis.Options{Addr: node.addr})
+	t.Cleanup(func() { _ = node.direct.Close() })
+	eventually(t, "a node answers", patience, func() bool { return node.direct.Ping(t.Context()).Err() == nil })
+	return node
+}
+
+func (n *clusterNode) mustDo(t *testing.T, args ...any) {
+	t.Helper()
+	if err := n.direct.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func (n *clusterNode) mustMeet(t *testing.T, other *clusterNode) {
+	t.Helper()
+	host, port, _ := strings.Cut(other.addr, ":")
+	n.mustDo(t, "cluster", "meet", host, port, other.busPort)
+}
+
+// mustKnow waits until a node serves as one of that many.
+func (n *clusterNode) mustKnow(t *testing.T, nodes int) {
+	t.Helper()
+	eventually(t, "the cluster is whole", patience, func() bool {
+		info, err := n.direct.ClusterInfo(t.Context()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
+	})
 }
 
 // reservePort returns a port that nobody else gets before the test ends.
@@ -138,7 +165,7 @@ func TestKeysThatAreNotKeptTogetherAreAskedForApart(t *testing.T) {
 	t.Parallel()
 	_, proxies := clusterNodes(t, 1)
 	s := New(client(t, "redis://"+proxies[0].addr(), patience), patience)
-	s.oneServer.Store(true)
+	s.standalone.Store(true)
 	const tenants, callers, burst = 20, 8, 3
 	var allowed [tenants]atomic.Int64
 	var wg sync.WaitGroup
@@ -161,8 +188,8 @@ func TestKeysThatAreNotKeptTogetherAreAskedForApart(t *testing.T) {
 			t.Errorf("tenant %d: %d checks passed a burst of %d", tenant, got, burst)
 		}
 	}
-	if !s.refused.Load() || s.State() != Up {
-		t.Errorf("the store would try again: %t, and thinks that Redis is %s", !s.refused.Load(), s.State())
+	if !s.crossSlot.Load() || s.State() != Up {
+		t.Errorf("the store would try again: %t, and thinks that Redis is %s", !s.crossSlot.Load(), s.State())
 	}
 }
 
@@ -175,11 +202,11 @@ func TestWhatIsSaidOfKeysThatAreNotKeptTogether(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.": false,
 		"NOSCRIPT No matching script.":                            false,
 	} {
-		if got := isOfSlots(fmt.Errorf("ask: %w", refusalText(text))); got != want {
+		if got := isCrossSlot(fmt.Errorf("ask: %w", refusalText(text))); got != want {
 			t.Errorf("%s: %t", text, got)
 		}
 	}
-	if isOfSlots(errors.New("no slot is free")) {
+	if isCrossSlot(errors.New("no slot is free")) {
 		t.Error("what Redis did not say is taken for its refusal")
 	}
 }

@@ -43,10 +43,10 @@ func (s *Store) credit(
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
 	cmd := &takeCmd{redis.NewStringCmd(ctx, args...)}
-	_, err = s.breaker.Execute(func() (struct{}, error) {
+	_, err = s.nodeOf(key).breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 		defer cancel()
-		return struct{}{}, s.rdb.Process(ctx, cmd)
+		return struct{}{}, s.rdb.Process(ctx, cmd) // a cluster's client follows redirects
 	})
 	if err != nil {
 		return before, after, fmt.Errorf("credit a bucket in redis: %w", err)

@@ -51,7 +51,7 @@ func TestUnderFaultsNothingIsGivenTwiceAndNobodyHangs(t *testing.T) {
 			direct := New(client(t, server.URL(), patience), patience)
 			mustTake(t, direct, one(user("warm", still))) // so that Redis knows the script
 			mustCheck(t, direct)
-			s.oneServer.Store(direct.oneServer.Load()) // as it would find out itself, if it need not hurry
+			s.standalone.Store(direct.standalone.Load()) // as it would find out itself, if it need not hurry
 
 			load := startLoad(t, s, budget)
 			for range repeats(2) {

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -95,6 +96,31 @@ func (p *pipeline) release() {
 type part struct {
 	call *call
 	asks []enforce.Ask
+	err  error // why some of them were not answered
+}
+
+// blame gives each part with asks that were not answered its error: what Redis said of their own script, or else what
+// happened to the whole pipeline.
+func (p *pipeline) blame() {
+	own := map[*enforce.Ask]error{}
+	for _, s := range p.scripts {
+		if s.err != nil {
+			for _, ask := range s.asks {
+				own[ask] = s.err
+			}
+		}
+	}
+	for i := range p.parts {
+		part := &p.parts[i]
+		for j := range part.asks {
+			if ask := &part.asks[j]; !ask.Answered {
+				if part.err = own[ask]; part.err == nil {
+					part.err = p.err
+				}
+				break
+			}
+		}
+	}
 }
 
 func newQueue(budget time.Duration, send func(*pipeline)) *queue {
@@ -105,17 +131,14 @@ func newQueue(budget time.Duration, send func(*pipeline)) *queue {
 	return q
 }
 
-// take has asks answered; the error is what kept some of them from it.
-func (q *queue) take(asks []enforce.Ask) error {
+// take has asks answered, within the budget from asked; the error is what kept some of them from it. A call of several
+// pipelines has a budget for each: last is when that of the last one began.
+func (q *queue) take(asks []enforce.Ask, asked time.Time) (last time.Time, err error) {
 	c := q.calls.Get().(*call)
 	defer q.calls.Put(c)
-	c.asks, c.asked, c.err = asks, time.Now(), nil
+	c.asks, c.asked, c.err = asks, asked, nil
 	for lead := q.enter(c) || <-c.turn; lead; {
-		p := q.fill(c)
-		q.send(p)
-		then := q.finish(p, c)
-		p.release()
-		switch then {
+		switch q.lead(c) {
 		case again:
 		case finished:
 			lead = false
@@ -123,7 +146,24 @@ func (q *queue) take(asks []enforce.Ask) error {
 			lead = <-c.turn
 		}
 	}
-	return c.err
+	return c.asked, c.err
+}
+
+// lead sends a pipeline and wakes its followers. If send panics, they get an error, and the panic goes on in the
+// leader's goroutine.
+func (q *queue) lead(c *call) (next fate) {
+	p := q.fill(c)
+	sent := false
+	defer func() {
+		if !sent {
+			p.err = errPanicked
+		}
+		next = q.finish(p, c)
+		p.release()
+	}()
+	q.send(p)
+	sent = true
+	return next
 }
 
 // enter says whether the call may send a pipeline at once. If not, it stands in line.
@@ -179,7 +219,7 @@ func (q *queue) put(p *pipeline, c *call, share int, now time.Time) bool {
 	if n == 0 {
 		return false
 	}
-	p.parts = append(p.parts, part{c, c.asks[:n]})
+	p.parts = append(p.parts, part{call: c, asks: c.asks[:n]})
 	c.asks = c.asks[n:]
 	if p.deadline.IsZero() || due.Before(p.deadline) {
 		p.deadline = due
@@ -200,16 +240,19 @@ const (
 // hands the turn on.
 func (q *queue) finish(p *pipeline, sender *call) fate {
 	now := time.Now()
+	if p.err != nil {
+		p.blame()
+	}
 	q.mu.Lock()
-	if p.err == nil {
+	if p.err == nil || isAnswer(p.err) {
 		q.ended = now
 	}
 	own := finished
 	woken := p.parts[:0]
 	for _, part := range p.parts {
 		c := part.call
-		if p.err != nil && !allAnswered(part.asks) {
-			c.err = p.err
+		if part.err != nil {
+			c.err = part.err
 		}
 		switch {
 		case c.err == nil && len(c.asks) > 0:
@@ -275,15 +318,9 @@ func (q *queue) spillOver() {
 
 func (q *queue) patience() time.Duration { return q.budget / patienceShare }
 
+// errPanicked fails the followers of a leader whose goroutine panicked.
+var errPanicked = errors.New("sending the pipeline panicked")
+
 // errNoTurn fails a call that came behind so many others that its time was over. It says nothing about
 // Redis but that it is slow.
 var errNoTurn = fmt.Errorf("waited for a turn: %w", context.DeadlineExceeded)
-
-func allAnswered(asks []enforce.Ask) bool {
-	for i := range asks {
-		if !asks[i].Answered {
-			return false
-		}
-	}
-	return true
-}

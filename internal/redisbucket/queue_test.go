@@ -28,6 +28,12 @@ type sent struct {
 	result chan error
 }
 
+// An ask of that cost makes send panic.
+const (
+	panics    = 1_000_000
+	panicText = "a panic in send"
+)
+
 func newLine(budget time.Duration) *line {
 	l := &line{pipelines: make(chan *sent, 1000)}
 	l.queue = newQueue(budget, func(p *pipeline) {
@@ -39,6 +45,9 @@ func newLine(budget time.Duration) *line {
 		}
 		if len(s.asks) == 0 {
 			return
+		}
+		if slices.Contains(s.asks, panics) {
+			panic(panicText)
 		}
 		l.pipelines <- s
 		select {
@@ -64,9 +73,15 @@ func (l *line) ask(first, n int) <-chan error {
 		asks[i] = enforce.Ask{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
 	}
 	answer := make(chan error, 1)
-	go func() { answer <- l.take(asks) }()
+	go func() { answer <- l.answer(asks) }()
 	synctest.Wait()
 	return answer
+}
+
+// answer has asks answered.
+func (l *line) answer(asks []enforce.Ask) error {
+	_, err := l.take(asks, time.Now())
+	return err
 }
 
 func numbers(first, n int) []int {
@@ -132,6 +147,57 @@ func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
 	})
 }
 
+func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(DefaultBudget)
+		busy := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
+		first, second := <-l.pipelines, <-l.pipelines
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			_ = l.answer([]enforce.Ask{{Cost: panics, Tiers: make([]enforce.Tier, 4)}})
+		}()
+		synctest.Wait()
+		followers := []<-chan error{l.ask(2, 1), l.ask(3, 1)}
+		first.result <- nil
+		for _, answer := range followers {
+			if err := <-answer; !errors.Is(err, errPanicked) {
+				t.Errorf("a follower: %v", err)
+			}
+		}
+		if cause := <-panicked; cause != panicText {
+			t.Errorf("the leader's goroutine recovered %v", cause)
+		}
+		next := l.ask(4, 1)
+		third := <-l.pipelines
+		third.mustCarry(t, []int{4})
+		third.result <- nil
+		second.result <- nil
+		for _, answer := range append(busy, next) {
+			if err := <-answer; err != nil {
+				t.Errorf("another call: %v", err)
+			}
+		}
+		if l.underWay != 0 {
+			t.Errorf("%d pipelines are in flight, though all calls have returned", l.underWay)
+		}
+	})
+}
+
+func TestAPanicReachesACallerThatCanLeave(t *testing.T) {
+	t.Parallel()
+	s := New(client(t, "redis://127.0.0.1:1", patience), patience)
+	s.stamp = func() int64 { panic(panicText) }
+	defer func() {
+		if cause := recover(); cause != panicText {
+			t.Errorf("recovered %v", cause)
+		}
+	}()
+	_ = s.Take(t.Context(), one(user("42", still)))
+	t.Error("no panic")
+}
+
 func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +236,7 @@ func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond / 2) //nolint:forbidigo // the bubble's clock
 				start := time.Now()
-				if err := l.take([]enforce.Ask{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
+				if err := l.answer([]enforce.Ask{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("ask %d: %v", i, err)
 				}
 				if waited := time.Since(start); waited > DefaultBudget {

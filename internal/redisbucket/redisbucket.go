@@ -16,11 +16,13 @@
 // included. A pipeline that fails fails its own checks alone, and one that hangs holds up no others for
 // longer than a tenth of the budget. After five pipelines in a row have failed, a circuit breaker
 // answers for Redis at once, and lets one through every quarter of a second to see whether it is back;
-// the driver's own back-off after failed dials can add a second to that.
+// the driver's own back-off after failed dials can add a second to that. Each master of a Redis Cluster has
+// connections, a queue and a circuit breaker of its own, so that one that fails degrades its own tenants alone.
+//
 // An ask that got no answer may have been executed, so it is never repeated: tokens are taken at
 // most once. The exceptions are answers that say nothing was executed: that Redis does not
-// know the script (after SCRIPT FLUSH or a restart), and then the source is sent; or that the keys are of
-// several slots, and then tenants go apart. The scripts of that one pipeline may run in another order.
+// know the script (after SCRIPT FLUSH or a restart), and then the source is sent; that another node of a cluster
+// has the keys, and then that one is asked; or that the keys are of several slots, and then tenants go apart. The scripts of that one pipeline may run in another order.
 //
 // A bucket's key expires ten seconds after it is full. A broken value counts as a fresh bucket, is
 // replaced, and counted; a key of another type is replaced once tokens are taken. A value in a version that
@@ -30,15 +32,12 @@ package redisbucket
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 )
@@ -59,13 +58,15 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string // of all keys
 	budget  time.Duration
-	breaker *gobreaker.CircuitBreaker[struct{}]
 	broken  atomic.Int64
 	unknown atomic.Int64
-	queue   *queue
-	// oneServer says that Check found one server to keep all buckets, refused that a script was refused for having
-	// keys that are not kept together.
-	oneServer, refused atomic.Bool
+	// single is the node that rdb is connected to; nil for a Redis Cluster.
+	single *node
+	// cluster knows the nodes of a Redis Cluster; nil for anything else.
+	cluster *cluster
+	// standalone: INFO reports a single server, so a script may mix tenants. crossSlot: Redis refused a mixed script, so
+	// it may not.
+	standalone, crossSlot atomic.Bool
 	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
 	stamp func() int64
 	// walkPause is the least pause of a walk after each command.
@@ -90,23 +91,15 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
-	s := &Store{
-		rdb:    rdb,
-		prefix: prefix,
-		budget: budget,
-		stamp:  func() int64 { return 0 },
-
-		walkPause: leastPause,
-		breaker: gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-			Timeout:     probeEvery,
-			ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
-			// Callers of the same client that keep all its connections busy are no outage. If they opened
-			// the breaker, a spike would make every process limit on its own just when limits matter.
-			// What is refused for its keys is sent again.
-			IsExcluded: func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) || isOfSlots(err) },
-		}),
+	s := &Store{rdb: rdb, prefix: prefix, budget: budget, stamp: func() int64 { return 0 }, walkPause: leastPause}
+	switch rdb := rdb.(type) {
+	case *redis.ClusterClient:
+		s.cluster = newCluster(s, rdb)
+	case *redis.Client:
+		s.single = s.newNode(rdb.Options().Addr, rdb)
+	default:
+		s.single = s.newNode("", rdb)
 	}
-	s.queue = newQueue(budget, s.send)
 	return s
 }
 
@@ -124,10 +117,11 @@ func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
 		own[i] = asks[i]
 		own[i].Tiers = slices.Clone(asks[i].Tiers)
 	}
-	answered := make(chan error, 1)
-	go func() { answered <- s.take(own) }()
+	answered := make(chan outcome, 1)
+	go func() { answered <- catch(func() error { return s.take(own) }) }()
 	select {
-	case err := <-answered:
+	case o := <-answered:
+		err := o.result()
 		for i := range asks {
 			copy(asks[i].Tiers, own[i].Tiers)
 			asks[i].Allowed, asks[i].Answered = own[i].Allowed, own[i].Answered
@@ -136,6 +130,27 @@ func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
 	case <-ctx.Done():
 		return fmt.Errorf("ask redis about %d checks: %w", len(asks), ctx.Err())
 	}
+}
+
+// outcome is what came of a function that ran in a goroutine of its own.
+type outcome struct {
+	err      error
+	panicked any
+}
+
+// catch keeps a panic for the goroutine that waits, which may recover from it. In its own it would end the process.
+func catch(do func() error) (o outcome) {
+	defer func() { o.panicked = recover() }()
+	o.err = do()
+	return o
+}
+
+// result returns the error, in the goroutine that waited, or panics there.
+func (o outcome) result() error {
+	if o.panicked != nil {
+		panic(o.panicked)
+	}
+	return o.err
 }
 
 // take is Take for a caller that stays.
@@ -149,111 +164,24 @@ func (s *Store) take(asks []enforce.Ask) error {
 		ask.Answered = len(ask.Tiers) == 0
 		ask.Allowed = ask.Answered
 	}
-	if err := s.queue.take(asks); err != nil {
+	var err error
+	if s.single != nil {
+		_, err = s.single.queue.take(asks, time.Now())
+	} else {
+		err = s.cluster.take(asks)
+	}
+	if err != nil {
 		return fmt.Errorf("ask redis about %d checks: %w", len(asks), err)
 	}
 	return nil
 }
 
-// send runs the scripts of a pipeline.
-func (s *Store) send(p *pipeline) {
-	apart := !s.oneServer.Load() || s.refused.Load()
-	s.sendPacked(p, apart)
-	if !apart && isOfSlots(p.err) { // nothing of those scripts was executed
-		s.refused.Store(true)
-		s.sendPacked(p, true)
+// nodeOf returns the node that keeps a bucket.
+func (s *Store) nodeOf(key enforce.Key) *node {
+	if s.single != nil {
+		return s.single
 	}
-}
-
-// isOfSlots says that Redis, or what stands before it, refused a script because its keys are not kept together. Redis
-// Cluster says CROSSSLOT, and each proxy has words of its own.
-func isOfSlots(err error) bool {
-	var refusal redis.Error
-	return errors.As(err, &refusal) && strings.Contains(strings.ToLower(refusal.Error()), "slot")
-}
-
-// sendPacked packs what has no answer into scripts, runs them, and reads the answers of those that have one even if
-// others have not: they took their tokens.
-func (s *Store) sendPacked(p *pipeline, apart bool) {
-	scripts := p.pack(s.prefix, apart)
-	if len(scripts) == 0 {
-		return
-	}
-	_, p.err = s.breaker.Execute(func() (struct{}, error) {
-		ctx, cancel := context.WithDeadline(context.Background(), p.deadline)
-		defer cancel()
-		return struct{}{}, s.run(ctx, scripts)
-	})
-	for _, script := range scripts {
-		if script.cmd == nil || script.cmd.Err() != nil || script.cmd.Val() == "" {
-			continue // there is no answer, and p.err says why
-		}
-		broken, err := script.answer(script.cmd.Val())
-		if err != nil {
-			p.err = errors.Join(p.err, err)
-		}
-		s.broken.Add(int64(broken))
-		s.unknown.Add(int64(script.unknown))
-	}
-}
-
-// run executes scripts in one round trip, or in two if Redis does not know take.lua.
-func (s *Store) run(ctx context.Context, scripts []*script) error {
-	if err := s.exchange(ctx, scripts, false); err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return err
-	}
-	var unknown []*script
-	for _, script := range scripts {
-		err := script.cmd.Err()
-		switch {
-		case err == nil:
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			unknown = append(unknown, script)
-		default:
-			return err
-		}
-	}
-	return s.exchange(ctx, unknown, true)
-}
-
-// exchange sends scripts in one round trip and returns the first error. A single one is spared the
-// pipeline's bookkeeping.
-func (s *Store) exchange(ctx context.Context, scripts []*script, bySource bool) error {
-	if len(scripts) == 1 {
-		scripts[0].cmd = scripts[0].command(ctx, bySource, s.stamp())
-		return s.rdb.Process(ctx, scripts[0].cmd)
-	}
-	pipe := s.rdb.Pipeline()
-	for _, script := range scripts {
-		script.cmd = script.command(ctx, bySource, s.stamp())
-		if err := pipe.Process(ctx, script.cmd); err != nil {
-			return err
-		}
-	}
-	_, err := pipe.Exec(ctx)
-	return err
-}
-
-// State is what the store thinks of Redis.
-type State string
-
-// The states. A probing store waits for the answer to the one ask that it let through.
-const (
-	Up      State = "up"
-	Probing State = "probing"
-	Down    State = "down"
-)
-
-// State returns what the store thinks of Redis, without asking it.
-func (s *Store) State() State {
-	switch s.breaker.State() {
-	case gobreaker.StateClosed:
-		return Up
-	case gobreaker.StateHalfOpen:
-		return Probing
-	default:
-		return Down
-	}
+	return s.cluster.nodeOf(key)
 }
 
 // Broken returns how many stored values were no bucket since the store was made. Somebody else
@@ -263,39 +191,3 @@ func (s *Store) Broken() int64 { return s.broken.Load() }
 // Unknown returns how many answers were missed since the store was made because a bucket's value had a version
 // that this process does not know: a newer process shares this Redis.
 func (s *Store) Unknown() int64 { return s.unknown.Load() }
-
-// Ping asks Redis for a sign of life, past the breaker, within the budget.
-func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.budget)
-	defer cancel()
-	if err := s.rdb.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("ping redis: %w", err)
-	}
-	return nil
-}
-
-// Check looks for settings of Redis under which limits do not hold, and returns a sentence for
-// people about each. An error means that Redis did not answer, within the budget, or does not let
-// this client read its settings.
-//
-// It also finds out whether one server keeps all buckets, in which case checks of several tenants share scripts. A
-// server that does not say so, in what INFO answers, is taken for several: a proxy that spreads keys over servers
-// would look for a script's keys where only the first is.
-func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.budget)
-	defer cancel()
-	about, err := s.rdb.Info(ctx, "server").Result()
-	if refusal := redis.Error(nil); err == nil || errors.As(err, &refusal) {
-		s.oneServer.Store(strings.Contains(about, "_mode:standalone")) // Redis says redis_mode, Valkey server_mode
-	}
-	settings, err := s.rdb.ConfigGet(ctx, "maxmemory-policy").Result()
-	if err != nil {
-		return nil, fmt.Errorf("read redis's maxmemory-policy: %w", err)
-	}
-	if policy := settings["maxmemory-policy"]; policy != "noeviction" {
-		warnings = append(warnings, fmt.Sprintf(
-			"redis's maxmemory-policy is %s: it may drop buckets that are in use, whose owners then start with a full one; set noeviction",
-			policy))
-	}
-	return warnings, nil
-}

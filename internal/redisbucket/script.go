@@ -53,14 +53,14 @@ type script struct {
 	tiers  []uint16            // for each ask, its number of tiers and each tier's wire
 	found  []int               // the places of an ask's keys while it is added; -1 for a new one
 
-	text  []byte   // all arguments, one behind the other
-	ends  []int    // of each in text
-	parts []string // the same as strings
-	count int      // of keys
-	args  []any
-	cmd   *takeCmd
-
-	unknown int // tiers whose bucket has a version that take.lua does not know
+	text    []byte   // all arguments, one behind the other
+	ends    []int    // of each in text
+	parts   []string // the same as strings
+	count   int      // of keys
+	args    []any
+	cmd     *takeCmd
+	err     error // why there is no answer
+	unknown int   // tiers whose bucket has a version that take.lua does not know
 }
 
 // reset empties a script.
@@ -69,7 +69,7 @@ func (s *script) reset(prefix string, alone bool) {
 	clear(s.asks)
 	clear(s.places)
 	s.asks, s.limits, s.of, s.tiers = s.asks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
-	s.text, s.ends, s.cmd = s.text[:0], s.ends[:0], nil
+	s.text, s.ends, s.cmd, s.err = s.text[:0], s.ends[:0], nil, nil
 	s.alone = alone
 	if !alone && s.places == nil {
 		s.places = make(map[enforce.Key]int)

@@ -95,6 +95,7 @@ export function process(more: Partial<ProcessStatus> = {}): ProcessStatus {
     rules_age_ms: 410,
     database: 'up',
     redis: 'up',
+    redis_down: [],
     checks_per_second: 12,
     degraded_share: 0,
     ...more,

@@ -3481,6 +3481,7 @@ export interface components {
          *           "rules_age_ms": 410,
          *           "database": "up",
          *           "redis": "up",
+         *           "redis_down": [],
          *           "checks_per_second": 812.4,
          *           "degraded_share": 0
          *         }
@@ -3509,10 +3510,10 @@ export interface components {
             latency_ms: number;
         };
         /**
-         * @description up; down: failure modes act; memory: none is configured
+         * @description up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
          * @enum {string}
          */
-        RedisState: "up" | "down" | "memory" | "unknown";
+        RedisState: "up" | "down" | "partial" | "memory" | "unknown";
         /** @description The process that answers this */
         AdminStatus: {
             version: string;
@@ -3551,6 +3552,8 @@ export interface components {
              */
             database: "up" | "down" | "unknown";
             redis: components["schemas"]["RedisState"];
+            /** @description The nodes of a Redis Cluster that do not answer it, if some do */
+            redis_down: string[];
             /** Format: double */
             checks_per_second: number;
             /**

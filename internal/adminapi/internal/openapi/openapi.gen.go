@@ -445,6 +445,7 @@ func (e Reason) Valid() bool {
 const (
 	RedisStateDown    RedisState = "down"
 	RedisStateMemory  RedisState = "memory"
+	RedisStatePartial RedisState = "partial"
 	RedisStateUnknown RedisState = "unknown"
 	RedisStateUp      RedisState = "up"
 )
@@ -455,6 +456,8 @@ func (e RedisState) Valid() bool {
 	case RedisStateDown:
 		return true
 	case RedisStateMemory:
+		return true
+	case RedisStatePartial:
 		return true
 	case RedisStateUnknown:
 		return true
@@ -743,7 +746,7 @@ type ActorKind string
 
 // AdminStatus The process that answers this
 type AdminStatus struct {
-	// Redis up; down: failure modes act; memory: none is configured
+	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
 	Redis       RedisState               `json:"redis"`
 	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
 	RulesLoaded bool                     `json:"rules_loaded"`
@@ -1470,9 +1473,12 @@ type ProcessStatus struct {
 	// ProcessId Of one run
 	ProcessId string `json:"process_id"`
 
-	// Redis up; down: failure modes act; memory: none is configured
-	Redis      RedisState `json:"redis"`
-	ReportedAt time.Time  `json:"reported_at"`
+	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+	Redis RedisState `json:"redis"`
+
+	// RedisDown The nodes of a Redis Cluster that do not answer it, if some do
+	RedisDown  []string  `json:"redis_down"`
+	ReportedAt time.Time `json:"reported_at"`
 
 	// Rules How many it has in memory, of all tenants
 	Rules int64 `json:"rules"`
@@ -1517,7 +1523,7 @@ type Readiness struct {
 // Reason defines model for Reason.
 type Reason string
 
-// RedisState up; down: failure modes act; memory: none is configured
+// RedisState up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
 type RedisState string
 
 // Role defines model for Role.

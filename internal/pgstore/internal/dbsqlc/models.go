@@ -92,6 +92,7 @@ type ApiProcess struct {
 	Checks      int64
 	Degraded    int64
 	SpanMs      int64
+	RedisDown   []string
 }
 
 type AuditEvent struct {

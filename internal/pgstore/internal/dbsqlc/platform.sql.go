@@ -645,7 +645,7 @@ func (q *Queries) PlatformAuditPage(ctx context.Context, before int64, pageSize 
 }
 
 const processes = `-- name: Processes :many
-SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms FROM api_process
+SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms, redis_down FROM api_process
 WHERE reported_at >= now() - make_interval(secs => $1::double precision)
 ORDER BY name, started_at, process_id
 LIMIT 1000
@@ -674,6 +674,7 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 			&i.Checks,
 			&i.Degraded,
 			&i.SpanMs,
+			&i.RedisDown,
 		); err != nil {
 			return nil, err
 		}
@@ -756,16 +757,16 @@ WITH forgotten AS (
 )
 INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
-    checks, degraded, span_ms
+    redis_down, checks, degraded, span_ms
 ) VALUES (
     $1, $2, $3, $4, $5, $6,
     $7, $8, $9,
-    $10, $11, $12
+    $10::text[], $11, $12, $13
 )
 ON CONFLICT (process_id) DO UPDATE SET
     reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
-    database = excluded.database, redis = excluded.redis, checks = excluded.checks, degraded = excluded.degraded,
-    span_ms = excluded.span_ms
+    database = excluded.database, redis = excluded.redis, redis_down = excluded.redis_down,
+    checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms
 `
 
 type ReportProcessParams struct {
@@ -778,6 +779,7 @@ type ReportProcessParams struct {
 	RulesAgeMs  int64
 	Database    string
 	Redis       string
+	RedisDown   []string
 	Checks      int64
 	Degraded    int64
 	SpanMs      int64
@@ -794,6 +796,7 @@ func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) er
 		arg.RulesAgeMs,
 		arg.Database,
 		arg.Redis,
+		arg.RedisDown,
 		arg.Checks,
 		arg.Degraded,
 		arg.SpanMs,

@@ -15,6 +15,11 @@ test.each([
     { redis: 'down' as const, degraded_share: 1 },
     ['no Redis: failure modes act', '100 % decided without Redis'],
   ],
+  [
+    'misses a node of a Redis Cluster',
+    { redis: 'partial' as const, redis_down: ['10.0.0.1:6379'] },
+    ['no answer from Redis at 10.0.0.1:6379'],
+  ],
   ['has no database', { database: 'down' as const }, ['no database: the last rules hold']],
 ])('a process that %s says so', (_, more, words) => {
   expect(ailments(process(more), now).map(plain)).toEqual(words);
@@ -25,4 +30,11 @@ test('Redis is down if one process cannot reach it', () => {
   expect(seen).toMatchObject({ word: 'Down', note: '1 of 2 processes cannot reach it' });
   expect(redisOf(status([process({ redis: 'memory' })])).word).toBe('Not used');
   expect(redisOf(status([])).word).toBe('Up');
+});
+
+test('a Redis Cluster of which nodes are down is partly down, and the nodes are named once', () => {
+  const lost = { redis: 'partial' as const, redis_down: ['10.0.0.1:6379'] };
+  const seen = redisOf(status([process(lost), process(lost), process()]));
+  expect(seen.word).toBe('Partly down');
+  expect(seen.note).toContain('no answer from 10.0.0.1:6379: failure modes act');
 });

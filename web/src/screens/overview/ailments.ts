@@ -9,7 +9,7 @@ const silent = 15_000;
 
 /** What is wrong with a process, in a few words each; nothing if all is well. */
 export function ailments(process: ProcessStatus, now: number): string[] {
-  const { rules_loaded, rules_age_ms, database, redis, degraded_share, reported_at } = process;
+  const { rules_loaded, rules_age_ms, database, redis, redis_down, degraded_share, reported_at } = process;
   const quiet = now - Date.parse(reported_at);
   const found = [
     quiet > silent && `silent for ${duration(quiet)}`,
@@ -20,6 +20,7 @@ export function ailments(process: ProcessStatus, now: number): string[] {
       `rules are ${duration(rules_age_ms)} old`,
     database !== 'up' && 'no database: the last rules hold',
     redis === 'down' && 'no Redis: failure modes act',
+    redis === 'partial' && `no answer from Redis at ${redis_down.join(', ')}`,
     degraded_share > 0 && `${percent(degraded_share)} decided without Redis`,
   ];
   return found.filter((one) => one !== false);
@@ -32,6 +33,11 @@ export function redisOf({ admin, processes }: Status): { tone: Tone; word: strin
   if (down > 0) {
     const note = `${down} of ${plural(seen.length, 'process', 'processes')} cannot reach it`;
     return { tone: 'denied', word: 'Down', note };
+  }
+  const lost = [...new Set(processes.flatMap(({ redis_down }) => redis_down))];
+  if (lost.length > 0) {
+    const note = `no answer from ${lost.join(', ')}: failure modes act for tenants there`;
+    return { tone: 'degraded', word: 'Partly down', note };
   }
   if (seen.every((state) => state === 'memory')) {
     return { tone: 'neutral', word: 'Not used', note: 'each process keeps buckets in memory' };

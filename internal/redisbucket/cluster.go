@@ -1,0 +1,183 @@
+package redisbucket
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// cluster finds the node of a Redis Cluster that keeps a tenant's buckets. The driver knows which master serves which
+// slot, and learns it anew in the background, when it is told to and once a minute.
+//
+// A check is sent to its master, not through the driver's cluster client, because that follows redirects by itself: a
+// pipeline to one node would then wait for another. A check that its master redirects goes to the router instead, in
+// its own goroutine and what is left of its budget.
+type cluster struct {
+	store  *Store
+	client *redis.ClusterClient
+	// router sends through the cluster client, which follows redirects: what a node has redirected, while slots move, and
+	// everything as long as no node has told which masters there are.
+	router *node
+
+	mu    sync.Mutex
+	nodes atomic.Pointer[map[*redis.Client]*node] // copied on write
+}
+
+func newCluster(s *Store, client *redis.ClusterClient) *cluster {
+	c := &cluster{store: s, client: client, router: s.newNode("", client)}
+	c.nodes.Store(&map[*redis.Client]*node{})
+	return c
+}
+
+// ended keeps the driver from asking the network who the masters are in a caller's time.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// nodeOf returns the node that keeps a bucket, and with it all of the same tenant. It looks only at memory.
+func (c *cluster) nodeOf(key enforce.Key) *node {
+	var space [64]byte
+	tag := append(space[:0], '{')
+	tag = append(tag, c.store.prefix...)
+	tag = append(tag, 's')
+	tag = append(strconv.AppendInt(tag, int64(key.Tenant), 10), '}')
+	master, err := c.client.MasterForKey(ended, string(tag))
+	if err != nil {
+		return c.router
+	}
+	if n := (*c.nodes.Load())[master]; n != nil {
+		return n
+	}
+	return c.add(master)
+}
+
+// add returns the node of a master, which is new unless somebody else was faster. The driver makes another client for
+// an address that was gone for a while; the former one is closed.
+func (c *cluster) add(master *redis.Client) *node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes := maps.Clone(*c.nodes.Load())
+	if n := nodes[master]; n != nil {
+		return n
+	}
+	addr := master.Options().Addr
+	maps.DeleteFunc(nodes, func(_ *redis.Client, n *node) bool { return n.addr == addr })
+	n := c.store.newNode(addr, master)
+	nodes[master] = n
+	c.nodes.Store(&nodes)
+	return n
+}
+
+// keep forgets all nodes but those of some masters. Checks on their way to one that is forgotten end as they would have.
+func (c *cluster) keep(masters []*redis.Client) {
+	for _, master := range masters {
+		if (*c.nodes.Load())[master] == nil {
+			c.add(master)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if nodes := *c.nodes.Load(); len(nodes) > len(masters) {
+		nodes = maps.Clone(nodes)
+		maps.DeleteFunc(nodes, func(master *redis.Client, _ *node) bool { return !slices.Contains(masters, master) })
+		c.nodes.Store(&nodes)
+	}
+}
+
+// states returns the nodes, or the router while none is known.
+func (c *cluster) states() []Node {
+	var nodes []Node
+	for _, n := range *c.nodes.Load() {
+		nodes = append(nodes, Node{Addr: n.addr, State: n.state()})
+	}
+	if len(nodes) == 0 {
+		return []Node{{State: c.router.state()}}
+	}
+	byAddr(nodes)
+	return nodes
+}
+
+func byAddr(nodes []Node) {
+	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
+}
+
+// take has asks answered by the nodes that keep their buckets.
+func (c *cluster) take(asks []enforce.Ask) error {
+	asked := time.Now()
+	if key, ok := onlyTenant(asks); ok {
+		return c.ask(c.nodeOf(key), asks, asked)
+	}
+	groups := map[*node][]int{}
+	for i := range asks {
+		if len(asks[i].Tiers) > 0 {
+			n := c.nodeOf(asks[i].Tiers[0].Key)
+			groups[n] = append(groups[n], i)
+		}
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var all outcome
+	for n, group := range groups {
+		wg.Go(func() {
+			o := catch(func() error { return c.askSome(n, asks, group, asked) })
+			mu.Lock()
+			defer mu.Unlock()
+			all.err = errors.Join(all.err, o.err)
+			if o.panicked != nil {
+				all.panicked = o.panicked
+			}
+		})
+	}
+	wg.Wait()
+	return all.result()
+}
+
+// onlyTenant returns a key of the tenant whose asks these are; ok is false if there are several.
+func onlyTenant(asks []enforce.Ask) (key enforce.Key, ok bool) {
+	found := false
+	for i := range asks {
+		if len(asks[i].Tiers) == 0 {
+			continue
+		}
+		if of := asks[i].Tiers[0].Key; !found {
+			key, found = of, true
+		} else if of.Tenant != key.Tenant {
+			return key, false
+		}
+	}
+	return key, true
+}
+
+// askSome asks a node about some of the asks, by their places.
+func (c *cluster) askSome(n *node, asks []enforce.Ask, places []int, asked time.Time) error {
+	some := make([]enforce.Ask, len(places))
+	for i, place := range places {
+		some[i] = asks[place]
+	}
+	err := c.ask(n, some, asked)
+	for i, place := range places {
+		asks[place].Allowed, asks[place].Answered = some[i].Allowed, some[i].Answered
+	}
+	return err
+}
+
+// ask asks a node. What the node redirects was not executed, and goes to the router.
+func (c *cluster) ask(n *node, asks []enforce.Ask, asked time.Time) error {
+	last, err := n.queue.take(asks, asked)
+	if n != c.router && isRedirect(err) {
+		_, err = c.router.queue.take(asks, last)
+	}
+	return err
+}
