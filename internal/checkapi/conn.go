@@ -126,11 +126,22 @@ func (c *conn) exchange() bool {
 	if !c.respond(a.last || c.unread) {
 		return false
 	}
-	if drain {
-		_, err := c.in.Discard(length)
-		return err == nil
+	return !drain || c.passOver(length)
+}
+
+// passOver discards the body of a request that was answered without it. Meanwhile the connection is idle.
+func (c *conn) passOver(length int) bool {
+	if c.in.Buffered() < length {
+		c.begun = false
+		now := time.Now()
+		if c.out.Flush() != nil || !c.enterAt(idle, now) || c.server.closing.Load() ||
+			c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, c.readTimeout) != nil {
+			c.unread = true
+			return false
+		}
 	}
-	return true
+	_, err := c.in.Discard(length)
+	return err == nil
 }
 
 const chunked = -1 // fasthttp's length of a body in chunks

@@ -68,6 +68,32 @@ func TestTheServerOutlivesALackOfFileDescriptors(t *testing.T) {
 	}
 }
 
+func TestALackOfFileDescriptorsEndsTheLongestIdleConnection(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	h.config.MaxConnections = 16 // so that one is closed at a time
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &fullListener{Listener: listener}
+	h.run(checkapi.NewServer(h.config), full)
+	ask := func(c *caller) {
+		t.Helper()
+		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got := c.answer(); got.status != 200 {
+			t.Errorf("answered %d", got.status)
+		}
+	}
+	idle, other := call(t, listener.Addr().String()), call(t, listener.Addr().String())
+	ask(other) // connections are accepted in order
+	full.refuse.Store(1)
+	ask(call(t, listener.Addr().String())) // by the Accept that waits already
+	ask(call(t, listener.Addr().String()))
+	idle.wantEnd()
+	ask(other)
+}
+
 // Who connects and leaves, as probes of ports do, has asked nothing.
 func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,23 @@ func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	silent.wantEnd()
 }
 
+// A request that was answered by its headers is over, though its body is still to come.
+func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{")
+	if got := c.answer(); got.status != 401 {
+		t.Errorf("answered %d", got.status)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+}
+
 func TestAServerThatWasShutDownServesNobody(t *testing.T) {
 	t.Parallel()
 	server := checkapi.NewServer(newHarness(t, rules.DefaultSettings()).config)

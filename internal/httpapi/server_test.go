@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -60,17 +61,86 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	}
 }
 
-// Connections that stall are bounded by these alone, and a test that waits for them would take as
-// long as they do.
-func TestTheServerHasEveryTimeout(t *testing.T) {
-	t.Parallel()
-	s := httpapi.NewServer(http.NotFoundHandler(), quiet())
-	for name, timeout := range map[string]time.Duration{
-		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout,
-		"WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
-	} {
-		if timeout <= 0 || timeout > 5*time.Minute {
-			t.Errorf("%s is %v", name, timeout)
-		}
+// pipes is a listener whose connections have no buffer, and run by the clock of a synctest bubble.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.accepted:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
+}
+
+func (l *pipes) Close() error   { close(l.closed); return nil }
+func (l *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func TestConnectionsThatStallAreCut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		sent string
+		read bool // the answer to it
+		want time.Duration
+	}{
+		"half of the headers":       {"GET / HTTP/1.1\r\nHost: a\r\n", false, 5 * time.Second},
+		"half of the body":          {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{", false, 10 * time.Second},
+		"an answer that is unread":  {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", false, 30 * time.Second},
+		"nothing after an answer":   {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, 2 * time.Minute},
+		"nothing from the start on": {"", false, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := httpapi.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := io.Copy(io.Discard, r.Body); err != nil {
+						panic(http.ErrAbortHandler) // as WriteError would answer; nobody reads that here
+					}
+				}), quiet())
+				l := &pipes{make(chan net.Conn), make(chan struct{})}
+				served := make(chan error, 1)
+				go func() { served <- server.Serve(l) }()
+				client, accepted := net.Pipe()
+				conn := &endings{accepted, make(chan struct{})}
+				l.accepted <- conn
+				began := time.Now()
+				if _, err := io.WriteString(client, test.sent); err != nil {
+					t.Fatal(err)
+				}
+				if test.read {
+					answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = answer.Body.Close()
+				}
+				<-conn.closed
+				if took := time.Since(began); took != test.want {
+					t.Errorf("it was cut after %s, want %s", took, test.want)
+				}
+				_ = server.Close()
+				if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+					t.Errorf("serving ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// endings is a connection that tells when it is closed.
+type endings struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c *endings) Close() error {
+	select {
+	case <-c.closed:
+	default:
+		close(c.closed)
+	}
+	return c.Conn.Close()
 }
