@@ -103,6 +103,10 @@ func (p *places) turn(ctx context.Context, tenant rules.TenantID) (end func(), e
 	caller, _ := shares.CallerOf(ctx)
 	caller.Tenant = tenant
 	end, err = p.turns.Take(ctx, caller)
+	if err == nil && ctx.Err() != nil { // the turn came with the deadline, too late to write
+		end()
+		err = ctx.Err()
+	}
 	if errors.Is(err, shares.ErrTenant) || errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("tenant %d: %w", tenant, rules.ErrBeingWritten)
 	}
