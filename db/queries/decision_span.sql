@@ -10,12 +10,61 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: RulesByDenialsInSpans :many
+-- Of the newest so many rows.
+WITH newest AS MATERIALIZED (
+    SELECT rule_id, starts_at AS at, allowed, denied, bypassed, degraded, cost_taken
+    FROM decision_span
+    WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = sqlc.arg(span_minutes)
+        AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until)
+    ORDER BY starts_at DESC
+    LIMIT sqlc.arg(at_most)
+)
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_span
-WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = sqlc.arg(span_minutes)
-    AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until) AND rule_id > 0
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken,
+    (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(at) FROM newest)::timestamptz AS looked_back_to
+FROM newest
+WHERE rule_id > 0
 GROUP BY rule_id
 HAVING sum(denied) > 0
 ORDER BY 3 DESC, 1
 LIMIT sqlc.arg(page_size);
+
+-- name: TotalsByHour :many
+-- What rules decided in all, rule 0 being all checks: hours inside, and minutes at both ends, because that is
+-- exact and reads few rows.
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM (
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
+    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND whole.span_minutes = 60
+        AND whole.starts_at >= sqlc.arg(inner_since) AND whole.starts_at < sqlc.arg(inner_until)
+    UNION ALL
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_minute AS first
+    WHERE first.tenant_id = sqlc.arg(tenant_id) AND first.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND first.minute >= sqlc.arg(since) AND first.minute < sqlc.arg(inner_since)
+    UNION ALL
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_minute AS last
+    WHERE last.tenant_id = sqlc.arg(tenant_id) AND last.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND last.minute >= sqlc.arg(inner_until) AND last.minute < sqlc.arg(until)
+) AS parts
+GROUP BY rule_id;
+
+-- name: TotalsByDay :many
+-- What rules decided in all, rule 0 being all checks: days inside, and hours at both ends, because that is
+-- exact and reads few rows.
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM (
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
+    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND whole.span_minutes = 1440
+        AND whole.starts_at >= sqlc.arg(inner_since) AND whole.starts_at < sqlc.arg(inner_until)
+    UNION ALL
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_span AS first
+    WHERE first.tenant_id = sqlc.arg(tenant_id) AND first.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND first.span_minutes = 60
+        AND first.starts_at >= sqlc.arg(since) AND first.starts_at < sqlc.arg(inner_since)
+    UNION ALL
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_span AS last
+    WHERE last.tenant_id = sqlc.arg(tenant_id) AND last.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND last.span_minutes = 60
+        AND last.starts_at >= sqlc.arg(inner_until) AND last.starts_at < sqlc.arg(until)
+) AS parts
+GROUP BY rule_id;

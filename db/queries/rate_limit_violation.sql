@@ -88,18 +88,19 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: TopOfViolations :many
--- The values that most violations share, of the newest so many; '' is those without one.
+-- The values that most violations share, of the newest so many that are looked at; '' is those without one. The
+-- mode has no index, so rows of the other one are looked at too: a value may have no violations.
 WITH newest AS MATERIALIZED (
     SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
-        count, requested_at, last_at
+        sqlc.arg(mode)::text IN ('', mode) AS wanted, count, requested_at, last_at
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since) AND requested_at < sqlc.arg(until)
         AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
-        AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
     ORDER BY requested_at DESC, violation_id DESC
     LIMIT sqlc.arg(at_most)
 )
-SELECT coalesce(value, '')::text AS value, sum(count)::bigint AS violations, max(last_at)::timestamptz AS last_at,
+SELECT coalesce(value, '')::text AS value, coalesce(sum(count) FILTER (WHERE wanted), 0)::bigint AS violations,
+    coalesce(max(last_at) FILTER (WHERE wanted), max(last_at))::timestamptz AS last_at,
     (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(requested_at) FROM newest)::timestamptz AS looked_back_to
 FROM newest
 GROUP BY value

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,9 +24,9 @@ const (
 	maxRulesOnTop = 500
 	// maxShadowRules is how many a summary has.
 	maxShadowRules = 50
-	// byTheHour is the time from which on rules are compared by the hour, because every rule of a
-	// tenant takes a row for each step.
-	byTheHour = 3 * time.Hour
+	// byTheHour and bySixHours are the times from which on rules are compared in such steps.
+	byTheHour  = 3 * time.Hour
+	bySixHours = 14 * 24 * time.Hour
 )
 
 // span is the time that stats are of.
@@ -131,7 +130,9 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 		if p.RuleId != nil {
 			return nil, wrongQuery("rule_id", "does not go with by=rule")
 		}
-		answer.Items, err = s.topRules(ctx, since, until, mode, limit)
+		var lookedBackTo time.Time
+		answer.Items, lookedBackTo, err = s.topRules(ctx, since, until, mode, limit)
+		answer.LookedBackTo = timeOrNull(lookedBackTo)
 		return answer, err
 	}
 	top, err := s.Violations.Top(ctx, visitOf(ctx).tenant.ID, violations.TopOf{
@@ -154,41 +155,58 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 }
 
 // topRules are those that denied most. One of a mode is one that has it now.
-func (s *surface) topRules(ctx context.Context, since, until time.Time, mode rules.Mode, limit int) ([]openapi.TopItem, error) {
+func (s *surface) topRules(
+	ctx context.Context, since, until time.Time, mode rules.Mode, limit int,
+) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
 	tenant := visitOf(ctx).tenant.ID
-	steps, looked := violations.StepsOf(since, until, time.Minute), limit
-	if until.Sub(since) > byTheHour {
-		steps = violations.StepsOf(since, until, time.Hour)
-	}
+	looked := limit
 	if mode != "" {
 		looked = maxRulesOnTop
 	}
-	top, err := s.Violations.TopRules(ctx, tenant, steps, looked)
+	top, err := s.Violations.TopRules(ctx, tenant, topSteps(since, until), looked)
 	if err != nil {
-		return nil, err
+		return nil, never, err
 	}
-	items := []openapi.TopItem{}
-	for i := range top {
-		rule, err := s.Stores.Rule(ctx, tenant, top[i].Rule)
-		isThere := err == nil
-		if err != nil && !errors.Is(err, rules.ErrNotFound) {
-			return nil, fmt.Errorf("name the rules that denied most: %w", err)
-		}
-		if mode != "" && (!isThere || rule.Mode != mode) {
+	ids := make([]rules.RuleID, len(top.Rules))
+	for i := range top.Rules {
+		ids[i] = top.Rules[i].Rule
+	}
+	found, err := s.Stores.RulesByID(ctx, tenant, ids)
+	if err != nil {
+		return nil, never, fmt.Errorf("name the rules that denied most: %w", err)
+	}
+	named := make(map[rules.RuleID]*rules.Rule, len(found))
+	for i := range found {
+		named[found[i].ID] = &found[i]
+	}
+	items = []openapi.TopItem{}
+	for i := range top.Rules {
+		verdicts, rule := &top.Rules[i], named[top.Rules[i].Rule]
+		if len(items) == limit || mode != "" && (rule == nil || rule.Mode != mode) {
 			continue
 		}
 		item := openapi.TopItem{
-			Value: formatInt(int64(top[i].Rule)), Denied: top[i].Denied, Checks: nullable.NewNullableWithValue(top[i].Checks()),
+			Value: formatInt(int64(verdicts.Rule)), Denied: verdicts.Denied, Checks: nullable.NewNullableWithValue(verdicts.Checks()),
 			LastAt: timeOrNull(never), Rule: nullable.NewNullNullable[openapi.RuleName](),
 		}
-		if isThere {
-			item.Rule.Set(nameRule(&rule))
+		if rule != nil {
+			item.Rule.Set(nameRule(rule))
 		}
-		if items = append(items, item); len(items) == limit {
-			break
-		}
+		items = append(items, item)
 	}
-	return items, nil
+	return items, top.LookedBackTo, nil
+}
+
+// topSteps are longer for a longer time, because every rule of a tenant takes a row for each.
+func topSteps(since, until time.Time) violations.Steps {
+	step := time.Minute
+	switch length := until.Sub(since); {
+	case length > bySixHours:
+		step = 6 * time.Hour
+	case length > byTheHour:
+		step = time.Hour
+	}
+	return violations.StepsOf(since, until, step)
 }
 
 func nameRule(r *rules.Rule) openapi.RuleName {
@@ -204,22 +222,27 @@ func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequ
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant.ID
-	total, err := violations.Total(ctx, s.Violations, tenant, 0, since, until)
+	tenant, isActive := visitOf(ctx).tenant.ID, true
+	shadows, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0, maxShadowRules)
+	if err != nil {
+		return nil, fmt.Errorf("list shadow rules: %w", err)
+	}
+	of := []rules.RuleID{0} // all checks
+	for i := range shadows.Rules {
+		of = append(of, shadows.Rules[i].ID)
+	}
+	totals, err := violations.Totals(ctx, s.Violations, tenant, of, since, until)
 	if err != nil {
 		return nil, err
 	}
-	before, err := violations.Total(ctx, s.Violations, tenant, 0, since.Add(since.Sub(until)), since)
+	totalsBefore, err := violations.Totals(ctx, s.Violations, tenant, of[:1], since.Add(since.Sub(until)), since)
 	if err != nil {
 		return nil, err
 	}
-	shadows, err := s.shadowRules(ctx, since, until)
-	if err != nil {
-		return nil, err
-	}
+	total, before := totals[0], totalsBefore[0]
 	return openapi.GetSummary200JSONResponse{
 		From: since, Until: until, Total: showVerdicts(&total), ShareDenied: shareDenied(&total),
-		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before), ShadowRules: shadows,
+		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before), ShadowRules: showShadows(shadows.Rules, totals),
 	}, nil
 }
 
@@ -230,22 +253,12 @@ func shareDenied(v *violations.Verdicts) nullable.Nullable[float64] {
 	return nullable.NewNullableWithValue(v.ShareDenied())
 }
 
-// shadowRules says what the active shadow rules would have done.
-func (s *surface) shadowRules(ctx context.Context, since, until time.Time) ([]openapi.ShadowRule, error) {
-	tenant, isActive := visitOf(ctx).tenant.ID, true
-	found, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0, maxShadowRules)
-	if err != nil {
-		return nil, fmt.Errorf("list shadow rules: %w", err)
-	}
-	shadows := []openapi.ShadowRule{}
-	for i := range found.Rules {
-		rule := &found.Rules[i]
-		total, err := violations.Total(ctx, s.Violations, tenant, rule.ID, since, until)
-		if err != nil {
-			return nil, err
-		}
-		shadows = append(shadows, openapi.ShadowRule{Rule: nameRule(rule), Checks: total.Checks(), Denied: total.Denied})
-	}
+// showShadows says what shadow rules would have done, those that would have denied most first.
+func showShadows(found []rules.Rule, totals map[rules.RuleID]violations.Verdicts) []openapi.ShadowRule {
+	shadows := itemsOf(found, func(rule *rules.Rule) openapi.ShadowRule {
+		total := totals[rule.ID]
+		return openapi.ShadowRule{Rule: nameRule(rule), Checks: total.Checks(), Denied: total.Denied}
+	})
 	slices.SortStableFunc(shadows, func(a, b openapi.ShadowRule) int { return cmp.Compare(b.Denied, a.Denied) })
-	return shadows, nil
+	return shadows
 }

@@ -1,14 +1,17 @@
 package adminapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -238,5 +241,56 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	}
 	if got := get(at.Add(time.Minute)); got.ShareDenied != nil || *got.ShareDeniedBefore != 0.1 {
 		t.Errorf("of a minute without checks it is %+v", got)
+	}
+}
+
+// countedStores and countedViolations count what they are asked.
+type countedStores struct {
+	rules.Stores
+	one, some atomic.Int64
+}
+
+func (s *countedStores) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID) (rules.Rule, error) {
+	s.one.Add(1)
+	return s.Stores.Rule(ctx, tenant, id)
+}
+
+func (s *countedStores) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+	s.some.Add(1)
+	return s.Stores.RulesByID(ctx, tenant, ids)
+}
+
+type countedViolations struct {
+	violations.Store
+	totals, decisions atomic.Int64
+}
+
+func (v *countedViolations) Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps) (map[rules.RuleID]violations.Verdicts, error) {
+	v.totals.Add(1)
+	return v.Store.Totals(ctx, tenant, of, steps)
+}
+
+func (v *countedViolations) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
+	v.decisions.Add(1)
+	return v.Store.Decisions(ctx, tenant, rule, steps)
+}
+
+func TestManyRulesAreReadTogether(t *testing.T) {
+	t.Parallel()
+	stores, read := &countedStores{}, &countedViolations{}
+	w := newWorld(t, func(c *adminapi.Config) {
+		stores.Stores, c.Stores, read.Store, c.Violations = c.Stores, stores, c.Violations, read
+	})
+	by := w.person(w.acme, auth.Viewer)
+	for range 10 {
+		w.decided(w.acme, w.rule(w.acme).ID, lately(), 1, 1)
+	}
+	w.want(w.send(by, "GET", stats+"/top?by=rule&mode=shadow", nil), http.StatusOK)
+	if stores.one.Load() != 0 || stores.some.Load() != 1 {
+		t.Errorf("the rules on top were read in %d + %d questions", stores.one.Load(), stores.some.Load())
+	}
+	w.want(w.send(by, "GET", stats+"/summary", nil), http.StatusOK)
+	if read.totals.Load() != 2 || read.decisions.Load() != 0 {
+		t.Errorf("a summary asked %d + %d times for counts", read.totals.Load(), read.decisions.Load())
 	}
 }

@@ -45,6 +45,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 const (
@@ -71,6 +72,7 @@ type Store struct {
 	log      *slog.Logger
 	pageSize int32
 	lookedAt int64
+	topRows  int32
 	places   *places
 
 	unreadable atomic.Int64
@@ -110,7 +112,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Store{
-		pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, places: newPlaces(config.MaxConns),
+		pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
+		places: newPlaces(config.MaxConns),
 	}, nil
 }
 

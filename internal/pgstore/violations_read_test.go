@@ -237,12 +237,81 @@ func TestStats(t *testing.T) {
 	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} { // from minutes, and from spans
 		top := must(w.TopRules(ctx, w.ours.ID, violations.StepsFor(since, at.Add(time.Minute)), 10))(t)
 		var ids []rules.RuleID
-		for _, r := range top {
+		for _, r := range top.Rules {
 			ids = append(ids, r.Rule)
 		}
-		if !slices.Equal(ids, []rules.RuleID{13, 12}) || top[0].Denied != 20 {
+		if !slices.Equal(ids, []rules.RuleID{13, 12}) || top.Rules[0].Denied != 20 {
 			t.Errorf("since %s the top rules are %+v, want 13 and 12", since, top)
 		}
+	}
+}
+
+// TestTotalsAreTheSumOfTheirSteps compares what is read from spans inside and minutes or hours at both ends.
+func TestTotalsAreTheSumOfTheirSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, end := t.Context(), time.Date(2026, time.March, 20, 10, 30, 0, 0, time.UTC)
+	batch := violations.Batch{Writer: "totals", Number: 1}
+	for i := range 400 { // every 47 minutes for two weeks
+		for _, tenant := range []rules.TenantID{w.ours.ID, w.theirs.ID} {
+			batch.Decisions = append(batch.Decisions, violations.DecisionCount{
+				Tenant: tenant, Rule: rules.RuleID(i % 3), Minute: end.Add(time.Duration(-47*i) * time.Minute),
+				Verdicts: violations.Verdicts{Allowed: int64(i), Denied: 1, Taken: int64(i)},
+			})
+		}
+	}
+	if err := w.WriteViolations(ctx, &batch); err != nil {
+		t.Fatal(err)
+	}
+	for _, length := range []time.Duration{
+		5 * time.Minute, 50 * time.Minute, time.Hour, 61 * time.Minute, 24 * time.Hour, 7 * 24 * time.Hour, 8 * 24 * time.Hour, 30 * 24 * time.Hour,
+	} {
+		since, step := end.Add(-length), time.Minute
+		if length > 7*24*time.Hour {
+			step = time.Hour
+		}
+		totals := must(violations.Totals(ctx, w.Store, w.ours.ID, []rules.RuleID{0, 1, 99}, since, end.Add(time.Minute)))(t)
+		for rule := range rules.RuleID(2) {
+			var want violations.Verdicts
+			for _, point := range must(w.Decisions(ctx, w.ours.ID, rule, violations.StepsOf(since, end.Add(time.Minute), step)))(t) {
+				want.Allowed, want.Denied, want.Taken = want.Allowed+point.Allowed, want.Denied+point.Denied, want.Taken+point.Taken
+			}
+			if totals[rule] != want {
+				t.Errorf("over %s rule %d decided %+v, want %+v", length, rule, totals[rule], want)
+			}
+		}
+		if _, ok := totals[99]; ok || len(totals) > 2 {
+			t.Errorf("over %s there are totals of other rules: %+v", length, totals)
+		}
+	}
+}
+
+// TestTopsLookAtFewRows has what a top is asked for only behind the rows that it looks at.
+func TestTopsLookAtFewRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, at := t.Context(), lately()
+	w.LookAtTop(3)
+	w.record(t, at.Add(-time.Minute), func(v *violations.Violation) { v.Mode, v.UserID = rules.ModeShadow, "7" })
+	w.record(t, at, func(*violations.Violation) {}, func(v *violations.Violation) { v.Rule = 13 }, func(v *violations.Violation) { v.Rule = 14 })
+	top := must(w.Top(ctx, w.ours.ID, violations.TopOf{
+		Dimension: violations.ByEndpoint, Since: at.Add(-time.Hour), Until: at.Add(time.Hour), Mode: rules.ModeShadow,
+	}, 10))(t)
+	if len(top.Values) != 0 || top.LookedAt != 3 || !top.LookedBackTo.Equal(at) {
+		t.Errorf("looking at 3 rows found %+v", top)
+	}
+	batch := violations.Batch{Writer: "tops", Number: 1}
+	for i := range 4 {
+		batch.Decisions = append(batch.Decisions, violations.DecisionCount{
+			Tenant: w.ours.ID, Rule: rules.RuleID(i + 1), Minute: at.Add(time.Duration(-i) * time.Minute), Verdicts: violations.Verdicts{Denied: 1},
+		})
+	}
+	if err := w.WriteViolations(ctx, &batch); err != nil {
+		t.Fatal(err)
+	}
+	byRule := must(w.TopRules(ctx, w.ours.ID, violations.StepsOf(at.Add(-time.Hour), at.Add(time.Hour), time.Minute), 10))(t)
+	if len(byRule.Rules) != 3 || !byRule.LookedBackTo.Equal(at.Add(-2*time.Minute)) {
+		t.Errorf("looking at 3 rows found %+v", byRule)
 	}
 }
 

@@ -47,29 +47,57 @@ func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules
 	}), nil
 }
 
+// Totals reads the longest spans inside the time, and shorter ones or minutes at its ends.
+func (s *Store) Totals(
+	ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps,
+) (totals map[rules.RuleID]violations.Verdicts, err error) {
+	byHour := dbsqlc.TotalsByHourParams{TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since, Until: steps.Until}
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
+		if steps.Step < time.Hour {
+			byHour.InnerSince, byHour.InnerUntil = steps.Within(time.Hour)
+			return q.TotalsByHour(ctx, byHour)
+		}
+		byHour.InnerSince, byHour.InnerUntil = steps.Within(24 * time.Hour)
+		byDay, err := q.TotalsByDay(ctx, dbsqlc.TotalsByDayParams(byHour))
+		return each(byDay, func(row dbsqlc.TotalsByDayRow) dbsqlc.TotalsByHourRow { return dbsqlc.TotalsByHourRow(row) }), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what %d rules decided: %w", len(of), err)
+	}
+	totals = make(map[rules.RuleID]violations.Verdicts, len(rows))
+	for _, row := range rows {
+		totals[row.RuleID] = verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken)
+	}
+	return totals, nil
+}
+
 // TopRules reads minutes or spans like Decisions.
-func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) ([]violations.RuleVerdicts, error) {
+func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) (top violations.RuleTop, err error) {
 	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
 		if span := spanOf(steps.Step); span > 0 {
 			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
-				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
 			})
 		}
 		minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
-			TenantID: tenant, Since: steps.Since, Until: steps.Until, PageSize: rowLimit(limit),
+			TenantID: tenant, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
 		})
 		return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
 			return dbsqlc.RulesByDenialsInSpansRow(m)
 		}), err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read which rules denied most: %w", err)
+		return top, fmt.Errorf("read which rules denied most: %w", err)
 	}
-	return each(rows, func(row dbsqlc.RulesByDenialsInSpansRow) violations.RuleVerdicts {
-		return violations.RuleVerdicts{
-			Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
+	for _, row := range rows {
+		if row.LookedAt >= int64(s.topRows) {
+			top.LookedBackTo = row.LookedBackTo.UTC()
 		}
-	}), nil
+		top.Rules = append(top.Rules, violations.RuleVerdicts{
+			Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
+		})
+	}
+	return top, nil
 }
 
 func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violations.Verdicts {
@@ -102,7 +130,7 @@ func (s *Store) ViolationsInSteps(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, steps violations.Steps,
 ) (counts violations.StepCounts, err error) {
 	params := dbsqlc.ViolationsInStepsParams{
-		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: violations.MaxTopRows,
+		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
 		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan,
 		UserID: f.UserID, Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
 	}
@@ -120,7 +148,7 @@ func (s *Store) ViolationsInSteps(
 	default:
 		params.ByRule = int64(f.Rule)
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
+	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
 		return q.ViolationsInSteps(ctx, params)
 	})
 	if err != nil {
@@ -138,7 +166,7 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
-			AtMost: violations.MaxTopRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
+			AtMost: s.topRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
 		})
 	})
 	if err != nil {
@@ -146,7 +174,7 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 	}
 	for _, row := range rows {
 		top.LookedAt, top.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
-		if row.Value != "" && len(top.Values) < limit {
+		if row.Value != "" && row.Violations > 0 && len(top.Values) < limit {
 			top.Values = append(top.Values, violations.TopValue{Value: row.Value, Violations: row.Violations, LastAt: row.LastAt.UTC()})
 		}
 	}

@@ -42,8 +42,10 @@ type Store interface {
 	// Decisions returns how the checks that a rule matched (rule 0: all checks) were decided, in steps;
 	// those without checks are left out. Since, until and step are whole minutes; see Steps.
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
-	// TopRules returns the rules that most checks met in vain, shadow rules included.
-	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) ([]RuleVerdicts, error)
+	// Totals sums up what each of some rules decided; the steps are of a minute or an hour. See Totals.
+	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
+	// TopRules returns the rules that denied the most checks, shadow rules included.
+	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
 	// TopSubjects returns whom a rule denied most often, exactly, from counts; it reads one row for each
 	// subject and minute.
 	TopSubjects(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int) ([]SubjectCount, error)
@@ -113,6 +115,13 @@ type RuleVerdicts struct {
 	Verdicts
 }
 
+// RuleTop are the rules that denied the most checks. It is drawn from the newest MaxTopRows rows of counts alone.
+type RuleTop struct {
+	Rules []RuleVerdicts
+	// LookedBackTo is how far back those rows go; zero if they are all that there are.
+	LookedBackTo time.Time
+}
+
 // SubjectCount is how often a rule denied one subject.
 type SubjectCount struct {
 	Subject string
@@ -138,7 +147,7 @@ type TopOf struct {
 	Mode         rules.Mode   // "" for all
 }
 
-// MaxTopRows is how many rows Top and ViolationsInSteps look at.
+// MaxTopRows is how many rows Top, TopRules and ViolationsInSteps look at.
 const MaxTopRows = 100_000
 
 // StepCounts are counts of violations over time. Like Top, they are drawn from the newest MaxTopRows rows that an

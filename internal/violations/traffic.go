@@ -112,20 +112,28 @@ func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rul
 	return chart, nil
 }
 
-// exactly is the longest time that is summed up by the minute; a longer one is by the hour, because of
-// the rows that it takes.
+// exactly is the longest time that is summed up to the minute; a longer one is to the hour, because of the rows
+// that it takes.
 const exactly = 7 * 24 * time.Hour
 
-// Total sums up how a tenant's checks were decided, or those that one rule matched unless it is 0. The time
-// is widened to whole minutes or, if it is longer than a week, whole hours.
-func Total(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (total Verdicts, err error) {
+// Totals sums up how the checks that each of some rules matched were decided; rule 0 is for all checks, and a rule
+// without checks is left out. The time is widened to whole minutes or, if it is longer than a week, whole hours.
+func Totals(
+	ctx context.Context, store Store, tenant rules.TenantID, of []rules.RuleID, since, until time.Time,
+) (map[rules.RuleID]Verdicts, error) {
 	step := time.Minute
 	if until.Sub(since) > exactly {
 		step = time.Hour
 	}
-	points, err := store.Decisions(ctx, tenant, rule, StepsOf(since, until, step))
-	for i := range points {
-		total.add(points[i].Verdicts)
+	return store.Totals(ctx, tenant, of, StepsOf(since, until, step))
+}
+
+// Within returns the longest time within the steps that begins and ends at multiples of a length, or an empty one
+// at their end.
+func (s Steps) Within(length time.Duration) (since, until time.Time) {
+	since, until = StepsOf(s.Since, s.Since, length).Until, floor(s.Until, length)
+	if until.Before(since) {
+		return s.Until, s.Until
 	}
-	return total, err
+	return since, until
 }

@@ -75,38 +75,51 @@ func (q *Queries) DecisionsByMinute(ctx context.Context, arg DecisionsByMinutePa
 }
 
 const rulesByDenialsInMinutes = `-- name: RulesByDenialsInMinutes :many
+WITH newest AS MATERIALIZED (
+    SELECT rule_id, minute AS at, allowed, denied, bypassed, degraded, cost_taken
+    FROM decision_minute
+    WHERE tenant_id = $2 AND minute >= $3 AND minute < $4
+    ORDER BY minute DESC
+    LIMIT $5
+)
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_minute
-WHERE tenant_id = $1 AND minute >= $2 AND minute < $3 AND rule_id > 0
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken,
+    (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(at) FROM newest)::timestamptz AS looked_back_to
+FROM newest
+WHERE rule_id > 0
 GROUP BY rule_id
 HAVING sum(denied) > 0
 ORDER BY 3 DESC, 1
-LIMIT $4
+LIMIT $1
 `
 
 type RulesByDenialsInMinutesParams struct {
+	PageSize int32
 	TenantID rules.TenantID
 	Since    time.Time
 	Until    time.Time
-	PageSize int32
+	AtMost   int32
 }
 
 type RulesByDenialsInMinutesRow struct {
-	RuleID    rules.RuleID
-	Allowed   int64
-	Denied    int64
-	Bypassed  int64
-	Degraded  int64
-	CostTaken float64
+	RuleID       rules.RuleID
+	Allowed      int64
+	Denied       int64
+	Bypassed     int64
+	Degraded     int64
+	CostTaken    float64
+	LookedAt     int64
+	LookedBackTo time.Time
 }
 
+// Of the newest so many rows.
 func (q *Queries) RulesByDenialsInMinutes(ctx context.Context, arg RulesByDenialsInMinutesParams) ([]RulesByDenialsInMinutesRow, error) {
 	rows, err := q.db.Query(ctx, rulesByDenialsInMinutes,
+		arg.PageSize,
 		arg.TenantID,
 		arg.Since,
 		arg.Until,
-		arg.PageSize,
+		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err
@@ -122,6 +135,8 @@ func (q *Queries) RulesByDenialsInMinutes(ctx context.Context, arg RulesByDenial
 			&i.Bypassed,
 			&i.Degraded,
 			&i.CostTaken,
+			&i.LookedAt,
+			&i.LookedBackTo,
 		); err != nil {
 			return nil, err
 		}

@@ -77,41 +77,54 @@ func (q *Queries) DecisionsBySpan(ctx context.Context, arg DecisionsBySpanParams
 }
 
 const rulesByDenialsInSpans = `-- name: RulesByDenialsInSpans :many
+WITH newest AS MATERIALIZED (
+    SELECT rule_id, starts_at AS at, allowed, denied, bypassed, degraded, cost_taken
+    FROM decision_span
+    WHERE tenant_id = $2 AND span_minutes = $3
+        AND starts_at >= $4 AND starts_at < $5
+    ORDER BY starts_at DESC
+    LIMIT $6
+)
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
-    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
-FROM decision_span
-WHERE tenant_id = $1 AND span_minutes = $2
-    AND starts_at >= $3 AND starts_at < $4 AND rule_id > 0
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken,
+    (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(at) FROM newest)::timestamptz AS looked_back_to
+FROM newest
+WHERE rule_id > 0
 GROUP BY rule_id
 HAVING sum(denied) > 0
 ORDER BY 3 DESC, 1
-LIMIT $5
+LIMIT $1
 `
 
 type RulesByDenialsInSpansParams struct {
+	PageSize    int32
 	TenantID    rules.TenantID
 	SpanMinutes int32
 	Since       time.Time
 	Until       time.Time
-	PageSize    int32
+	AtMost      int32
 }
 
 type RulesByDenialsInSpansRow struct {
-	RuleID    rules.RuleID
-	Allowed   int64
-	Denied    int64
-	Bypassed  int64
-	Degraded  int64
-	CostTaken float64
+	RuleID       rules.RuleID
+	Allowed      int64
+	Denied       int64
+	Bypassed     int64
+	Degraded     int64
+	CostTaken    float64
+	LookedAt     int64
+	LookedBackTo time.Time
 }
 
+// Of the newest so many rows.
 func (q *Queries) RulesByDenialsInSpans(ctx context.Context, arg RulesByDenialsInSpansParams) ([]RulesByDenialsInSpansRow, error) {
 	rows, err := q.db.Query(ctx, rulesByDenialsInSpans,
+		arg.PageSize,
 		arg.TenantID,
 		arg.SpanMinutes,
 		arg.Since,
 		arg.Until,
-		arg.PageSize,
+		arg.AtMost,
 	)
 	if err != nil {
 		return nil, err
@@ -120,6 +133,154 @@ func (q *Queries) RulesByDenialsInSpans(ctx context.Context, arg RulesByDenialsI
 	var items []RulesByDenialsInSpansRow
 	for rows.Next() {
 		var i RulesByDenialsInSpansRow
+		if err := rows.Scan(
+			&i.RuleID,
+			&i.Allowed,
+			&i.Denied,
+			&i.Bypassed,
+			&i.Degraded,
+			&i.CostTaken,
+			&i.LookedAt,
+			&i.LookedBackTo,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const totalsByDay = `-- name: TotalsByDay :many
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM (
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
+    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[]) AND whole.span_minutes = 1440
+        AND whole.starts_at >= $3 AND whole.starts_at < $4
+    UNION ALL
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_span AS first
+    WHERE first.tenant_id = $1 AND first.rule_id = ANY ($2::bigint[]) AND first.span_minutes = 60
+        AND first.starts_at >= $5 AND first.starts_at < $3
+    UNION ALL
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_span AS last
+    WHERE last.tenant_id = $1 AND last.rule_id = ANY ($2::bigint[]) AND last.span_minutes = 60
+        AND last.starts_at >= $4 AND last.starts_at < $6
+) AS parts
+GROUP BY rule_id
+`
+
+type TotalsByDayParams struct {
+	TenantID   rules.TenantID
+	RuleIds    []int64
+	InnerSince time.Time
+	InnerUntil time.Time
+	Since      time.Time
+	Until      time.Time
+}
+
+type TotalsByDayRow struct {
+	RuleID    rules.RuleID
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken float64
+}
+
+// What rules decided in all, rule 0 being all checks: days inside, and hours at both ends, because that is
+// exact and reads few rows.
+func (q *Queries) TotalsByDay(ctx context.Context, arg TotalsByDayParams) ([]TotalsByDayRow, error) {
+	rows, err := q.db.Query(ctx, totalsByDay,
+		arg.TenantID,
+		arg.RuleIds,
+		arg.InnerSince,
+		arg.InnerUntil,
+		arg.Since,
+		arg.Until,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TotalsByDayRow
+	for rows.Next() {
+		var i TotalsByDayRow
+		if err := rows.Scan(
+			&i.RuleID,
+			&i.Allowed,
+			&i.Denied,
+			&i.Bypassed,
+			&i.Degraded,
+			&i.CostTaken,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const totalsByHour = `-- name: TotalsByHour :many
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM (
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
+    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[]) AND whole.span_minutes = 60
+        AND whole.starts_at >= $3 AND whole.starts_at < $4
+    UNION ALL
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_minute AS first
+    WHERE first.tenant_id = $1 AND first.rule_id = ANY ($2::bigint[])
+        AND first.minute >= $5 AND first.minute < $3
+    UNION ALL
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_minute AS last
+    WHERE last.tenant_id = $1 AND last.rule_id = ANY ($2::bigint[])
+        AND last.minute >= $4 AND last.minute < $6
+) AS parts
+GROUP BY rule_id
+`
+
+type TotalsByHourParams struct {
+	TenantID   rules.TenantID
+	RuleIds    []int64
+	InnerSince time.Time
+	InnerUntil time.Time
+	Since      time.Time
+	Until      time.Time
+}
+
+type TotalsByHourRow struct {
+	RuleID    rules.RuleID
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken float64
+}
+
+// What rules decided in all, rule 0 being all checks: hours inside, and minutes at both ends, because that is
+// exact and reads few rows.
+func (q *Queries) TotalsByHour(ctx context.Context, arg TotalsByHourParams) ([]TotalsByHourRow, error) {
+	rows, err := q.db.Query(ctx, totalsByHour,
+		arg.TenantID,
+		arg.RuleIds,
+		arg.InnerSince,
+		arg.InnerUntil,
+		arg.Since,
+		arg.Until,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TotalsByHourRow
+	for rows.Next() {
+		var i TotalsByHourRow
 		if err := rows.Scan(
 			&i.RuleID,
 			&i.Allowed,

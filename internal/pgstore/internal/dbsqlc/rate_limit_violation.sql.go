@@ -16,15 +16,15 @@ import (
 const topOfViolations = `-- name: TopOfViolations :many
 WITH newest AS MATERIALIZED (
     SELECT CASE $2::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
-        count, requested_at, last_at
+        $3::text IN ('', mode) AS wanted, count, requested_at, last_at
     FROM rate_limit_violation
-    WHERE tenant_id = $3 AND requested_at >= $4 AND requested_at < $5
-        AND ($6::bigint = 0 OR rule_id = $6::bigint)
-        AND ($7::text = '' OR mode = $7::text)
+    WHERE tenant_id = $4 AND requested_at >= $5 AND requested_at < $6
+        AND ($7::bigint = 0 OR rule_id = $7::bigint)
     ORDER BY requested_at DESC, violation_id DESC
     LIMIT $8
 )
-SELECT coalesce(value, '')::text AS value, sum(count)::bigint AS violations, max(last_at)::timestamptz AS last_at,
+SELECT coalesce(value, '')::text AS value, coalesce(sum(count) FILTER (WHERE wanted), 0)::bigint AS violations,
+    coalesce(max(last_at) FILTER (WHERE wanted), max(last_at))::timestamptz AS last_at,
     (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(requested_at) FROM newest)::timestamptz AS looked_back_to
 FROM newest
 GROUP BY value
@@ -35,11 +35,11 @@ LIMIT $1
 type TopOfViolationsParams struct {
 	PageSize  int32
 	Dimension string
+	Mode      string
 	TenantID  rules.TenantID
 	Since     time.Time
 	Until     time.Time
 	RuleID    int64
-	Mode      string
 	AtMost    int32
 }
 
@@ -51,16 +51,17 @@ type TopOfViolationsRow struct {
 	LookedBackTo time.Time
 }
 
-// The values that most violations share, of the newest so many; ” is those without one.
+// The values that most violations share, of the newest so many that are looked at; ” is those without one. The
+// mode has no index, so rows of the other one are looked at too: a value may have no violations.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.PageSize,
 		arg.Dimension,
+		arg.Mode,
 		arg.TenantID,
 		arg.Since,
 		arg.Until,
 		arg.RuleID,
-		arg.Mode,
 		arg.AtMost,
 	)
 	if err != nil {
