@@ -10,6 +10,7 @@ import type {
   User,
   Verdicts,
   Violation,
+  ViolationSeries,
 } from '~/api/types';
 
 /* What component tests show of traffic: violations, counts, buckets. */
@@ -56,6 +57,22 @@ export function series(points: Verdicts[]): Series {
     step_seconds: 60,
     points: points.map((point, index) => ({ at: new Date(begin + index * 60_000).toISOString(), ...point })),
     total: verdicts(sum('allowed'), sum('denied'), { degraded: sum('degraded') }),
+  };
+}
+
+/** How many checks were denied in each minute, of those that filters chose. */
+export function violationSeries(checks: number[]): ViolationSeries {
+  const begin = Date.parse(at);
+  return {
+    from: at,
+    until: new Date(begin + checks.length * 60_000).toISOString(),
+    step_seconds: 60,
+    points: checks.map((count, index) => ({
+      at: new Date(begin + index * 60_000).toISOString(),
+      checks: count,
+    })),
+    total: checks.reduce((sum, count) => sum + count, 0),
+    looked_back_to: null,
   };
 }
 

@@ -3,6 +3,7 @@ import type { Span } from '~/domain/range';
 import { api, body } from './client';
 import { keepSame, tenantKey } from './queries';
 import type { TopBy } from './types';
+import type { ViolationFilter } from './violations';
 
 /**
  * How checks were decided, and who answers them. A range that moves with the clock is read again and again, so
@@ -33,6 +34,23 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
         }),
       ),
     refetchInterval: again(span, often),
+    placeholderData: keepSame(queryKey),
+  });
+};
+
+/** Checks that the violations which a filter wants stand for, over time. It reads records, so it is read seldom. */
+export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
+  const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
+  return queryOptions({
+    queryKey,
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/violations', {
+          params: { path: { tenant }, query: { ...moments(span), ...filter } },
+          signal,
+        }),
+      ),
+    refetchInterval: again(span, seldom),
     placeholderData: keepSame(queryKey),
   });
 };

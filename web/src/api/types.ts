@@ -54,4 +54,5 @@ export type TopItem = Schemas['TopItem'];
 export type User = Schemas['User'];
 export type Verdicts = Schemas['Verdicts'];
 export type Violation = Schemas['Violation'];
+export type ViolationSeries = Schemas['ViolationSeries'];
 export type ViolationDetail = Schemas['ViolationDetail'];

@@ -17,6 +17,7 @@ test('arrows walk the rows, Home and End jump, Enter opens', async () => {
     <DataTable label="Things" columns={columns} rows={rows(5)} rowKey={(row) => row.id} onOpen={onOpen} />,
   );
   await user.tab();
+  expect(screen.getAllByRole('button')).toHaveLength(5);
   await user.keyboard('{ArrowDown}{ArrowDown}');
   await user.keyboard('{Enter}');
   expect(onOpen).toHaveBeenLastCalledWith({ id: 3 });

@@ -1,3 +1,4 @@
+import { Link, type LinkProps } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef, useState } from 'react';
 import styles from './DataTable.module.css';
@@ -15,6 +16,8 @@ export interface Column<Row> {
   sortable?: boolean;
   /** Left out on phones. */
   wide?: boolean;
+  /** What names the row: its text is the link that opens it. The first column is, unless another one says so. */
+  names?: boolean;
   render: (row: Row) => React.ReactNode;
 }
 
@@ -24,7 +27,9 @@ interface Props<Row> {
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string | number;
-  /** Opens a row: a click, or Enter on it. */
+  /** Where a row leads: a page, or this page with the row's panel. A new tab can be opened there too. */
+  to?: (row: Row) => LinkProps;
+  /** Opens a row in another way than by going there, such as a panel that shares one history entry. */
   onOpen?: (row: Row) => void;
   /** The row that is open. */
   open?: string | number;
@@ -38,11 +43,13 @@ const virtualFrom = 200;
 
 /**
  * A table that stays quick and can be walked with the keyboard: arrows, Home, End, Page up and down,
- * Enter to open. Up to 200 rows it is as tall as they are; beyond that it scrolls by itself and keeps
+ * Enter to open. A row that opens something has one link, and a click anywhere on the row is one on it. Up to 200 rows it is as tall as they are; beyond that it scrolls by itself and keeps
  * only the rows in sight in the document.
  */
 export function DataTable<Row>(props: Props<Row>) {
-  const { label, columns, rows, rowKey, onOpen, open } = props;
+  const { label, columns, rows, rowKey, to, onOpen, open } = props;
+  const opens = !!to || !!onOpen;
+  const naming = columns.find(({ names }) => names) ?? columns[0];
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = rows.length > virtualFrom;
   const virtualizer = useVirtualizer({
@@ -63,21 +70,19 @@ export function DataTable<Row>(props: Props<Row>) {
     const next = Math.max(0, Math.min(index, rows.length - 1));
     setCurrent(next);
     if (virtual) virtualizer.scrollToIndex(next);
-    const row = () => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`);
+    const row = () => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"] [data-opener]`);
     // A row that was out of sight is in the document after the next frame.
     if (row()) row()?.focus();
     else requestAnimationFrame(() => row()?.focus());
   }
 
   function walk(event: React.KeyboardEvent, index: number) {
-    if (event.target !== event.currentTarget) return;
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12 };
     const step = steps[event.key];
     if (step) focus(index + step);
     else if (event.key === 'Home') focus(0);
     else if (event.key === 'End') focus(rows.length - 1);
-    else if (event.key === 'Enter' && onOpen) onOpen(rows[index] as Row);
-    else return;
+    else return; // Enter is the link's own
     event.preventDefault();
   }
 
@@ -111,17 +116,27 @@ export function DataTable<Row>(props: Props<Row>) {
               <tr
                 key={key}
                 data-index={index}
-                data-opens={onOpen ? true : undefined}
+                data-opens={opens || undefined}
                 aria-rowindex={index + 2}
                 aria-current={open === key || undefined}
-                tabIndex={onOpen ? (index === active ? 0 : -1) : undefined}
-                onKeyDown={onOpen && ((event) => walk(event, index))}
-                onFocus={onOpen && (() => setCurrent(index))}
-                onClick={onOpen && ((event) => isOwnClick(event) && onOpen(row))}
+                onClick={opens ? followRow : undefined}
+                onAuxClick={opens ? followRow : undefined}
               >
                 {columns.map((column) => (
                   <td key={column.key} className={className(column)}>
-                    {column.render(row)}
+                    {opens && column === naming ? (
+                      <Opener
+                        to={to?.(row)}
+                        onOpen={onOpen && (() => onOpen(row))}
+                        tabIndex={index === active ? 0 : -1}
+                        onKeyDown={(event) => walk(event, index)}
+                        onFocus={() => setCurrent(index)}
+                      >
+                        {column.render(row)}
+                      </Opener>
+                    ) : (
+                      column.render(row)
+                    )}
                   </td>
                 ))}
               </tr>
@@ -175,10 +190,51 @@ function Gap({ height, columns }: { height: number; columns: number }) {
   );
 }
 
-/** A click on the row, and not on a link or button in it, nor the end of selecting text. */
-function isOwnClick(event: React.MouseEvent): boolean {
-  if ((event.target as Element).closest('a, button, input, label')) return false;
-  return !getSelection()?.toString();
+interface OpenerProps {
+  to?: LinkProps;
+  onOpen?: () => void;
+  tabIndex: number;
+  onKeyDown: (event: React.KeyboardEvent) => void;
+  onFocus: () => void;
+  children: React.ReactNode;
+}
+
+/** The link of a row; a button where a row has no address. */
+function Opener({ to, onOpen, children, ...rest }: OpenerProps) {
+  const props = { ...rest, className: styles.opener, 'data-opener': true };
+  if (!to) {
+    return (
+      <button type="button" {...props} onClick={onOpen}>
+        {children}
+      </button>
+    );
+  }
+  return (
+    <Link
+      {...to}
+      {...props}
+      onClick={(event) => {
+        if (!onOpen || isForNewTab(event)) return;
+        event.preventDefault();
+        onOpen();
+      }}
+    >
+      {children}
+    </Link>
+  );
+}
+
+function isForNewTab({ button, ctrlKey, metaKey, shiftKey }: React.MouseEvent): boolean {
+  return button === 1 || ctrlKey || metaKey || shiftKey;
+}
+
+/** A click beside the row's link is one on it, unless it is on something else or ends a selection of text. */
+function followRow(event: React.MouseEvent<HTMLElement>): void {
+  if ((event.target as Element).closest('a, button, input, label') || getSelection()?.toString()) return;
+  const opener = event.currentTarget.querySelector<HTMLElement>('[data-opener]');
+  if (!isForNewTab(event)) {
+    if (event.button === 0) opener?.click();
+  } else if (opener instanceof HTMLAnchorElement) window.open(opener.href, '_blank', 'noopener');
 }
 
 function className<Row>(column: Column<Row>): string {

@@ -1,4 +1,4 @@
-import { useNavigate, useRouter, useSearch } from '@tanstack/react-router';
+import { type LinkProps, useNavigate, useRouter, useSearch } from '@tanstack/react-router';
 
 declare module '@tanstack/react-router' {
   interface HistoryState {
@@ -26,4 +26,9 @@ export function usePanel<Value extends string | number>(parameter: 'open' | 'ent
       resetScroll: false,
     });
   };
+}
+
+/** This page with something of its address changed: where the row of a panel leads. */
+export function here(change: { open?: string; entry?: number }): LinkProps {
+  return { to: '.', search: (before: object) => ({ ...before, ...change }), resetScroll: false } as LinkProps;
 }

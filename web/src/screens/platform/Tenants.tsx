@@ -130,7 +130,7 @@ function TenantList() {
                 columns={columns}
                 rows={rows}
                 rowKey={({ slug }) => slug}
-                onOpen={({ slug }) => navigate({ to: '/t/$tenant/overview', params: { tenant: slug } })}
+                to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
               />
             );
           }}

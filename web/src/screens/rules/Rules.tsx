@@ -1,6 +1,6 @@
 import { Button, Group, NativeSelect } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { type Column, DataTable, sorted } from '~/components/DataTable';
@@ -69,8 +69,10 @@ export default function Rules() {
   const navigate = useNavigate();
   const set = (change: RulesSearch) =>
     navigate({ to: '.', search: (before: RulesSearch) => ({ ...before, ...change }), replace: true });
-  const open = (rule: Rule) =>
-    navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule.rule_id) } });
+  const address = ({ rule_id }: Rule): LinkProps => ({
+    to: '/t/$tenant/rules/$rule',
+    params: { tenant, rule: String(rule_id) },
+  });
 
   const create = edit && (
     <Button
@@ -112,7 +114,7 @@ export default function Rules() {
                     columns={columns}
                     rows={shown}
                     rowKey={(rule) => rule.rule_id}
-                    onOpen={open}
+                    to={address}
                     sort={search.sort}
                     onSort={(sort) => set({ sort })}
                   />

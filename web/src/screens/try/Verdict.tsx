@@ -1,4 +1,5 @@
 import type { Explanation } from '~/api/types';
+import { Announce } from '~/components/Announce';
 import { IconBan, IconCheck } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
@@ -13,12 +14,9 @@ export function Verdict({ explanation }: { explanation: Explanation }) {
   const { allowed, remaining, limit, retry_after_ms, reset_after_ms, plan, degraded } = decision;
   const Shape = allowed ? IconCheck : IconBan;
   return (
-    <section
-      className={styles.verdict}
-      data-tone={allowed ? 'allowed' : 'denied'}
-      aria-label="Decision"
-      aria-live="polite"
-    >
+    <section className={styles.verdict} data-tone={allowed ? 'allowed' : 'denied'} aria-label="Decision">
+      {/* Its numbers change every two seconds: only another verdict is worth hearing. */}
+      <Announce>{allowed ? 'Allowed' : `Denied by ${decision.violated_rule ?? 'a rule'}`}</Announce>
       <div className={styles.said}>
         <h2>
           <Shape size={16} stroke={2.25} aria-hidden />

@@ -10,7 +10,7 @@ import { IconBolt } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { usePanel } from '~/components/usePanel';
+import { here, usePanel } from '~/components/usePanel';
 import { violationColumns } from '~/screens/violations/columns';
 import { ViolationPanel } from '~/screens/violations/Panel';
 import type { UserSearch } from '~/search';
@@ -135,6 +135,7 @@ function Denials({ tenant, user: { user_id, recent_violations }, open, onOpen }:
           rows={recent_violations}
           rowKey={({ violation_id }) => violation_id}
           open={open}
+          to={({ violation_id }) => here({ open: violation_id })}
           onOpen={({ violation_id }) => onOpen(violation_id)}
         />
       )}

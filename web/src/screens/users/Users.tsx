@@ -107,7 +107,6 @@ const columns: Column<Assignment>[] = [
 /** Users who were put on a plan. */
 function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
   const list = useInfiniteQuery(usersQuery(tenant, search));
-  const navigate = useNavigate();
   return (
     <Card title="On a plan of their own" flush>
       <Query query={list} loading={<LoadingLines />}>
@@ -121,9 +120,7 @@ function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
                 columns={columns}
                 rows={rows}
                 rowKey={({ user_id }) => user_id}
-                onOpen={({ user_id }) =>
-                  navigate({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })
-                }
+                to={({ user_id }) => ({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })}
               />
               <footer className={styles.footer}>
                 <span role="status">

@@ -3,6 +3,7 @@ import type { InfiniteData, UseInfiniteQueryResult } from '@tanstack/react-query
 import { Link } from '@tanstack/react-router';
 import type { Violation } from '~/api/types';
 import type { ViolationPage } from '~/api/violations';
+import { Announce } from '~/components/Announce';
 import { IconViolations } from '~/components/icons';
 import { EmptyState } from '~/components/states';
 import { exactTime, plural } from '~/domain/format';
@@ -15,11 +16,11 @@ export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   const checks = rows.reduce((sum, { count }) => sum + count, 0);
   const found = `${plural(rows.length, 'violation')}, ${plural(checks, 'check')}`;
   const back = reachedBackTo(list);
+  const text = back === null ? `${found}. That is all in this time.` : `${found} back to ${back}.`;
   return (
     <footer className={styles.footer}>
-      <span role="status">
-        {back === null ? `${found}. That is all in this time.` : `${found} back to ${back}.`}
-      </span>
+      <span>{text}</span>
+      <Announce>{text}</Announce>
       {list.hasNextPage && <GoOn list={list}>Show earlier ones</GoOn>}
     </footer>
   );

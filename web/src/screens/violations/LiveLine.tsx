@@ -1,25 +1,40 @@
+import { Button } from '@mantine/core';
 import { isStatus, sentence } from '~/api/problem';
+import { Announce } from '~/components/Announce';
 import { plural } from '~/domain/format';
-import type { Tail } from './useTail';
+import type { useTail } from './useTail';
 import styles from './Violations.module.css';
 
-/** Whether the stream lives, and what it brought. */
-export function LiveLine({ tail: { state, rows, skipped, error } }: { tail: Tail }) {
+/** Whether the stream lives, and the button that shows what it brought. */
+export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; waiting: number }) {
+  const { state, skipped, dropped, error } = tail;
+  const words = {
+    off: 'Paused.',
+    connecting: 'Connecting …',
+    live: waiting > 0 ? 'Live.' : 'Live. New violations are announced here.',
+    stopped: isStatus(error, 429)
+      ? 'You have four live views open already; close one of them.'
+      : sentence(error),
+  }[state];
   return (
-    <p className={styles.live} data-state={state} role="status">
+    <div className={styles.live} data-state={state}>
       <span className={styles.dot} aria-hidden />
-      {state === 'stopped' ? (
-        isStatus(error, 429) ? (
-          'You watch in four places already; close one of them.'
-        ) : (
-          sentence(error)
-        )
-      ) : state === 'live' ? (
-        <>Live. {plural(rows.length, 'violation')} arrived since.</>
-      ) : (
-        'Connecting …'
+      <span>
+        {words}
+        {skipped && ' More arrive than can be shown: the latest 500 of each second are.'}
+        {dropped && ' The latest 2,000 are kept here.'}
+      </span>
+      {dropped && (
+        <Button size="xs" variant="default" onClick={tail.forget}>
+          Reload the list
+        </Button>
       )}
-      {skipped && ' More arrive than can be shown: the latest 500 of each second are.'}
-    </p>
+      {waiting > 0 && (
+        <Button size="xs" variant="light" onClick={tail.show}>
+          {waiting.toLocaleString('en')} new
+        </Button>
+      )}
+      <Announce>{waiting > 0 ? `${words} ${plural(waiting, 'new violation')}.` : words}</Announce>
+    </div>
   );
 }

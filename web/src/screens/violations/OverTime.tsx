@@ -1,40 +1,35 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { rulesQuery } from '~/api/queries';
-import { seriesQuery } from '~/api/traffic';
-import type { Violation } from '~/api/types';
+import { seriesQuery, violationSeriesQuery } from '~/api/traffic';
+import { filterOf } from '~/api/violations';
 import { Chart } from '~/charts/Chart';
 import { LoadingLines } from '~/components/states';
-import { plural } from '~/domain/format';
-import { type Moments, type Span, wholeSteps } from '~/domain/range';
+import { exactTime, plural } from '~/domain/format';
+import { type Span, wholeSteps } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
-import { countBars } from './bars';
 import styles from './Violations.module.css';
 
 interface Props {
   tenant: string;
   span: Span;
   search: ViolationsSearch;
-  /** What the list has found so far. */
-  found: Violation[];
-  /** The time that the list is of. */
-  moments: Moments | undefined;
   onBrush: (from: number, until: number) => void;
 }
 
 /**
- * How many checks were denied over time. All denials, or one rule's, are counted exactly by the server.
- * For other filters there are no such counts: what the list has found so far is drawn, and said to be so.
+ * How many checks were denied over time. All denials, or one rule's, come from exact counts. Other filters are counted
+ * by the server from the records of violations, which may leave out the oldest, and says so.
  */
 export function OverTime(props: Props) {
   const { search } = props;
   const others = search.user ?? search.ip ?? search.endpoint ?? search.scope ?? search.plan;
   const exact = others === undefined && (search.rule !== undefined || search.mode !== 'shadow');
-  return exact ? <Exact {...props} /> : <Found {...props} />;
+  return exact ? <Exact {...props} /> : <Recorded {...props} />;
 }
 
 function Exact({ tenant, span, search, onBrush }: Props) {
-  const { data } = useQuery(seriesQuery(tenant, span, search.rule));
+  const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, search.rule));
   const { data: rules } = useQuery(rulesQuery(tenant));
   const shadow = rules?.find(({ rule_id }) => rule_id === search.rule)?.mode === 'shadow';
   const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
@@ -47,18 +42,29 @@ function Exact({ tenant, span, search, onBrush }: Props) {
       shadow={shadow}
       total={data.total.denied}
       stepSeconds={data.step_seconds}
+      old={isPlaceholderData}
       onBrush={onBrush}
     />
   );
 }
 
-function Found({ found, moments, search, onBrush }: Props) {
-  const bars = useMemo(() => moments && countBars(found, moments), [found, moments]);
-  if (!bars) return <Waiting />;
-  const total = bars.counts.reduce((sum, count) => sum + count, 0);
+function Recorded({ tenant, span, search, onBrush }: Props) {
+  const { data, isPlaceholderData } = useQuery(violationSeriesQuery(tenant, span, filterOf(search)));
+  const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
+  const checks = useMemo(() => data?.points.map((point) => point.checks) ?? [], [data]);
+  if (!data) return <Waiting />;
   return (
-    <Bars {...bars} shadow={search.mode === 'shadow'} total={total} onBrush={onBrush}>
-      Drawn from the {plural(found.length, 'violation')} found below so far.
+    <Bars
+      x={x}
+      counts={checks}
+      shadow={search.mode === 'shadow'}
+      total={data.total}
+      stepSeconds={data.step_seconds}
+      old={isPlaceholderData}
+      onBrush={onBrush}
+    >
+      {data.looked_back_to &&
+        `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
     </Bars>
   );
 }
@@ -69,11 +75,13 @@ interface BarsProps {
   shadow: boolean;
   total: number;
   stepSeconds: number;
+  /** The counts are still those of another time range. */
+  old: boolean;
   onBrush: (from: number, until: number) => void;
   children?: React.ReactNode;
 }
 
-function Bars({ x, counts, shadow, total, stepSeconds, onBrush, children }: BarsProps) {
+function Bars({ x, counts, shadow, total, stepSeconds, old, onBrush, children }: BarsProps) {
   const series = useMemo(
     () => [
       {
@@ -86,18 +94,25 @@ function Bars({ x, counts, shadow, total, stepSeconds, onBrush, children }: Bars
     [counts, shadow],
   );
   return (
-    <div className={styles.over}>
+    <div className={`${styles.over} ${old ? styles.old : ''}`}>
       <Chart
         label={`${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied over this time`}
         x={x}
         series={series}
         height={120}
         yMin={4}
+        unfinished={isUnfinished(x, stepSeconds)}
         onBrush={(from, until) => onBrush(...wholeSteps(from, until, stepSeconds))}
       />
-      <p className={styles.hint}>{children} Drag over the chart to look closer.</p>
+      <p className={styles.hint}>{children} Drag over the chart to zoom in.</p>
     </div>
   );
+}
+
+/** Whether the last bar's time has not ended. */
+function isUnfinished(x: number[], stepSeconds: number): boolean {
+  const last = x.at(-1);
+  return last !== undefined && (last + stepSeconds) * 1000 > Date.now();
 }
 
 function Waiting() {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { exactTime } from '~/domain/format';
 import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { series, verdicts, violation } from '../../../test/traffic';
+import { series, verdicts, violation, violationSeries } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 type Asked = { query: URLSearchParams };
@@ -18,6 +18,7 @@ function server(more: Record<string, unknown> = {}) {
     [`GET ${base}/rules`]: page([rule()]),
     [`GET ${base}/plans`]: page([plan('free')]),
     [`GET ${base}/stats/series`]: series([verdicts(10, 11)]),
+    [`GET ${base}/stats/violations`]: violationSeries([11]),
     [`GET ${base}/violations`]: list(),
     ...more,
   });
@@ -106,23 +107,68 @@ test('a scan that found nothing yet says how far it got, and goes on', async () 
   expect(asked[1]?.get('until')).toBe(asked[0]?.get('until'));
 });
 
-test('live, what arrives comes on top, each once', async () => {
-  const fresh = violation({ violation_id: 'fresh', user_id: '77' });
-  const event = (one: object) => `event: violation\ndata: ${JSON.stringify(one)}\n\n`;
+const event = (one: object) => `event: violation\ndata: ${JSON.stringify(one)}\n\n`;
+const fresh = violation({ violation_id: '1795175499000000-1', user_id: '77' });
+
+test('live, rows do not move: what is new is counted, each once, and shown when that is pressed', async () => {
   server({
     [`GET ${base}/violations/tail`]: () => ({
       events: `: alive\n\n${event(violation())}${event(fresh)}event: skipped\ndata: {}\n\n`,
     }),
   });
   const { user, router } = open('/t/acme/violations?range=2026-11-21T05:00:00Z~2026-11-21T06:00:00Z');
+  const rows = () => within(screen.getByRole('table', { name: 'Violations' })).getAllByRole('row');
   await screen.findByRole('table', { name: 'Violations' });
   await user.click(screen.getByRole('button', { name: 'Live' }));
-  expect(await screen.findByText(/2 violations arrived since.*the latest 500 of each second/)).toBeDefined();
-  const rows = within(screen.getByRole('table', { name: 'Violations' })).getAllByRole('row');
-  expect(rows).toHaveLength(3);
-  expect(rows[1]?.textContent).toMatch(/77/);
-  // What arrives now is in no time that has passed.
+  const show = await screen.findByRole('button', { name: '1 new' });
+  expect(screen.getAllByText(/the latest 500 of each second/).length).toBeGreaterThan(0);
+  expect(rows()).toHaveLength(2);
+  // What arrives now is in no range that has ended.
   expect(router.state.location.search).toEqual({ live: 'true', range: '15m' });
+  await user.click(show);
+  expect(rows()).toHaveLength(3);
+  expect(rows()[1]?.textContent).toMatch(/77/);
+  // Pausing keeps what was shown.
+  await user.click(screen.getByRole('button', { name: 'Live' }));
+  await waitFor(() => expect(router.state.location.search).toEqual({ range: '15m' }));
+  expect(rows()).toHaveLength(3);
+});
+
+test('starting Live on an old list reads it again, so that nothing is missing between', async () => {
+  let listed = 0;
+  server({
+    [`GET ${base}/violations`]: () => {
+      listed++;
+      return {
+        json: list(listed > 1 ? [violation({ violation_id: '1795175495000000-1', user_id: '55' })] : []),
+      };
+    },
+    [`GET ${base}/violations/tail`]: () => ({ events: ': alive\n\n' }),
+  });
+  const { user } = open('/t/acme/violations');
+  await screen.findByText('Nobody was limited in this time');
+  await user.click(screen.getByRole('button', { name: 'Live' }));
+  expect(await screen.findByText('55')).toBeDefined();
+});
+
+test('rows are links to their panel', async () => {
+  server();
+  open('/t/acme/violations');
+  const link = await screen.findByRole('link', { name: /^42/ });
+  expect(link.getAttribute('href')).toBe(`/t/acme/violations?open=${violation().violation_id}`);
+});
+
+test('the chart of an address is counted by the server, and says how far back', async () => {
+  const asked: URLSearchParams[] = [];
+  server({
+    [`GET ${base}/stats/violations`]: ({ query }: Asked) => {
+      asked.push(query);
+      return { json: { ...violationSeries([4, 9]), looked_back_to: '2026-11-21T05:00:00Z' } };
+    },
+  });
+  open('/t/acme/violations?ip=203.0.113.9');
+  expect(await screen.findByText(/From the latest 100,000 records, back to /)).toBeDefined();
+  expect(asked[0]?.get('ip')).toBe('203.0.113.9');
 });
 
 test('a stream that broke goes on where it was, and what it skips is read from the list', async () => {
@@ -130,11 +176,9 @@ test('a stream that broke goes on where it was, and what it skips is read from t
     `id: ${id}\nevent: violation\ndata: ${JSON.stringify(violation({ violation_id: id }))}\n\n`;
   const answers = [one('1-1'), `event: skipped\ndata: {}\n\n${one('3-3')}`];
   const resumed: (string | null)[] = [];
-  let lists = 0;
   server({
     [`GET ${base}/violations`]: () => {
-      lists++;
-      return { json: list(lists === 1 ? [] : [violation({ violation_id: '2-2', user_id: '88' })]) };
+      return { json: list(resumed.length < 2 ? [] : [violation({ violation_id: '2-2', user_id: '88' })]) };
     },
     [`GET ${base}/violations/tail`]: ({ headers }: { headers: Headers }) => {
       resumed.push(headers.get('Last-Event-ID'));
@@ -149,7 +193,7 @@ test('a stream that broke goes on where it was, and what it skips is read from t
 test('a fifth stream is refused, and says why', async () => {
   server({ [`GET ${base}/violations/tail`]: () => problem(429, 'too-many-requests') });
   open('/t/acme/violations?live=true');
-  expect(await screen.findByText('You watch in four places already; close one of them.')).toBeDefined();
+  expect(await screen.findByText('You have four live views open already; close one of them.')).toBeDefined();
 });
 
 test('export takes the filters along', async () => {

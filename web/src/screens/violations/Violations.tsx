@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
-import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useMemo } from 'react';
+import { useEffect, useMemo } from 'react';
 import type { Violation } from '~/api/types';
 import { filterOf, violationsQuery } from '~/api/violations';
 import { DataTable } from '~/components/DataTable';
@@ -9,7 +9,7 @@ import { IconPause, IconPlay } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
-import { usePanel } from '~/components/usePanel';
+import { here, usePanel } from '~/components/usePanel';
 import { isNamedRange } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { useTenant } from '~/session';
@@ -32,15 +32,23 @@ export default function Violations() {
   const filter = filterOf(search);
   const list = useInfiniteQuery({
     ...violationsQuery(tenant, range, filter),
-    placeholderData: keepPreviousData,
+    refetchOnWindowFocus: !search.live, // rows would move; the stream brings what is new
   });
-  const tail = useTail(tenant, filter, !!search.live);
-  const rows = useMemo(() => joined(tail.rows, list.data?.pages), [tail.rows, list.data]);
+  const tail = useTail(tenant, filter, range.text, !!search.live);
+  const { rows: arrived, waiting: held, dropped, show } = tail;
+  const { rows, waiting } = useMemo(
+    () => joined(arrived, held, dropped ? [] : list.data?.pages),
+    [arrived, held, dropped, list.data],
+  );
+  // Where nothing is shown, nothing can move.
+  useEffect(() => {
+    if (list.data && rows.length === 0 && waiting > 0) show();
+  });
 
   const open = usePanel<string>('open');
   const set = (change: Partial<ViolationsSearch>) =>
     navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
-  // What arrives now is in no time that has passed.
+  // What arrives now is in no range that has ended.
   const toggle = () =>
     set(
       search.live
@@ -73,17 +81,9 @@ export default function Violations() {
     >
       <FilterBar tenant={tenant} search={search} onChange={set} />
       <Card>
-        <OverTime
-          tenant={tenant}
-          span={range}
-          search={search}
-          found={rows}
-          // What arrives is later than the list.
-          moments={search.live ? range.at(Date.now()) : list.data?.pages[0]?.moments}
-          onBrush={brush}
-        />
+        <OverTime tenant={tenant} span={range} search={search} onBrush={brush} />
       </Card>
-      {search.live && <LiveLine tail={tail} />}
+      {(search.live || waiting > 0) && <LiveLine tail={tail} waiting={waiting} />}
       <Card flush>
         {list.isError && !list.data ? (
           <ErrorState error={list.error} onRetry={() => list.refetch()} />
@@ -92,13 +92,14 @@ export default function Violations() {
         ) : rows.length === 0 ? (
           <Nothing list={list} filtered={isFiltered(search)} live={!!search.live} tenant={tenant} />
         ) : (
-          <div className={list.isPlaceholderData ? styles.old : undefined}>
+          <div className={list.isPlaceholderData ? styles.old : undefined} aria-busy={list.isPlaceholderData}>
             <DataTable
               label="Violations"
               columns={violationColumns()}
               rows={rows}
               rowKey={({ violation_id }) => violation_id}
               open={search.open}
+              to={({ violation_id }) => here({ open: violation_id })}
               onOpen={({ violation_id }) => open(violation_id)}
             />
           </div>
@@ -110,9 +111,19 @@ export default function Violations() {
   );
 }
 
-/** What arrived since, and below it what was there; each once. */
-function joined(arrived: Violation[], pages: { items: Violation[] }[] = []): Violation[] {
-  const known = new Set(arrived.map(({ violation_id }) => violation_id));
+/** What arrived and what was listed, each once, the latest first; the first arrivals that are held are counted only. */
+function joined(arrived: Violation[], held: number, pages: { items: Violation[] }[] = []) {
   const before = pages.flatMap(({ items }) => items);
-  return [...arrived, ...before.filter(({ violation_id }) => !known.has(violation_id))];
+  const listed = new Set(before.map(({ violation_id }) => violation_id));
+  const isNew = ({ violation_id }: Violation) => !listed.has(violation_id);
+  const shown = arrived.slice(held).filter(isNew);
+  const waiting = arrived.slice(0, held).filter(isNew).length;
+  return { rows: shown.length === 0 ? before : [...shown, ...before].toSorted(laterFirst), waiting };
+}
+
+/** By the microseconds that an id begins with, then by its number. */
+function laterFirst(a: Violation, b: Violation): number {
+  const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
+  const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);
+  return otherAt - at || otherNumber - number;
 }

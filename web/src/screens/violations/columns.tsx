@@ -17,7 +17,13 @@ const all: Column<Violation>[] = [
     width: 112,
     render: (violation) => <OutcomeOf violation={violation} />,
   },
-  { key: 'who', header: 'Who', width: 168, render: (violation) => <Who violation={violation} /> },
+  {
+    key: 'who',
+    header: 'Who',
+    width: 168,
+    names: true,
+    render: (violation) => <Who violation={violation} />,
+  },
   {
     key: 'endpoint',
     header: 'Endpoint',

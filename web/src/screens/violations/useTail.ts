@@ -6,12 +6,16 @@ import { type TailEvent, type TailPosition, tail } from '~/api/tail';
 import type { Violation } from '~/api/types';
 import type { ViolationFilter } from '~/api/violations';
 
-const most = 500;
+const most = 2_000;
 const patience = 2_000;
 
 export interface Tail {
-  /** The latest first, at most 500. */
+  /** What arrived since the first start, the latest first; pausing keeps it. */
   rows: Violation[];
+  /** How many of the first rows wait to be shown, so that no row moves under the pointer. */
+  waiting: number;
+  /** Older rows made room: between these and a list that was read before, some are missing. */
+  dropped: boolean;
   state: 'off' | 'connecting' | 'live' | 'stopped';
   /** More arrived at once than a stream shows. */
   skipped: boolean;
@@ -19,19 +23,26 @@ export interface Tail {
   error: unknown;
 }
 
-const off: Tail = { rows: [], state: 'off', skipped: false, error: null };
+const off: Tail = { rows: [], waiting: 0, dropped: false, state: 'off', skipped: false, error: null };
 
 /**
  * Violations as they arrive, while it is wanted. A process that restarts is connected to again, and then sends
- * what arrived meanwhile. Where that is more than it sends, the lists of violations are read again.
+ * what arrived meanwhile. Where that is more than it sends, and at each start, the lists of violations are read
+ * again: they may be old, and the stream begins now. Another range or filter begins anew.
  */
-export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean): Tail {
+export function useTail(tenant: string, filter: ViolationFilter, range: string, wanted: boolean) {
   const queries = useQueryClient();
   const [now, setNow] = useState<Tail>(off);
   const asked = JSON.stringify(filter);
+  const of = `${asked} ${range}`;
+  const [began, setBegan] = useState(of);
+  if (began !== of) {
+    setBegan(of);
+    setNow(off);
+  }
 
   useEffect(() => {
-    setNow(wanted ? { ...off, state: 'connecting' } : off);
+    setNow((before) => ({ ...before, state: wanted ? 'connecting' : 'off', error: null }));
     if (!wanted) return;
     const stop = new AbortController();
     const signedOut = () => queries.invalidateQueries({ queryKey: sessionKey });
@@ -40,7 +51,16 @@ export function useTail(tenant: string, filter: ViolationFilter, wanted: boolean
     return () => stop.abort();
   }, [tenant, asked, wanted, queries]);
 
-  return now;
+  return {
+    ...now,
+    /** Shows the rows that wait. */
+    show: () => setNow((before) => ({ ...before, waiting: 0 })),
+    /** Forgets what arrived; the lists are read again. */
+    forget() {
+      setNow((before) => ({ ...off, state: before.state }));
+      queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
+    },
+  };
 }
 
 type Update = (change: (now: Tail) => Tail) => void;
@@ -59,12 +79,14 @@ async function watch(
   { signedOut, refill }: Hooks,
 ): Promise<void> {
   const position: TailPosition = {};
+  let begins = true;
   while (!signal.aborted) {
     try {
       update((now) => ({ ...now, state: 'connecting' }));
       let resumes = position.id !== undefined;
       for await (const events of tail(tenant, filter, position, signal)) {
-        if (resumes && events.some(({ event }) => event === 'skipped')) refill();
+        if (begins || (resumes && events.some(({ event }) => event === 'skipped'))) refill();
+        begins = false;
         resumes &&= events.length === 0; // until it sent what arrived meanwhile
         update((now) => arrived(now, events));
         const end = events.find((event) => event.event === 'ended');
@@ -90,7 +112,15 @@ function arrived(now: Tail, events: TailEvent[]): Tail {
     .map(({ violation }) => violation)
     .filter(({ violation_id }) => !known.has(violation_id));
   const skipped = now.skipped || events.some(({ event }) => event === 'skipped');
-  return { ...now, state: 'live', skipped, rows: [...fresh.reverse(), ...now.rows].slice(0, most) };
+  const rows = [...fresh.reverse(), ...now.rows];
+  return {
+    ...now,
+    state: 'live',
+    skipped,
+    dropped: now.dropped || rows.length > most,
+    rows: rows.slice(0, most),
+    waiting: Math.min(most, now.waiting + fresh.length),
+  };
 }
 
 function pause(signal: AbortSignal): Promise<void> {

@@ -11,7 +11,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { SecretDialog } from '~/components/SecretDialog';
 import { EmptyState } from '~/components/states';
-import { usePanel } from '~/components/usePanel';
+import { here, usePanel } from '~/components/usePanel';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertForm } from './AlertForm';
@@ -79,6 +79,7 @@ export default function Alerts() {
                 rows={items}
                 rowKey={({ alert_id }) => alert_id}
                 open={entry}
+                to={({ alert_id }) => here({ entry: alert_id })}
                 onOpen={({ alert_id }) => open(alert_id)}
               />
             </Card>

@@ -11,7 +11,7 @@ import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
-import { usePanel } from '~/components/usePanel';
+import { here, usePanel } from '~/components/usePanel';
 import { actorOf, type Names, objectOf, verbOf } from '~/domain/audit';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
@@ -71,6 +71,7 @@ export default function Audit() {
                 rows={rows}
                 rowKey={({ audit_id }) => audit_id}
                 open={search.entry}
+                to={({ audit_id }) => here({ entry: audit_id })}
                 onOpen={({ audit_id }) => open(audit_id)}
               />
               {entries.hasNextPage && (
@@ -97,6 +98,7 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
   { key: 'at', header: 'When', width: 112, render: ({ at }) => <RelativeTime at={at} /> },
   {
     key: 'what',
+    names: true,
     header: 'Change',
     render: (entry) => (
       <>
