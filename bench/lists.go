@@ -70,6 +70,12 @@ var lists = []list{
 		_, err := s.OverridesOfUser(ctx, t, "user-7", 0, listPage)
 		return err
 	}},
+	{"overrides of all rules", overridesWith(rules.OverrideFilter{})},
+	{"overrides of all rules by end", overridesWith(rules.OverrideFilter{ByEnd: true})},
+	{"overrides that end within a week", overridesWith(rules.OverrideFilter{ByEnd: true, EndsAfter: time.Now(), EndsBefore: time.Now().Add(7 * 24 * time.Hour)})},
+	{"overrides of users with a prefix", overridesWith(rules.OverrideFilter{UserPrefix: "user-7"})},
+	{"overrides of a rule that end", overridesWith(rules.OverrideFilter{Rule: 7, ByEnd: true})},
+	{"overrides that ended, none of which is there", overridesWith(rules.OverrideFilter{EndsBefore: time.Unix(0, 0)})},
 	{"users", usersWith("", "")},
 	{"users of a plan", usersWith("pro", "")},
 	{"users of a small plan", usersWith("tiny", "")},
@@ -132,6 +138,13 @@ func rulesWith(filter rules.RuleFilter) func(context.Context, *pgstore.Store, ru
 func usersWith(plan, prefix string) func(context.Context, *pgstore.Store, rules.TenantID) error {
 	return func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
 		_, err := s.Assignments(ctx, t, plan, prefix, "", listPage)
+		return err
+	}
+}
+
+func overridesWith(filter rules.OverrideFilter) func(context.Context, *pgstore.Store, rules.TenantID) error {
+	return func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
+		_, err := s.FindOverrides(ctx, t, filter, rules.OverridePlace{}, listPage)
 		return err
 	}
 }
@@ -240,8 +253,10 @@ var loading = []string{
 		SELECT 1, '', 'endpoint:/api/' || n / 4, 'endpoint', (ARRAY[NULL, 'free', 'pro', 'enterprise'])[n % 4 + 1], 10, 'second', 50,
 			'token_bucket', 'enforce', 'limit', true, now(), 1
 		FROM generate_series(0, {rules} - 1) AS n`,
-	`INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
-		SELECT 1, n % 100 + 1, 'user-' || n, 10, 'second', 50, now(), 1 FROM generate_series(1, {rules}) AS n`,
+	`INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision,
+		expires_at)
+		SELECT 1, n % 100 + 1, 'user-' || n, 10, 'second', 50, now(), 1,
+			CASE WHEN n % 2 = 0 THEN now() + n * interval '1 minute' END FROM generate_series(1, {rules}) AS n`,
 	`INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
 		SELECT 1, 'user-' || n, CASE WHEN n % 1000 = 0 THEN 'tiny' ELSE (ARRAY['free', 'pro', 'enterprise'])[n % 3 + 1] END, 1
 		FROM generate_series(1, {users}) AS n`,

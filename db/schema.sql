@@ -158,6 +158,8 @@ CREATE TABLE rate_limit_override (
 CREATE INDEX rate_limit_override_revision_idx ON rate_limit_override (tenant_id, revision, rule_id, user_id);
 CREATE INDEX rate_limit_override_list_idx ON rate_limit_override (tenant_id, rule_id, user_id) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expires_at, rule_id, user_id)
+    WHERE removed_at IS NULL AND expires_at IS NOT NULL;
 
 -- Which plan a user is on. Users without a row are on their tenant's default plan.
 CREATE TABLE tenant_user (

@@ -9,7 +9,7 @@ LIMIT sqlc.arg(page_size);
 
 -- name: OverridesAfter :many
 SELECT * FROM rate_limit_override
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id > sqlc.arg(after)
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id > sqlc.arg(after) AND user_id >= sqlc.arg(first)
     AND removed_at IS NULL
 ORDER BY user_id
 LIMIT sqlc.arg(page_size);
@@ -19,6 +19,23 @@ SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id) AND rule_id > sqlc.arg(after)
     AND removed_at IS NULL
 ORDER BY rule_id
+LIMIT sqlc.arg(page_size);
+
+-- name: OverridesByUser :many
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL
+    AND (user_id, rule_id) > (sqlc.arg(after_user_id)::text, sqlc.arg(after_rule_id)::bigint)
+ORDER BY user_id, rule_id
+LIMIT sqlc.arg(page_size);
+
+-- name: OverridesByEnd :many
+-- Those that never end have no place in this order.
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND expires_at IS NOT NULL
+    AND (expires_at, rule_id, user_id)
+        > (sqlc.arg(after_end)::timestamptz, sqlc.arg(after_rule_id)::bigint, sqlc.arg(after_user_id)::text)
+    AND expires_at < sqlc.arg(ends_before)
+ORDER BY expires_at, rule_id, user_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Override :one

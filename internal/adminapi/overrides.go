@@ -3,6 +3,8 @@ package adminapi
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -35,6 +37,55 @@ func (s *surface) ListOverrides(ctx context.Context, request openapi.ListOverrid
 	}
 	items, cursor := page(ctx, overrides, limit, s.showOverride, func(o *rules.Override) string { return o.UserID })
 	return openapi.ListOverrides200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// ListTenantOverrides handles GET …/overrides.
+func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListTenantOverridesRequestObject) (openapi.ListTenantOverridesResponseObject, error) {
+	place, err := overridePlace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := request.Params
+	filter := rules.OverrideFilter{
+		Rule: rules.RuleID(valueOf(p.RuleId)), User: valueOf(p.UserId), UserPrefix: valueOf(p.Prefix),
+		EndsAfter: valueOf(p.EndsAfter), EndsBefore: valueOf(p.EndsBefore),
+		ByEnd: valueOf(p.Sort) == openapi.ListTenantOverridesParamsSortEnd,
+	}
+	// An override that ends just now has expired; ends are in whole microseconds.
+	now := s.Now().Truncate(time.Microsecond).Add(time.Microsecond)
+	switch {
+	case p.Expired == nil:
+	case *p.Expired && (filter.EndsBefore.IsZero() || filter.EndsBefore.After(now)):
+		filter.EndsBefore = now
+	case *p.Expired:
+	case !filter.ByEnd:
+		filter.NotEndedBefore = now
+	case filter.EndsAfter.Before(now): // in a list by end none never ends, and an index finds these
+		filter.EndsAfter = now
+	}
+	found, err := s.Stores.FindOverrides(ctx, visitOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
+	if err != nil {
+		return nil, err
+	}
+	cursor := next(ctx)
+	if n := found.Next; n.User != "" {
+		cursor = next(ctx, n.End.UTC().Format(time.RFC3339Nano), n.User, formatInt(int64(n.Rule)))
+	}
+	return openapi.ListTenantOverrides200JSONResponse{Items: itemsOf(found.Overrides, s.showOverride), NextCursor: cursor}, nil
+}
+
+// overridePlace reads the cursor of a list of overrides.
+func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
+	parts, err := after(ctx, 3)
+	if err != nil || parts[1] == "" {
+		return place, err
+	}
+	id, wrongID := strconv.ParseInt(parts[2], 10, 64)
+	end, wrongEnd := time.Parse(time.RFC3339Nano, parts[0])
+	if wrongID != nil || wrongEnd != nil {
+		return place, errCursor
+	}
+	return rules.OverridePlace{End: end, User: parts[1], Rule: rules.RuleID(id)}, nil
 }
 
 // GetOverride handles GET …/overrides/{user_id}.

@@ -143,6 +143,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{put, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.PutOverride},
 		{remove, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.DeleteOverride},
 
+		{get, tenant + "/overrides", aViewer, x.ListTenantOverrides},
 		{get, tenant + "/users", aViewer, x.ListUsers},
 		{post, tenant + "/users/import", anEditor, x.ImportUsers},
 		{get, tenant + "/users/export", aViewer, x.ExportUsers},

@@ -77,6 +77,12 @@ func TestListsHoldOneTenantsRows(t *testing.T) {
 	for _, rule := range must(w.Matrix(ctx, ours.ID, rules.RuleIdentity{}, 10))(t) {
 		owners["matrix rules"] = append(owners["matrix rules"], rule.TenantID)
 	}
+	for _, byEnd := range []bool{false, true} {
+		filter := rules.OverrideFilter{User: "42", ByEnd: byEnd}
+		for _, override := range must(w.FindOverrides(ctx, ours.ID, filter, rules.OverridePlace{}, 10))(t).Overrides {
+			owners["overrides of a tenant"] = append(owners["overrides of a tenant"], override.TenantID)
+		}
+	}
 	for _, override := range must(w.OverridesOfUser(ctx, ours.ID, "42", 0, 10))(t) {
 		owners["overrides of a user"] = append(owners["overrides of a user"], override.TenantID)
 	}

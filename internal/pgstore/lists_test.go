@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -146,6 +147,9 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 			_, _ = fmt.Sscan(after, &id)
 			return names(must(w.OverridesOfUser(ctx, ours.ID, "42", id, 1))(t), func(o rules.Override) string { return fmt.Sprint(o.RuleID) })
 		}, []string{fmt.Sprint(ours.user.ID), fmt.Sprint(ours.daily.ID)}},
+		"overrides of a tenant": {func(after string) []string {
+			return placesOf(must(w.FindOverrides(ctx, ours.ID, rules.OverrideFilter{}, placeOf(after), 1))(t))
+		}, []string{fmt.Sprint("42 ", ours.user.ID), fmt.Sprint("42 ", ours.daily.ID)}},
 		"keys": {func(after string) []string {
 			return names(must(w.Keys(ctx, ours.ID, after, 2))(t), func(k rules.NamedKey) string { return k.ID })
 		}, []string{"k2", "k1", "k0", "ours"}},
@@ -166,6 +170,85 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 	}
 	_, err := w.Keys(ctx, ours.ID, "theirs", 5)
 	wantError(t, err, rules.ErrNotFound)
+}
+
+// placeOf reads what placesOf has written.
+func placeOf(text string) (place rules.OverridePlace) {
+	_, _ = fmt.Sscan(text, &place.User, &place.Rule)
+	return place
+}
+
+func placesOf(page rules.OverridePage) (places []string) {
+	for i := range page.Overrides {
+		places = append(places, fmt.Sprint(page.Overrides[i].UserID, " ", page.Overrides[i].RuleID))
+	}
+	return places
+}
+
+// TestOverridesAreFilteredAndPaged looks at four overrides a page, and compares every filter with the whole list.
+func TestOverridesAreFilteredAndPaged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	noon := time.Now().Add(24 * time.Hour).Truncate(time.Hour)
+	for i := range 24 {
+		override := overrideOf([]rules.Rule{ours.user, ours.daily}[i%2], fmt.Sprintf("%c%d", 'a'+i%3, i/6))
+		if i%4 != 0 {
+			override.ExpiresAt = noon.Add(time.Duration(i/3) * time.Hour)
+		}
+		must(w.PutOverride(ctx, override, rules.NoneStored))(t)
+	}
+	if err := w.RemoveOverride(ctx, ours.ID, ours.user.ID, "a1", rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	all := must(w.FindOverrides(ctx, ours.ID, rules.OverrideFilter{}, rules.OverridePlace{}, 100))(t).Overrides
+	if len(all) != 24 { // with the one that the world begins with
+		t.Fatalf("there are %d overrides, want 24", len(all))
+	}
+	from, until := noon.Add(2*time.Hour), noon.Add(5*time.Hour)
+	w.LookAt(4)
+	for name, filter := range map[string]rules.OverrideFilter{
+		"everything":                 {},
+		"a rule":                     {Rule: ours.daily.ID},
+		"a user":                     {User: "b1"},
+		"a user whom nobody knows":   {User: "b"},
+		"a prefix":                   {UserPrefix: "b"},
+		"a prefix of a rule":         {UserPrefix: "b", Rule: ours.user.ID},
+		"what ends in some time":     {EndsAfter: from, EndsBefore: until},
+		"what has not ended by then": {NotEndedBefore: from, UserPrefix: "c"},
+	} {
+		for _, byEnd := range []bool{false, true} {
+			filter.ByEnd = byEnd
+			var want []string
+			for _, override := range slices.SortedStableFunc(slices.Values(all), func(a, b rules.Override) int {
+				if byEnd {
+					return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.UserID, b.UserID))
+				}
+				return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.RuleID, b.RuleID))
+			}) {
+				if filter.Selects(&override) {
+					want = append(want, placesOf(rules.OverridePage{Overrides: []rules.Override{override}})...)
+				}
+			}
+			for limit := 1; limit <= 5; limit += 2 {
+				var got []string
+				place := rules.OverridePlace{}
+				for pages := 0; ; pages++ {
+					page := must(w.FindOverrides(ctx, ours.ID, filter, place, limit))(t)
+					got = append(got, placesOf(page)...)
+					if place = page.Next; place == (rules.OverridePlace{}) || pages > 50 || len(page.Overrides) > limit {
+						break
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, by end: %v, in pages of %d:\n%q, want\n%q", name, byEnd, limit, got, want)
+				}
+			}
+			if len(want) == 0 && filter.User != "b" {
+				t.Errorf("%s, by end: %v: the filter selects none", name, byEnd)
+			}
+		}
+	}
 }
 
 func names[T any](values []T, name func(T) string) (all []string) {

@@ -1,9 +1,12 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,6 +25,86 @@ func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules
 	}
 	return each(rows, overrideFromRow), nil
 }
+
+// FindOverrides returns a tenant's overrides that a filter selects: those after a place, at most limit of
+// them. An index finds a rule and users in a list by user, and ends in a list by end. For any other filter a page
+// looks at 2,000 overrides.
+func (s *Store) FindOverrides(
+	ctx context.Context, tenant rules.TenantID, filter rules.OverrideFilter, after rules.OverridePlace, limit int,
+) (page rules.OverridePage, err error) {
+	if limit <= 0 {
+		return page, nil
+	}
+	most := limit + 1 // one more tells whether there is more
+	if !isIndexed(filter) {
+		most = max(most, int(s.lookedAt))
+	}
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+		return overridesAfter(ctx, q, tenant, &filter, after, rowLimit(most))
+	})
+	if err != nil {
+		return page, fmt.Errorf("find overrides: %w", err)
+	}
+	for i := range rows {
+		override := overrideFromRow(rows[i])
+		switch {
+		case !filter.ByEnd && !strings.HasPrefix(override.UserID, cmp.Or(filter.User, filter.UserPrefix)):
+			return page, nil // users are in order, so none that follows has the prefix
+		case !filter.Selects(&override):
+		case len(page.Overrides) == limit:
+			page.Next = filter.Place(&page.Overrides[limit-1])
+			return page, nil
+		default:
+			page.Overrides = append(page.Overrides, override)
+		}
+		if i == most-1 {
+			page.Next = filter.Place(&override)
+		}
+	}
+	return page, nil
+}
+
+// overridesAfter reads rows in the filter's order, beginning with the first that it can select.
+func overridesAfter(
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter *rules.OverrideFilter, after rules.OverridePlace, most int32,
+) ([]dbsqlc.RateLimitOverride, error) {
+	if !filter.ByEnd {
+		first := cmp.Or(filter.User, filter.UserPrefix)
+		if filter.Rule != 0 {
+			return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{
+				TenantID: tenant, RuleID: filter.Rule, After: after.User, First: first, PageSize: most,
+			})
+		}
+		if after.User < first {
+			after = rules.OverridePlace{User: first} // no rule has the id 0, so the user's first override follows
+		}
+		return q.OverridesByUser(ctx, dbsqlc.OverridesByUserParams{
+			TenantID: tenant, AfterUserID: after.User, AfterRuleID: int64(after.Rule), PageSize: most,
+		})
+	}
+	if after.End.Before(filter.EndsAfter) {
+		after = rules.OverridePlace{End: filter.EndsAfter}
+	}
+	before := filter.EndsBefore
+	if before.IsZero() {
+		before = endOfTime
+	}
+	return q.OverridesByEnd(ctx, dbsqlc.OverridesByEndParams{
+		TenantID: tenant, AfterEnd: after.End, AfterRuleID: int64(after.Rule), AfterUserID: after.User,
+		EndsBefore: &before, PageSize: most,
+	})
+}
+
+// isIndexed reports whether an index finds just what the filter selects.
+func isIndexed(filter rules.OverrideFilter) bool {
+	if filter.ByEnd {
+		return filter == rules.OverrideFilter{ByEnd: true, EndsAfter: filter.EndsAfter, EndsBefore: filter.EndsBefore}
+	}
+	return filter == rules.OverrideFilter{Rule: filter.Rule, User: filter.User, UserPrefix: filter.UserPrefix}
+}
+
+// endOfTime is later than any expiry.
+var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 // OverridesOfUser returns a user's overrides by rule, expired ones too, those after one rule, at most
 // limit of them.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -98,6 +99,8 @@ type Reader interface {
 
 	// Overrides lists a rule's overrides by user, expired ones too.
 	Overrides(ctx context.Context, tenant TenantID, rule RuleID, after string, limit int) ([]Override, error)
+	// FindOverrides lists those of the whole tenant that a filter selects, expired ones too.
+	FindOverrides(ctx context.Context, tenant TenantID, filter OverrideFilter, after OverridePlace, limit int) (OverridePage, error)
 	// OverridesOfUser lists a user's overrides by rule, expired ones too.
 	OverridesOfUser(ctx context.Context, tenant TenantID, userID string, after RuleID, limit int) ([]Override, error)
 	Override(ctx context.Context, tenant TenantID, rule RuleID, userID string) (Override, error)
@@ -229,6 +232,55 @@ type RuleFilter struct {
 	Pattern string
 	// Text is contained in the pattern, name or description, in any case of ASCII letters.
 	Text string
+}
+
+// OverrideFilter selects overrides of a tenant; what is not set selects all.
+type OverrideFilter struct {
+	Rule       RuleID
+	User       string
+	UserPrefix string // what user ids begin with
+	// EndsAfter and EndsBefore select those that end at or after the one time and before the other; an
+	// override that never ends does neither.
+	EndsAfter, EndsBefore time.Time
+	// NotEndedBefore selects those that end at this time or later, and those that never end.
+	NotEndedBefore time.Time
+	// ByEnd orders by when they end, and leaves out those that never do; else they come by user.
+	ByEnd bool
+}
+
+// Selects reports whether an override passes the filter.
+func (f *OverrideFilter) Selects(o *Override) bool {
+	end := o.ExpiresAt
+	return (f.Rule == 0 || o.RuleID == f.Rule) &&
+		(f.User == "" || o.UserID == f.User) && strings.HasPrefix(o.UserID, f.UserPrefix) &&
+		(f.EndsAfter.IsZero() || !end.IsZero() && !end.Before(f.EndsAfter)) &&
+		(f.EndsBefore.IsZero() || !end.IsZero() && end.Before(f.EndsBefore)) &&
+		(end.IsZero() || !end.Before(f.NotEndedBefore)) &&
+		(!f.ByEnd || !end.IsZero())
+}
+
+// OverridePlace is a place in a list of overrides; the zero value is the beginning.
+type OverridePlace struct {
+	End  time.Time // only in a list by end
+	User string
+	Rule RuleID
+}
+
+// Place returns where an override is in a list.
+func (f *OverrideFilter) Place(o *Override) OverridePlace {
+	place := OverridePlace{User: o.UserID, Rule: o.RuleID}
+	if f.ByEnd {
+		place.End = o.ExpiresAt
+	}
+	return place
+}
+
+// OverridePage is one page of overrides.
+type OverridePage struct {
+	Overrides []Override
+	// Next is after what to go on, the zero value at the end. A filter that few overrides pass looks at a
+	// bounded number of them, so a page can hold few or none and not be the last.
+	Next OverridePlace
 }
 
 // RulePage is one page of rules by id.

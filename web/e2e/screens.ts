@@ -10,6 +10,7 @@ export const screens = [
   { name: 'violations', path: `/t/${demo.tenant}/violations` },
   { name: 'users', path: `/t/${demo.tenant}/users` },
   { name: 'user', path: `/t/${demo.tenant}/users/42` },
+  { name: 'overrides', path: `/t/${demo.tenant}/overrides` },
   { name: 'try', path: `/t/${demo.tenant}/try` },
   {
     name: 'try-asked',

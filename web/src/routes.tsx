@@ -12,6 +12,7 @@ import { sessionQuery } from '~/api/queries';
 import { ErrorState, LoadingLines } from '~/components/states';
 import {
   findSearch,
+  overridesSearch,
   overviewSearch,
   parseSearch,
   rulesSearch,
@@ -149,6 +150,13 @@ const users = createRoute({
   component: lazyRouteComponent(() => import('~/screens/users/Users')),
 });
 
+const overrides = createRoute({
+  getParentRoute: () => tenant,
+  path: '/overrides',
+  validateSearch: overridesSearch,
+  component: lazyRouteComponent(() => import('~/screens/overrides/Overrides')),
+});
+
 const user = createRoute({
   getParentRoute: () => tenant,
   path: '/users/$user',
@@ -178,7 +186,19 @@ const routeTree = root.addChildren([
     profile,
     platformTenants,
     platformAccounts,
-    tenant.addChildren([overview, plans, rules, newRule, rule, violations, users, user, tryIt, settings]),
+    tenant.addChildren([
+      overview,
+      plans,
+      rules,
+      newRule,
+      rule,
+      violations,
+      users,
+      user,
+      overrides,
+      tryIt,
+      settings,
+    ]),
   ]),
 ]);
 

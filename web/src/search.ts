@@ -43,6 +43,12 @@ export interface UsersSearch {
   plan?: string;
 }
 
+export interface OverridesSearch {
+  prefix?: string;
+  rule?: number;
+  ends?: (typeof ends)[number];
+}
+
 /** The check that is tried. Texts, as they were typed: the server judges them. */
 export interface TrySearch {
   user?: string;
@@ -85,6 +91,7 @@ function oneOf<T extends string>(value: unknown, known: readonly T[]): T | undef
 
 const scopes = ['user', 'endpoint', 'ip', 'global'] as const;
 const modes = ['enforce', 'shadow'] as const;
+const ends = ['soon', 'expired'] as const;
 
 /** Without the names that have no value, so that the URL stays short. */
 function given<T extends object>(search: T): T {
@@ -127,6 +134,10 @@ export function userSearch(raw: Raw): UserSearch {
 
 export function usersSearch(raw: Raw): UsersSearch {
   return given({ prefix: text(raw.prefix), plan: text(raw.plan) });
+}
+
+export function overridesSearch(raw: Raw): OverridesSearch {
+  return given({ prefix: text(raw.prefix), rule: number(raw.rule), ends: oneOf(raw.ends, ends) });
 }
 
 export function trySearch(raw: Raw): TrySearch {

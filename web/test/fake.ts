@@ -20,6 +20,7 @@ type Handler = (request: {
 /** What the shell reads on every screen of a tenant. */
 const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
+  'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
 };
 
 /**

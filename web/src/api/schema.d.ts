@@ -697,6 +697,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/overrides": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the overrides of all rules
+         * @description By user and then by rule, or with `sort=end` by when they end, which leaves out those that never do. Expired overrides are
+         *     listed until somebody removes them. A filter that no index serves (a rule or user in a list by end; an end, or `expired`, in a
+         *     list by user) looks at 2,000 overrides a page, so a page can be short or empty and not be the last.
+         */
+        get: operations["listTenantOverrides"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users": {
         parameters: {
             query?: never;
@@ -2563,7 +2591,7 @@ export interface components {
             plan_source: "user" | "tenant" | null;
             /** @description The first 500 by rule, expired ones too */
             overrides: components["schemas"]["Override"][];
-            /** @description There are more than overrides shows; listOverrides has those of each rule */
+            /** @description There are more than overrides shows; listTenantOverrides with user_id pages through all */
             has_more_overrides: boolean;
             /** @description The latest 20; listViolations has all */
             recent_violations: components["schemas"]["Violation"][];
@@ -5714,6 +5742,55 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listTenantOverrides: {
+        parameters: {
+            query?: {
+                sort?: "user" | "end";
+                rule_id?: number;
+                /** @description One user */
+                user_id?: string;
+                /** @description What the user ids begin with */
+                prefix?: string;
+                /** @description Only those that end at this time or later */
+                ends_after?: string;
+                /** @description Only those that end before this time */
+                ends_before?: string;
+                /** @description true: only those that have ended; false: only those that have not, or never end */
+                expired?: boolean;
+                /** @description How many items to answer at most */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the page before */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverrideList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -1,4 +1,5 @@
 import {
+  IconBolt,
   IconOverview,
   IconPlans,
   IconRules,
@@ -15,6 +16,7 @@ export const tenantScreens = [
   { to: '/t/$tenant/rules', label: 'Rules', icon: IconRules },
   { to: '/t/$tenant/violations', label: 'Violations', icon: IconViolations },
   { to: '/t/$tenant/users', label: 'Users', icon: IconUsers },
+  { to: '/t/$tenant/overrides', label: 'Overrides', icon: IconBolt },
   { to: '/t/$tenant/try', label: 'Try it', icon: IconTry },
 ] as const;
 

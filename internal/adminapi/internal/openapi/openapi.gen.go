@@ -639,6 +639,24 @@ func (e ExportAuditParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListTenantOverridesParamsSort.
+const (
+	ListTenantOverridesParamsSortEnd  ListTenantOverridesParamsSort = "end"
+	ListTenantOverridesParamsSortUser ListTenantOverridesParamsSort = "user"
+)
+
+// Valid indicates whether the value is a known member of the ListTenantOverridesParamsSort enum.
+func (e ListTenantOverridesParamsSort) Valid() bool {
+	switch e {
+	case ListTenantOverridesParamsSortEnd:
+		return true
+	case ListTenantOverridesParamsSortUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutOverrideParamsIfNoneMatch.
 const (
 	PutOverrideParamsIfNoneMatchAsterisk PutOverrideParamsIfNoneMatch = "*"
@@ -1869,7 +1887,7 @@ type TopItem struct {
 
 // User defines model for User.
 type User struct {
-	// HasMoreOverrides There are more than overrides shows; listOverrides has those of each rule
+	// HasMoreOverrides There are more than overrides shows; listTenantOverrides with user_id pages through all
 	HasMoreOverrides bool `json:"has_more_overrides"`
 
 	// Overrides The first 500 by rule, expired ones too
@@ -2399,6 +2417,36 @@ type ChangeRoleParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// ListTenantOverridesParams defines parameters for ListTenantOverrides.
+type ListTenantOverridesParams struct {
+	Sort   *ListTenantOverridesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+	RuleId *int64                         `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+
+	// UserId One user
+	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Prefix What the user ids begin with
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+
+	// EndsAfter Only those that end at this time or later
+	EndsAfter *time.Time `form:"ends_after,omitempty" json:"ends_after,omitempty"`
+
+	// EndsBefore Only those that end before this time
+	EndsBefore *time.Time `form:"ends_before,omitempty" json:"ends_before,omitempty"`
+
+	// Expired true: only those that have ended; false: only those that have not, or never end
+	Expired *bool `form:"expired,omitempty" json:"expired,omitempty"`
+
+	// Limit How many items to answer at most
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListTenantOverridesParamsSort defines parameters for ListTenantOverrides.
+type ListTenantOverridesParamsSort string
+
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
 	// Limit How many items to answer at most
@@ -2910,6 +2958,9 @@ type ServerInterface interface {
 	// ChangeRole Change a member's role
 	// (PATCH /api/v1/tenants/{tenant}/members/{account_id})
 	ChangeRole(w http.ResponseWriter, r *http.Request, tenant TenantSlug, accountId AccountID, params ChangeRoleParams)
+	// ListTenantOverrides List the overrides of all rules
+	// (GET /api/v1/tenants/{tenant}/overrides)
+	ListTenantOverrides(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListTenantOverridesParams)
 	// ListPlans List plans
 	// (GET /api/v1/tenants/{tenant}/plans)
 	ListPlans(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListPlansParams)
@@ -5167,6 +5218,152 @@ func (siw *ServerInterfaceWrapper) ChangeRole(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ChangeRole(w, r, tenant, accountId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTenantOverrides operation middleware
+func (siw *ServerInterfaceWrapper) ListTenantOverrides(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTenantOverridesParams
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "prefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "prefix", r.URL.Query(), &params.Prefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "prefix"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "prefix", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ends_after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ends_after", r.URL.Query(), &params.EndsAfter, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ends_after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ends_after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ends_before" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ends_before", r.URL.Query(), &params.EndsBefore, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ends_before"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ends_before", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "expired" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "expired", r.URL.Query(), &params.Expired, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "expired"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "expired", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTenantOverrides(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7594,6 +7791,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/members/{account_id}", wrapper.ChangeRole).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/overrides", wrapper.ListTenantOverrides).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans", wrapper.ListPlans).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans", wrapper.CreatePlan).Methods(http.MethodPost)
@@ -9081,6 +9280,29 @@ func (response ChangeRole200JSONResponse) VisitChangeRoleResponse(w http.Respons
 	return err
 }
 
+type ListTenantOverridesRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListTenantOverridesParams
+}
+
+type ListTenantOverridesResponseObject interface {
+	VisitListTenantOverridesResponse(w http.ResponseWriter) error
+}
+
+type ListTenantOverrides200JSONResponse OverrideList
+
+func (response ListTenantOverrides200JSONResponse) VisitListTenantOverridesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListPlansRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListPlansParams
@@ -10138,6 +10360,9 @@ type StrictServerInterface interface {
 	// ChangeRole Change a member's role
 	// (PATCH /api/v1/tenants/{tenant}/members/{account_id})
 	ChangeRole(ctx context.Context, request ChangeRoleRequestObject) (ChangeRoleResponseObject, error)
+	// ListTenantOverrides List the overrides of all rules
+	// (GET /api/v1/tenants/{tenant}/overrides)
+	ListTenantOverrides(ctx context.Context, request ListTenantOverridesRequestObject) (ListTenantOverridesResponseObject, error)
 	// ListPlans List plans
 	// (GET /api/v1/tenants/{tenant}/plans)
 	ListPlans(ctx context.Context, request ListPlansRequestObject) (ListPlansResponseObject, error)
@@ -11722,6 +11947,33 @@ func (sh *strictHandler) ChangeRole(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ChangeRoleResponseObject); ok {
 		if err := validResponse.VisitChangeRoleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTenantOverrides operation middleware
+func (sh *strictHandler) ListTenantOverrides(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListTenantOverridesParams) {
+	var request ListTenantOverridesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTenantOverrides(ctx, request.(ListTenantOverridesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTenantOverrides")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTenantOverridesResponseObject); ok {
+		if err := validResponse.VisitListTenantOverridesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -38,16 +39,17 @@ func (q *Queries) Override(ctx context.Context, tenantID rules.TenantID, ruleID 
 
 const overridesAfter = `-- name: OverridesAfter :many
 SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
-WHERE tenant_id = $1 AND rule_id = $2 AND user_id > $3
+WHERE tenant_id = $1 AND rule_id = $2 AND user_id > $3 AND user_id >= $4
     AND removed_at IS NULL
 ORDER BY user_id
-LIMIT $4
+LIMIT $5
 `
 
 type OverridesAfterParams struct {
 	TenantID rules.TenantID
 	RuleID   rules.RuleID
 	After    string
+	First    string
 	PageSize int32
 }
 
@@ -56,6 +58,122 @@ func (q *Queries) OverridesAfter(ctx context.Context, arg OverridesAfterParams) 
 		arg.TenantID,
 		arg.RuleID,
 		arg.After,
+		arg.First,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitOverride
+	for rows.Next() {
+		var i RateLimitOverride
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.UserID,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const overridesByEnd = `-- name: OverridesByEnd :many
+SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
+WHERE tenant_id = $1 AND removed_at IS NULL AND expires_at IS NOT NULL
+    AND (expires_at, rule_id, user_id)
+        > ($2::timestamptz, $3::bigint, $4::text)
+    AND expires_at < $5
+ORDER BY expires_at, rule_id, user_id
+LIMIT $6
+`
+
+type OverridesByEndParams struct {
+	TenantID    rules.TenantID
+	AfterEnd    time.Time
+	AfterRuleID int64
+	AfterUserID string
+	EndsBefore  *time.Time
+	PageSize    int32
+}
+
+// Those that never end have no place in this order.
+func (q *Queries) OverridesByEnd(ctx context.Context, arg OverridesByEndParams) ([]RateLimitOverride, error) {
+	rows, err := q.db.Query(ctx, overridesByEnd,
+		arg.TenantID,
+		arg.AfterEnd,
+		arg.AfterRuleID,
+		arg.AfterUserID,
+		arg.EndsBefore,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitOverride
+	for rows.Next() {
+		var i RateLimitOverride
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.UserID,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const overridesByUser = `-- name: OverridesByUser :many
+SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
+WHERE tenant_id = $1 AND removed_at IS NULL
+    AND (user_id, rule_id) > ($2::text, $3::bigint)
+ORDER BY user_id, rule_id
+LIMIT $4
+`
+
+type OverridesByUserParams struct {
+	TenantID    rules.TenantID
+	AfterUserID string
+	AfterRuleID int64
+	PageSize    int32
+}
+
+func (q *Queries) OverridesByUser(ctx context.Context, arg OverridesByUserParams) ([]RateLimitOverride, error) {
+	rows, err := q.db.Query(ctx, overridesByUser,
+		arg.TenantID,
+		arg.AfterUserID,
+		arg.AfterRuleID,
 		arg.PageSize,
 	)
 	if err != nil {

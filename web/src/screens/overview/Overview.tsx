@@ -5,6 +5,7 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { namedSpan } from '~/domain/range';
 import { useTenant } from '~/session';
+import { EndingSoon } from '../overrides/EndingSoon';
 import { FirstSteps } from './FirstSteps';
 import { Health } from './Health';
 import styles from './Overview.module.css';
@@ -40,6 +41,7 @@ export default function Overview() {
       ) : (
         <>
           <Tiles tenant={tenant} span={range} summary={summary.data} old={summary.isPlaceholderData} />
+          <EndingSoon tenant={tenant} />
           <div className={styles.main}>
             <Traffic tenant={tenant} span={range} onBrush={range.brush} />
             <Health />

@@ -1,5 +1,5 @@
-import { ActionIcon, Group } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
+import { ActionIcon, Button, Group } from '@mantine/core';
+import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, body, etagOf, ifMatch } from '~/api/client';
@@ -7,12 +7,13 @@ import { tenantKey } from '~/api/queries';
 import type { Override, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
+import { Ends } from '~/components/Ends';
 import { IconPencil, IconTrash } from '~/components/icons';
-import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
-import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
+import { tenantOverridesQuery } from '../overrides/queries';
 import styles from './Users.module.css';
 
 interface Props {
@@ -29,6 +30,9 @@ interface Props {
 export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdit }: Props) {
   const [ending, setEnding] = useState<Override | null>(null);
   const queries = useQueryClient();
+  // The user's own answer has the first overrides only.
+  const list = useInfiniteQuery({ ...tenantOverridesQuery(tenant, { user }), enabled: hasMore });
+  const rows = (hasMore && list.data?.pages.flatMap(({ items }) => items)) || overrides;
   const ruleOf = ({ rule_id }: Override) => rules.find((rule) => rule.rule_id === rule_id);
 
   const columns: Column<Override>[] = [
@@ -85,15 +89,18 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
   const rule = ending && ruleOf(ending);
   return (
     <Card title="Own limits" lead="Overrides of a rule for this user alone." flush>
-      {overrides.length === 0 ? (
+      {rows.length === 0 ? (
         <p className={styles.none}>None. The limits of the rules hold.</p>
       ) : (
-        <DataTable label="Own limits" columns={columns} rows={overrides} rowKey={({ rule_id }) => rule_id} />
+        <DataTable label="Own limits" columns={columns} rows={rows} rowKey={({ rule_id }) => rule_id} />
       )}
-      {hasMore && (
-        <p className={styles.none}>
-          User {user} has more of these. The first 500 are shown; the page of each rule has the others.
-        </p>
+      {hasMore && list.hasNextPage && (
+        <footer className={styles.footer}>
+          <span role="status">{plural(rows.length, 'override')} so far</span>
+          <Button variant="default" loading={list.isFetchingNextPage} onClick={() => list.fetchNextPage()}>
+            Show more
+          </Button>
+        </footer>
       )}
       {ending && (
         <ConfirmAction
@@ -113,9 +120,4 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
       )}
     </Card>
   );
-}
-
-function Ends({ override: { expires_at, expired } }: { override: Override }) {
-  if (expired) return <Outcome tone="neutral">Expired</Outcome>;
-  return expires_at === null ? <span className="soft">never</span> : <RelativeTime at={expires_at} />;
 }

@@ -141,14 +141,22 @@ test('an own limit can be ended, after its effect was said', async () => {
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
 });
 
-test('a user with more than is shown says so', async () => {
+test('a user with more than is shown says so, and shows more overrides', async () => {
   const json = someUser({ overrides: [override()], has_more_overrides: true });
+  const last = override({ rule_id: 77, reason: 'the last of all' });
   server({
+    'GET /api/v1/tenants/acme/overrides': ({ query }: { query: URLSearchParams }) => {
+      expect(query.get('user_id')).toBe('42');
+      const isLast = query.has('cursor');
+      return { json: { items: [isLast ? last : override()], next_cursor: isLast ? null : 'next' } };
+    },
     [`GET ${its}`]: () => ({ json, headers: tag }),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: true },
   });
-  open('/t/acme/users/42');
-  expect(await screen.findByText(/has more of these/)).toBeDefined();
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Show more' }));
+  expect(await screen.findByText('the last of all')).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Show more' })).toBeNull();
   expect(await screen.findByText(/More rules give this user a bucket/)).toBeDefined();
 });
 

@@ -1,0 +1,27 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { IconClock } from '~/components/icons';
+import { RelativeTime } from '~/components/Time';
+import { plural } from '~/domain/format';
+import styles from './Overrides.module.css';
+import { endingSoonQuery } from './queries';
+
+/** Says that overrides end within seven days, after which their users have the rules' own limits; nothing if none do. */
+export function EndingSoon({ tenant }: { tenant: string }) {
+  const { data } = useQuery(endingSoonQuery(tenant));
+  if (!data?.first?.expires_at) return null;
+  const { count, hasMore, first } = data;
+  return (
+    <section aria-label="Overrides ending soon" className={styles.soon}>
+      <IconClock size={15} aria-hidden />
+      <p>
+        <Link to="/t/$tenant/overrides" params={{ tenant }} search={{ ends: 'soon' }}>
+          {hasMore && 'More than '}
+          {plural(count, 'override')}
+        </Link>{' '}
+        {count === 1 && !hasMore ? 'ends' : 'end'} within 7 days, the first{' '}
+        <RelativeTime at={first?.expires_at ?? ''} />. The rules’ own limits hold from then on.
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,80 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import type { Override } from '~/api/types';
+import { fakeServer, page, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+
+const acme = '/api/v1/tenants/acme';
+
+function override(user_id: string, more: Partial<Override> = {}): Override {
+  return {
+    rule_id: 12,
+    user_id,
+    rate_per_second: 100,
+    rate_unit: 'second',
+    burst_capacity: 500,
+    reason: 'migration week',
+    expires_at: null,
+    expired: false,
+    in_force_since: '2026-11-20T12:00:00Z',
+    version: 31,
+    ...more,
+  };
+}
+
+/** A server whose list has two pages; asked are the queries that it got. */
+function server(items: Override[]) {
+  const asked: URLSearchParams[] = [];
+  fakeServer({
+    'GET /api/v1/session': session(),
+    [`GET ${acme}/rules`]: page([rule()]),
+    [`GET ${acme}/overrides`]: ({ query }: { query: URLSearchParams }) => {
+      asked.push(query);
+      const first = query.get('cursor') === null;
+      return {
+        json: { items: first ? items : [override('99')], next_cursor: first && items.length ? 'next' : null },
+      };
+    },
+    [`GET ${acme}/users/42`]: { status: 404 },
+    [`GET ${acme}/users/42/buckets`]: { items: [], has_more: false },
+  });
+  return asked;
+}
+
+test('the overrides of all rules are listed, page by page, and a row opens its user', async () => {
+  const asked = server([override('42')]);
+  const { user, router } = open('/t/acme/overrides');
+  const table = await screen.findByRole('table', { name: 'Overrides' });
+  expect(within(table).getAllByRole('row')[1]?.textContent).toMatch(
+    /42user:\{user_id\} · pro100 per second.*migration weeknever/,
+  );
+  await user.click(screen.getByRole('button', { name: 'Show more' }));
+  expect(await within(table).findByText('99')).toBeDefined();
+  expect(asked.at(-1)?.get('cursor')).toBe('next');
+  await user.click(within(table).getByText('42'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/users/42'));
+});
+
+test('the filters are in the address, and asked of the server', async () => {
+  const asked = server([override('42', { expires_at: '2026-11-25T00:00:00Z' })]);
+  const { user, router } = open('/t/acme/overrides?prefix=4&rule=12');
+  await screen.findByRole('table', { name: 'Overrides' });
+  expect(asked[0]?.toString()).toBe('rule_id=12&prefix=4&limit=100');
+  await user.selectOptions(screen.getByLabelText('Ends'), 'Ending within 7 days');
+  await waitFor(() => expect(router.state.location.searchStr).toBe('?prefix=4&rule=12&ends=soon'));
+  await waitFor(() => expect(asked.at(-1)?.get('sort')).toBe('end'));
+  expect(asked.at(-1)?.get('expired')).toBe('false');
+  const until = Date.parse(asked.at(-1)?.get('ends_before') ?? '') - Date.now();
+  expect(Math.round(until / 3_600_000)).toBe(7 * 24);
+});
+
+test.each([
+  ['', 'No overrides'],
+  ['?ends=soon', 'No override ends within 7 days'],
+  ['?ends=expired', 'No override has expired'],
+  ['?prefix=zzz', 'No overrides match'],
+])('an empty list says what would be in it: %s', async (query, title) => {
+  server([]);
+  open(`/t/acme/overrides${query}`);
+  expect(await screen.findByRole('heading', { name: title })).toBeDefined();
+});
