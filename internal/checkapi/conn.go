@@ -70,8 +70,8 @@ func (c *conn) serve() {
 	_ = c.out.Flush()
 }
 
-// await waits for a request to begin. Answers that are not out yet go out first, unless there is another request in the
-// same packet.
+// await waits for a request to begin, and reports whether one did. It first flushes the answers before, unless another
+// request came in the same packet.
 func (c *conn) await() bool {
 	c.begun, c.timed = false, false
 	if c.in.Buffered() > 0 {
@@ -124,6 +124,7 @@ func (c *conn) exchange() bool {
 	}
 	s.finish(ctx, &a)
 	if !c.respond(a.last || c.unread) {
+		c.unread = c.unread || drain
 		return false
 	}
 	return !drain || c.passOver(length)
@@ -146,7 +147,7 @@ func (c *conn) passOver(length int) bool {
 
 const chunked = -1 // fasthttp's length of a body in chunks
 
-// admit is surface.admit for a connection: it remembers whose it is, and refuses most requests over the limit.
+// admit is surface.admit for a connection. It notes the tenant, and over the limit it refuses all but health probes.
 func (c *conn) admit() admission {
 	a := c.server.surface.admit(&c.ctx)
 	switch {

@@ -15,7 +15,7 @@ import (
 const (
 	// DefaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
 	DefaultMaxConnections = 16 << 10
-	// At the limit, one connection in evictedShare is closed at once: to look for them costs milliseconds.
+	// evictedShare is the part of the limit that is evicted at once: looking for candidates costs milliseconds.
 	evictedShare = 64
 	// fruitless is how long the server waits after it found no connection to close before it looks again.
 	fruitless = 100 * time.Millisecond
@@ -51,7 +51,7 @@ const (
 	rejected              // over the limit, and the reserve is full
 )
 
-// add makes a connection one of the set. At the limit it first closes others that nobody would miss.
+// add adds a connection to the set. At the limit it evicts others first.
 func (s *connections) add(c *conn, now time.Time) place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +144,10 @@ func (s *connections) open() int {
 	return len(s.all)
 }
 
-// evict closes connections that wait for their caller, and returns how many. Whoever holds the most loses first, so
-// that nobody can take the connections of others: the connections of a tenant are one group; those that have shown no
-// key are another, within which the network that holds the most loses first. Within a group or network the longest idle
-// goes first. mu is held.
+// evict closes connections that wait for their caller, and returns how many. The group with the most connections loses
+// first, so that no caller can evict the others. A tenant's connections are a group. Those that have shown no key are
+// another, within which the network with the most connections loses first. Within a tenant or network the longest idle
+// connection goes first. mu must be held.
 func (s *connections) evict(now time.Time) (n int) {
 	if now.Before(s.lookAgain) {
 		return 0

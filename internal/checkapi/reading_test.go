@@ -115,6 +115,7 @@ func TestRequestsThatCannotBeReadAreProblems(t *testing.T) {
 		"chunks far too large":    {check + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s", 4<<20, strings.Repeat(" ", 4<<20)), 413, "body-too-large", "/v1/check"},
 		"a batch far too large":   {batch + large(8<<20), 413, "body-too-large", "/v1/check/batch"},
 		"a large batch, no key":   {strings.Replace(batch, secret, "x"+secret[1:], 1) + large(64<<10+1), 401, "unauthorized", "/v1/check/batch"},
+		"HTTP/1.0, no key":        {strings.Replace(strings.Replace(check, "/1.1", "/1.0", 1), secret, "x", 1) + large(60_000), 401, "unauthorized", "/v1/check"},
 		"a large body, no route":  {strings.Replace(check, "/check", "/chick", 1) + large(64<<10+1), 404, "not-found", "unmatched"},
 		"a large body of a probe": {"GET /healthz HTTP/1.1\r\nHost: a\r\n" + large(64<<10+1), 413, "body-too-large", "/healthz"},
 	} {
