@@ -1,5 +1,8 @@
 -- The queries that must cross tenants. The lint test holds all other files to one tenant each.
 
+-- name: DatabaseTime :one
+SELECT clock_timestamp()::timestamptz;
+
 -- name: ChangedTenants :many
 -- Those that are missing from the known ones, or have a higher revision; a removed one only while it
 -- is known.

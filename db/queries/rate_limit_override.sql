@@ -66,7 +66,11 @@ SET rate_per_second = excluded.rate_per_second,
         WHEN o.rate_per_second = excluded.rate_per_second AND o.burst_capacity = excluded.burst_capacity
             AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
             THEN o.in_force_since
-        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, o.removed_at, if_passed(o.expires_at)])
+        -- After the end of an override each version of the rule counts as a microsecond later than the one before.
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, greatest(o.removed_at, if_passed(o.expires_at)) + (
+            SELECT r.version * interval '1 microsecond' FROM rate_limit_rule AS r
+            WHERE r.tenant_id = o.tenant_id AND r.rule_id = o.rule_id
+        )])
     END,
     revision = excluded.revision,
     removed_at = NULL,

@@ -29,6 +29,7 @@ type API struct {
 	log     *slog.Logger
 	store   *pgstore.Store
 	buckets *buckets
+	settler *enforce.EditSettler
 	watcher *rules.Watcher
 	keyUses *rules.KeyUses
 	limiter *enforce.Limiter
@@ -55,13 +56,15 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	if a.buckets, err = openBuckets(cfg, log); err != nil {
 		return nil, err
 	}
+	a.settler = a.buckets.settler(func() *rules.Snapshot { return a.watcher.Snapshot() }, cfg.PollInterval, log)
 	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
-		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log,
+		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log, Slowed: a.settler.Add,
 	})
 	a.keyUses = rules.NewKeyUses(a.store, log)
 
 	m := showRules(a.store, a.watcher)
 	decisions := a.buckets.observe(m)
+	m.UnsettledEdits(a.settler.Lost)
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
@@ -144,6 +147,7 @@ func (a *API) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
+	group.Go(func() error { a.settler.Run(ctx); return nil })
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
@@ -192,7 +196,8 @@ func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets)
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
 		Database:    "up",
-		Warnings:    slices.Concat(buckets.warnings(), demoKeyWarnings(command, watcher.Snapshot(), time.Now())),
+		Warnings: slices.Concat(
+			buckets.warnings(), unknownRuleWarnings(watcher.Snapshot()), demoKeyWarnings(command, watcher.Snapshot(), time.Now())),
 	}
 	state.Redis, _ = buckets.state()
 	switch {
@@ -202,6 +207,15 @@ func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets)
 		state.Database = "unknown"
 	}
 	return state
+}
+
+// unknownRuleWarnings is a warning if this process cannot apply all rules. The Watcher logs which.
+func unknownRuleWarnings(snapshot *rules.Snapshot) []string {
+	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d active rules have words that this process does not know, and act by their failure mode; "+
+		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
 }
 
 // listener is one bound address and what it serves.

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/redisbucket"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // buckets are a process's token buckets: in Redis if there is one, and always some of its own, which
@@ -59,6 +60,18 @@ func (b *buckets) shared() enforce.Buckets {
 	return b.cached
 }
 
+// settler settles idle buckets after edits: those in Redis, and this process's own.
+func (b *buckets) settler(snapshot func() *rules.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
+	stores := []enforce.SettledStore{b.local}
+	if b.redis != nil {
+		stores = append(stores, b.redis)
+	}
+	return enforce.NewEditSettler(snapshot, min(2*poll, settleDelay), log, stores...)
+}
+
+// settleDelay is how long other processes are given to read an edit at most: buckets are kept for ten seconds.
+const settleDelay = 4 * time.Second
+
 func (b *buckets) close() error {
 	if b.client == nil {
 		return nil
@@ -75,7 +88,7 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	if b.redis == nil {
 		return m.Decisions("memory")
 	}
-	m.SharedStore(b.breakers, b.redis.Broken)
+	m.SharedStore(b.breakers, b.redis.Broken, b.redis.Unknown)
 	return m.Decisions("redis")
 }
 

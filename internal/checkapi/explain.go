@@ -115,6 +115,11 @@ func appendMatch(b []byte, m *rules.Match) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = appendText(append(b, `,"action":`...), string(m.Rule.Action))
+	if unknown := m.Rule.Unknown(); unknown != "" {
+		b = appendText(append(b, `,"unknown":`...), unknown)
+		b = appendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+		return append(b, `,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
+	}
 	if m.Rule.Action != rules.ActionLimit {
 		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
 	}

@@ -75,6 +75,38 @@ func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {
 	}
 }
 
+func TestARuleWithAnUnknownWordActsByItsFailureModeAndIsExplained(t *testing.T) {
+	t.Parallel()
+	newer := func(mode rules.FailureMode) rules.Rule {
+		return with(limit(t, 1, "user:{user_id}", 1, 5), func(r *rules.Rule) { r.Algorithm, r.FailureMode = "leaky_bucket", mode })
+	}
+	const known = `{"rule_id":2,"name":"","scope":"global","key_pattern":"global","mode":"enforce","allowed":true,"limit":3,`
+	for _, mode := range []rules.FailureMode{rules.FailOpen, rules.FailLocal} {
+		h := newHarness(t, rules.DefaultSettings(), newer(mode), limit(t, 2, "global", 1, 3))
+		h.want(h.post("/v1/check", `{"user_id":7}`), 200, `{"allowed":true,"plan":"pro","violated_tier":null,"violated_rule":null,`+
+			`"violated_rule_id":null,"reason":null,"retry_after_ms":0,"limit":3,"remaining":2,"reset_after_ms":1000,"degraded":true,"tiers":[`+
+			known+`"remaining":2,"retry_after_ms":0,"reset_after_ms":1000}]}`)
+		w := h.post("/v1/explain", `{"user_id":7}`)
+		if !strings.Contains(w.Body.String(), `"action":"limit","unknown":"algorithm leaky_bucket","failure_mode":"`+string(mode)+`","rate_per_second":null`) ||
+			!strings.Contains(w.Body.String(), `"degraded":true`) || !strings.Contains(w.Body.String(), known) {
+			t.Errorf("%s: explained as %s", mode, w.Body)
+		}
+		if h.store.Len() != 1 {
+			t.Errorf("%s: %d buckets, want that of the rule that is known", mode, h.store.Len())
+		}
+	}
+	h := newHarness(t, rules.DefaultSettings(), newer(rules.FailClosed), limit(t, 2, "global", 1, 3))
+	for _, path := range []string{"/v1/check", "/v1/explain"} {
+		w := h.post(path, `{"user_id":7}`)
+		if !strings.Contains(w.Body.String(), `"violated_rule_id":1,"reason":"store_unavailable"`) || path == "/v1/check" && w.Code != 503 {
+			t.Errorf("closed: %s answered %d %s", path, w.Code, w.Body)
+		}
+	}
+	if h.store.Len() != 0 {
+		t.Error("a check that was denied closed took from another bucket")
+	}
+}
+
 func TestAnExplanationSaysWhereThePlanComesFrom(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())

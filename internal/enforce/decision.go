@@ -31,7 +31,8 @@ type Decision struct {
 	Plan string
 	// Bypassed says that an enforced bypass rule let the check pass.
 	Bypassed bool
-	// Degraded says that a tier could not be asked in the shared store and its failure mode acted.
+	// Degraded says that a tier could not be asked in the shared store, or has a rule that this process cannot
+	// apply, and its failure mode acted.
 	Degraded bool
 	// Recalled says that a DenialCache denied the check, without asking the store.
 	Recalled bool
@@ -74,8 +75,12 @@ type TierDecision struct {
 	ResetAfter time.Duration
 }
 
-// Enforced reports whether the tier can decide.
-func (t *TierDecision) Enforced() bool { return t.Match.Mode == rules.ModeEnforce }
+// Enforced reports whether the tier can decide. One with a mode that this process does not know can, if it fails
+// closed.
+func (t *TierDecision) Enforced() bool {
+	mode := t.Match.Mode
+	return mode == rules.ModeEnforce || mode != rules.ModeShadow && isUnknown(t.Match)
+}
 
 // DecidingTier returns the tier at Deciding, or nil.
 func (d *Decision) DecidingTier() *TierDecision {

@@ -54,6 +54,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 		d := &decisions[i]
 		d.matches = tenant.Match(&checks[i].Request, checks[i].Plan, now, d.matches[:0])
 		d.begin(checks[i].Plan)
+		d.failUnknown(checks[i].Cost)
 		q.add(tenant, i, checks[i].Cost, d.Tiers)
 	}
 	if asks := q.complete(); len(asks) > 0 {
@@ -83,10 +84,13 @@ func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check 
 	d := Decision{Plan: check.Plan, matches: matches}
 	d.keepMatches(all)
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
+	if !d.Bypassed && !anyEnforced(matches, rules.ActionBlock) {
+		d.denyUnknown()
+	}
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		asked := []Ask{{Tiers: tiers}}
+		asked := []Ask{{Tiers: tiers, ReadAt: tenant.ReadAt()}}
 		switch err := l.ask(ctx, asked); {
 		case err == nil:
 			look(asked[0].Tiers, check.Cost)
@@ -100,14 +104,14 @@ func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check 
 }
 
 // take asks this process's own buckets.
-func (l *Limiter) take(ctx context.Context, tiers []Tier, cost Tokens) error {
-	return l.local.Take(ctx, []Ask{{Cost: cost, Tiers: tiers}})
+func (l *Limiter) take(ctx context.Context, ask Ask) error {
+	return l.local.Take(ctx, []Ask{ask})
 }
 
 // look answers like take, and takes nothing.
-func (l *Limiter) look(ctx context.Context, tiers []Tier, cost Tokens) error {
-	err := l.local.Take(ctx, []Ask{{Tiers: tiers}})
-	look(tiers, cost)
+func (l *Limiter) look(ctx context.Context, ask Ask) error {
+	err := l.local.Take(ctx, []Ask{{Tiers: ask.Tiers, ReadAt: ask.ReadAt}})
+	look(ask.Tiers, ask.Cost)
 	return err
 }
 
@@ -143,18 +147,58 @@ func (d *Decision) begin(plan string) {
 	}
 }
 
+// failUnknown lets rules that this process cannot apply act by their failure mode, before any bucket is asked:
+// closed denies, and all else skips the tier, because this process has no buckets of such a rule either. Rules
+// beside an enforced bypass or block do not act.
+func (d *Decision) failUnknown(cost Tokens) {
+	if d.Bypassed || !d.hasUnknown() || d.denyTooLarge(cost) {
+		return
+	}
+	if d.denyUnknown() {
+		d.keep(func(t *TierDecision) bool { return t.Reason == StoreUnavailable })
+		return
+	}
+	d.keep(func(t *TierDecision) bool { return !isUnknown(t.Match) })
+}
+
+func (d *Decision) hasUnknown() bool {
+	for i := range d.Tiers {
+		if isUnknown(d.Tiers[i].Match) {
+			return true
+		}
+	}
+	return false
+}
+
+// denyUnknown denies the tiers that this process cannot apply and that fail closed, and reports whether an enforced
+// one is among them.
+func (d *Decision) denyUnknown() bool {
+	d.Degraded = d.hasUnknown()
+	return deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
+		return isUnknown(t.Match) && t.Match.FailureMode == rules.FailClosed
+	})
+}
+
+// denyTooLarge refuses a cost that can never pass, whatever the buckets hold, and reports whether it has.
+func (d *Decision) denyTooLarge(cost Tokens) bool {
+	if !deny(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
+		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
+	}) {
+		return false
+	}
+	d.keep(func(t *TierDecision) bool { return t.Reason == CostExceedsLimit })
+	return true
+}
+
 // degrade answers a check whose shared buckets did not answer, by the failure mode of each tier; local
 // asks those that fail local.
 func (l *Limiter) degrade(
 	ctx context.Context, tenant *rules.TenantRules, cost Tokens, d *Decision,
-	local func(context.Context, []Tier, Tokens) error,
+	local func(context.Context, Ask) error,
 ) {
 	// A cost that can never pass is refused without any bucket, whatever the failure mode. No
 	// store would have said otherwise, so this is not a degraded decision.
-	if deny(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
-		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
-	}) {
-		d.keep(func(t *TierDecision) bool { return t.Reason == CostExceedsLimit })
+	if d.denyTooLarge(cost) {
 		return
 	}
 	d.Degraded = true
@@ -171,7 +215,7 @@ func (l *Limiter) degrade(
 	if len(tiers) == 0 {
 		return
 	}
-	if err := local(ctx, tiers, cost); err != nil {
+	if err := local(ctx, Ask{Cost: cost, Tiers: tiers, ReadAt: tenant.ReadAt()}); err != nil {
 		deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
 		return
 	}
@@ -305,7 +349,10 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 	}
 }
 
-func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit }
+func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit && !isUnknown(m) }
+
+// isUnknown reports whether this process cannot apply the rule.
+func isUnknown(m *rules.Match) bool { return m.Rule.Unknown() != "" }
 
 func all(*rules.Match) bool { return true }
 

@@ -21,7 +21,7 @@ func (q *question) add(tenant *rules.TenantRules, check int, cost Tokens, tiers 
 	before := len(q.tiers)
 	q.tiers = bucketTiers(tenant, tiers, q.tiers)
 	if len(q.tiers) > before {
-		q.asks = append(q.asks, Ask{Cost: cost})
+		q.asks = append(q.asks, Ask{Cost: cost, ReadAt: tenant.ReadAt()})
 		q.asked = append(q.asked, check)
 		q.ends = append(q.ends, len(q.tiers))
 	}

@@ -74,6 +74,8 @@ func (m *Metrics) Snapshot(sizes func() rules.Sizes, age func() time.Duration) {
 		func() float64 { return float64(sizes().TenantsInShadow) })
 	m.gauge("sluice_snapshot_rules", "Rules in memory.",
 		func() float64 { return float64(sizes().Rules) })
+	m.gauge("sluice_snapshot_unknown_rules", "Active rules in memory that act by their failure mode, because this process does not know one of their words.",
+		func() float64 { return float64(sizes().UnknownRules) })
 	m.gauge("sluice_snapshot_overrides", "Overrides in memory.",
 		func() float64 { return float64(sizes().Overrides) })
 	m.gauge("sluice_snapshot_assignments", "Assignments of users to plans in memory.",
@@ -116,9 +118,9 @@ const (
 // than this, those whose breakers are open come first.
 const maxNodes = 200
 
-// SharedStore shows the states of the circuit breakers in front of Redis, by the node's address, and how many unreadable
-// bucket states were replaced by full buckets. A node that has left the cluster has no series any more.
-func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesReset func() int64) {
+// SharedStore shows the states of the circuit breakers in front of Redis, by the node's address, and how many broken
+// bucket states were replaced by full buckets, and how often a bucket in a newer format was met. A node that has left the cluster has no series any more.
+func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesReset, statesUnknown func() int64) {
 	m.gauge("sluice_store_breaker_state",
 		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
 		func() float64 { return float64(worst(breakers())) })
@@ -127,6 +129,16 @@ func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesRes
 	m.counter("sluice_bucket_states_reset_total",
 		"Bucket states in Redis that could not be read and started again, full.",
 		func() float64 { return float64(statesReset()) })
+	m.counter("sluice_bucket_states_unknown_total",
+		"Times that a bucket in Redis had a format of a newer release, which this process does not know. Failure modes decided.",
+		func() float64 { return float64(statesUnknown()) })
+}
+
+// UnsettledEdits shows how many edits that slow limits did not reach idle buckets.
+func (m *Metrics) UnsettledEdits(read func() int64) {
+	m.counter("sluice_unsettled_edits_total",
+		"Edits that slow limits and did not reach idle buckets, whose owners may each have had one burst too many.",
+		func() float64 { return float64(read()) })
 }
 
 func worst(breakers map[string]BreakerState) BreakerState {

@@ -21,7 +21,7 @@ func everything() *Metrics {
 	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond)
 	m.Snapshot(
 		func() rules.Sizes {
-			return rules.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5}
+			return rules.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5, UnknownRules: 18}
 		},
 		func() time.Duration { return 1500 * time.Millisecond },
 	)
@@ -32,7 +32,8 @@ func everything() *Metrics {
 	m.UnreadableRules(func() int64 { return 9 })
 	m.SharedStore(func() map[string]BreakerState {
 		return map[string]BreakerState{"10.0.0.1:6379": BreakerClosed, "10.0.0.2:6379": BreakerOpen}
-	}, func() int64 { return 6 })
+	}, func() int64 { return 6 }, func() int64 { return 16 })
+	m.UnsettledEdits(func() int64 { return 17 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	m.CheckConnections(func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
 	return m
@@ -67,6 +68,9 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_store_node_breaker_state{node="10.0.0.1:6379"} 0`,
 		`sluice_store_node_breaker_state{node="10.0.0.2:6379"} 2`,
 		`sluice_bucket_states_reset_total 6`,
+		`sluice_bucket_states_unknown_total 16`,
+		`sluice_unsettled_edits_total 17`,
+		`sluice_snapshot_unknown_rules 18`,
 		`sluice_local_buckets 7`,
 		`sluice_local_bucket_evictions_total 8`,
 		`sluice_check_connections 10`,
@@ -116,7 +120,7 @@ func TestNodesThatFailAreShownAndTheirNumberIsBounded(t *testing.T) {
 	}
 	breakers["10.0.0.1:9999"] = BreakerOpen
 	m := New("v1", "abc")
-	m.SharedStore(func() map[string]BreakerState { return breakers }, func() int64 { return 0 })
+	m.SharedStore(func() map[string]BreakerState { return breakers }, func() int64 { return 0 }, func() int64 { return 0 })
 	page := scrape(t, m)
 	if got := strings.Count(page, "sluice_store_node_breaker_state{"); got != maxNodes {
 		t.Errorf("%d nodes have series, want %d", got, maxNodes)

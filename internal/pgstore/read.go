@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,9 +40,24 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 	for id, revision := range newerThan {
 		ids, revisions = append(ids, int64(id)), append(revisions, revision)
 	}
+	var began time.Time
+	if newerThan == nil {
+		var err error
+		if began, err = q.DatabaseTime(ctx); err != nil {
+			return err
+		}
+	}
 	rows, err := q.ChangedTenants(ctx, ids, revisions)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return err
+	}
+	if newerThan == nil {
+		if err := visit(rules.Rows{At: began}); err != nil {
+			return err
+		}
+	}
+	if len(rows) == 0 {
+		return nil
 	}
 	tenants := each(rows, tenantFromRow)
 	starts := make([]position, 0, len(tenants))

@@ -140,3 +140,52 @@ func TestAnOverrideThatIsAboutToExpireCountsAsExpired(t *testing.T) {
 		t.Errorf("in force since %s, although other processes may have seen it end at %s", revived.InForceSince, ended)
 	}
 }
+
+func TestAnOverrideIsLaterThanEveryVersionOfTheRuleCountsAsAfterTheOneBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours, rule := t.Context(), w.ours.ID, w.ours.user
+	const version = 3_600_000_000 // as many microseconds are an hour
+	exec(t, w.url, `UPDATE rate_limit_rule SET version = $2 WHERE tenant_id = $1 AND rule_id = $3`, ours, int64(version), rule.ID)
+	must(w.PutOverride(ctx, overrideOf(rule, "42"), rules.AnyVersion))(t)
+	before := time.Now()
+	if err := w.RemoveOverride(ctx, ours, rule.ID, "42", rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if revived := must(w.PutOverride(ctx, overrideOf(rule, "42"), rules.AnyVersion))(t); revived.InForceSince.Before(before.Add(time.Hour - time.Minute)) {
+		t.Errorf("in force since %s, which is not an hour after the removal at about %s", revived.InForceSince, before)
+	}
+	expiring := overrideOf(rule, "43")
+	expiring.ExpiresAt = time.Now().Add(30 * time.Second).Truncate(time.Microsecond)
+	must(w.PutOverride(ctx, expiring, rules.AnyVersion))(t)
+	ended := expiring.ExpiresAt
+	expiring.ExpiresAt = tomorrow()
+	if revived := must(w.PutOverride(ctx, expiring, rules.AnyVersion))(t); !revived.InForceSince.After(ended.Add(time.Hour)) {
+		t.Errorf("in force since %s, although the rule's limit counts as %s", revived.InForceSince, ended.Add(time.Hour))
+	}
+}
+
+func TestAReadOfEverythingSaysWhenItBegan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var began []time.Time
+	read := func(known map[rules.TenantID]int64) {
+		t.Helper()
+		if err := w.Read(t.Context(), known, func(rows rules.Rows) error {
+			if !rows.At.IsZero() {
+				began = append(began, rows.At)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(nil)
+	if len(began) != 1 || time.Since(began[0]).Abs() > time.Minute {
+		t.Errorf("began at %v", began)
+	}
+	read(map[rules.TenantID]int64{w.ours.ID: 1})
+	if len(began) != 1 {
+		t.Errorf("a read of what is newer says that it read everything at %v", began[1:])
+	}
+}

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// scanned is how many keys one SCAN looks at: about 0.3 ms of Redis's time.
+	// scanned is how many keys one SCAN looks at. A script settles at most maxKeys, as many as one that takes.
 	scanned = 1000
-	// leastPause is the least pause of a walk after each command, so that Redis spends at most a tenth or
-	// so of its time on it. A walk passes about 400,000 keys a second, and settles about 100,000.
+	// leastPause is the least pause of a walk after each command. With it, and because a pause lasts as long as
+	// the command did, Redis spends less than half of its time on a walk. On two cores shared with six other builds it was
+	// 29 %, and the walk passed 230,000 keys a second or settled 20,000.
 	leastPause = 2 * time.Millisecond
 	// stepTimeout is how long one command of a walk may take.
 	stepTimeout = time.Second

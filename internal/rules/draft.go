@@ -1,6 +1,9 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // draft is a Snapshot in the making: it takes rows page by page, touches nothing of the Snapshot it
 // starts from, and can be thrown away at any point. Rows that are equal to what is held cost no
@@ -17,10 +20,15 @@ type draft struct {
 	whole bool
 	// newKeys says that a key's row was not held in the same form.
 	newKeys bool
+	// began is when the draft was begun, and readAt is TenantRules.ReadAt, both in microseconds.
+	began, readAt int64
 }
 
 func newDraft(from *Snapshot, whole bool) *draft {
-	d := &draft{from: from, tenants: map[TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole}
+	d := &draft{
+		from: from, tenants: map[TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole,
+		began: time.Now().UnixMicro(), readAt: from.readAt,
+	}
 	if !whole {
 		d.keys = editTable(from.keys)
 	}
@@ -30,16 +38,23 @@ func newDraft(from *Snapshot, whole bool) *draft {
 // forget makes the draft start these tenants from nothing: all their rows will come.
 func (d *draft) forget(ids []TenantID) {
 	for _, id := range ids {
-		d.tenants[id] = newTenantDraft(new(TenantRules), false)
+		t := d.newTenant(new(TenantRules), false)
+		t.was = d.from.Tenant(id)
+		d.tenants[id] = t
 	}
 }
 
 func (d *draft) add(rows *Rows) {
+	if d.whole && !rows.At.IsZero() {
+		// Overrides expire by this process's clock. If that is behind the database's, then what the process knows
+		// is no later than its own clock says.
+		d.readAt = min(rows.At.UnixMicro(), d.began)
+	}
 	for i := range rows.Tenants {
 		row := &rows.Tenants[i]
 		t := d.tenant(row.ID)
 		if t == nil {
-			t = newTenantDraft(new(TenantRules), true)
+			t = d.newTenant(new(TenantRules), true)
 			d.tenants[row.ID] = t
 		}
 		t.tenant, t.exists = *row, !row.Removed
@@ -78,7 +93,7 @@ func (d *draft) tenant(id TenantID) *tenantDraft {
 	if held == nil {
 		return nil
 	}
-	t := newTenantDraft(held, !d.whole)
+	t := d.newTenant(held, !d.whole)
 	d.tenants[id] = t
 	return t
 }
@@ -131,7 +146,7 @@ func (d *draft) snapshot() (next *Snapshot, lost []TenantID) {
 		if d.whole && t.lostRows() {
 			lost = append(lost, id)
 		}
-		built := t.build()
+		built := t.build(d.readAt)
 		tenants.set(id, built)
 		sizes.replace(held, built)
 	}
@@ -144,11 +159,31 @@ func (d *draft) snapshot() (next *Snapshot, lost []TenantID) {
 		}
 	}
 	keys, keysChanged := d.finishKeys()
-	if !tenants.changed && !keysChanged {
+	if !tenants.changed && !keysChanged && d.readAt == d.from.readAt {
 		return d.from, lost
 	}
 	sizes.Keys = keys.size
-	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes}, lost
+	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes, readAt: d.readAt}, lost
+}
+
+// news is what is new among the rows and somebody must be told of.
+type news struct {
+	slowed  []Slowdown
+	unknown []*Rule // active ones
+}
+
+func (n *news) add(other news) {
+	n.slowed = append(n.slowed, other.slowed...)
+	n.unknown = append(n.unknown, other.unknown...)
+}
+
+func (d *draft) news() (all news) {
+	for _, t := range d.tenants {
+		if t.exists {
+			all.add(t.news)
+		}
+	}
+	return all
 }
 
 func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
@@ -178,6 +213,7 @@ func (s *Sizes) add(t *TenantRules, sign int) {
 		s.TenantsInShadow += sign
 	}
 	s.Rules += sign * t.rules.size
+	s.UnknownRules += sign * t.unknownRules
 	s.Overrides += sign * t.overrides.size
 	s.Assignments += sign * t.assignments.size
 }
@@ -193,11 +229,16 @@ type tenantDraft struct {
 	assignments tableEdit[string, string]
 
 	seen struct{ plans, rules, overrides, assignments int } // rows that stand, not removals
+	was  *TenantRules                                       // what the rows are compared with to find news
+	now  int64
+	news
 }
 
-func newTenantDraft(held *TenantRules, exists bool) *tenantDraft {
+func (d *draft) newTenant(held *TenantRules, exists bool) *tenantDraft {
 	return &tenantDraft{
 		held:        held,
+		was:         held,
+		now:         d.began,
 		exists:      exists,
 		tenant:      held.Tenant,
 		plans:       editTable(held.plans),
@@ -225,7 +266,12 @@ func (t *tenantDraft) addRule(row *Rule, intern func(string) string) {
 	if held, ok := t.rules.get(row.ID); ok && sameRule(held, row) {
 		return
 	}
+	t.noteRule(row)
 	rule := *row
+	rule.unknown = rule.unknownWord()
+	if rule.unknown != "" && rule.Active {
+		t.unknown = append(t.unknown, &rule)
+	}
 	rule.Plan = intern(row.Plan)
 	rule.Mode, rule.Action = Mode(intern(string(row.Mode))), Action(intern(string(row.Action)))
 	rule.FailureMode = FailureMode(intern(string(row.FailureMode)))
@@ -236,7 +282,9 @@ func (t *tenantDraft) addRule(row *Rule, intern func(string) string) {
 // addOverride keeps removed overrides, as the trace that override.effective needs.
 func (t *tenantDraft) addOverride(row *Override) {
 	t.seen.overrides++
-	t.overrides.set(overrideKey{row.RuleID, row.UserID}, newOverride(row))
+	key, next := overrideKey{row.RuleID, row.UserID}, newOverride(row)
+	t.noteOverride(key, next)
+	t.overrides.set(key, next)
 }
 
 func (t *tenantDraft) addAssignment(row *Assignment, plan string) {
@@ -256,9 +304,9 @@ func (t *tenantDraft) lostRows() bool {
 
 // build returns the finished tenant, which is the one that the draft started from if nothing
 // changed.
-func (t *tenantDraft) build() *TenantRules {
+func (t *tenantDraft) build(readAt int64) *TenantRules {
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
-		!t.overrides.changed && !t.assignments.changed {
+		!t.overrides.changed && !t.assignments.changed && t.held.readAt == readAt {
 		return t.held
 	}
 	built := &TenantRules{
@@ -268,9 +316,18 @@ func (t *tenantDraft) build() *TenantRules {
 		overrides:   t.overrides.table,
 		assignments: t.assignments.table,
 		index:       t.held.index,
+		readAt:      readAt,
+
+		unknownRules: t.held.unknownRules,
 	}
 	if t.rules.changed || built.index == nil {
 		built.index = newIndex(built.rules)
+		built.unknownRules = 0
+		for _, rule := range built.index.rules {
+			if rule.unknown != "" && rule.Active {
+				built.unknownRules++
+			}
+		}
 	}
 	return built
 }

@@ -46,19 +46,17 @@ func (t *TenantRules) modesOf(rule *Rule) (Mode, FailureMode) {
 	if t.Tenant.InShadow && rule.Action != ActionBypass {
 		mode = ModeShadow
 	}
-	return mode, cmp.Or(rule.FailureMode, t.Tenant.Settings.FailureMode)
+	return mode, t.failureMode(rule)
 }
 
 // limitFor returns the rule's effective limit for a user whose own buckets it has.
 func (t *TenantRules) limitFor(rule *Rule, user string, now int64) Limit {
-	own := rule.ownLimit()
-	if rule.Action != ActionLimit {
-		return own
+	if rule.Action == ActionLimit {
+		if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
+			return o.effective(rule, now)
+		}
 	}
-	if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
-		return o.effective(own, now)
-	}
-	return own
+	return rule.ownLimit()
 }
 
 // meets says whether the request meets an active rule. It is what matching means; the index only

@@ -216,6 +216,8 @@ type Rule struct {
 	UpdatedAt     time.Time
 	Revision      int64
 	Removed       bool
+
+	unknown string // see Unknown; a Snapshot fills it
 }
 
 // Scope is the tier of limit the rule is.

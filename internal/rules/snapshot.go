@@ -15,6 +15,7 @@ type Snapshot struct {
 	tenants table[TenantID, *TenantRules]
 	keys    table[string, *Key]
 	sizes   Sizes
+	readAt  int64 // see TenantRules.ReadAt
 }
 
 // Sizes says how much a Snapshot holds.
@@ -27,6 +28,8 @@ type Sizes struct {
 	Overrides   int
 	Assignments int
 	Keys        int // revoked ones too
+	// UnknownRules counts the active rules of which this process does not know some word: see Rule.Unknown.
+	UnknownRules int
 }
 
 // NewSnapshot returns a Snapshot of these pages of rows.
@@ -79,7 +82,15 @@ type TenantRules struct {
 	overrides   table[overrideKey, override]
 	assignments table[string, string] // user id to plan
 	index       *index
+	readAt      int64
+
+	unknownRules int // active ones
 }
+
+// ReadAt is when all rules were last read, these among them, in microseconds since the Unix epoch; 0 if the source
+// did not say. It is on the database's clock or, if that is behind, on this process's. What came into force
+// well before then and is not here does not exist: see enforce.Ask.
+func (t *TenantRules) ReadAt() int64 { return t.readAt }
 
 // PlanOf returns the plan that a request is judged on: the one it names, else its user's, else the
 // tenant's default, which may be "". A named plan that does not exist is ErrUnknownPlan.
@@ -125,21 +136,27 @@ func newOverride(row *Override) override {
 	}
 }
 
-// effective returns what holds for a user that has the override, given the rule's own limit.
+// effective returns what holds for a user that has the override for the rule.
 //
 // An override that ended leaves its end as the Since of the rule's limit: a bucket remembers the
 // Since of the limit it holds and a later one wins, so without that trace it would stay at the
 // override. An override cannot have ended before it began, so that editing one that had long
 // expired cannot leave a Since which the bucket already passed.
-func (o override) effective(own Limit, now int64) Limit {
+//
+// A process that has not read the rule's latest edit knows the same end and another limit. So that the later
+// edit wins, each version of the rule counts as a microsecond later than the one before it. The query
+// PutOverride keeps a new override later than that.
+func (o override) effective(rule *Rule, now int64) Limit {
 	expired := o.expiresAt != 0 && o.expiresAt <= now
 	if !expired && o.removedAt == 0 {
 		return o.limit
 	}
-	own.Since = max(own.Since, o.limit.Since, o.removedAt)
+	end := max(o.limit.Since, o.removedAt)
 	if expired {
-		own.Since = max(own.Since, o.expiresAt)
+		end = max(end, o.expiresAt)
 	}
+	own := rule.ownLimit()
+	own.Since = max(own.Since, end+max(0, rule.Version-1))
 	return own
 }
 

@@ -194,6 +194,9 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 		}
 	}
 	for i := range reflect.TypeFor[Rule]().NumField() {
+		if !reflect.TypeFor[Rule]().Field(i).IsExported() {
+			continue // it follows from the others
+		}
 		var a, b Rule
 		change(reflect.ValueOf(&b).Elem().Field(i))
 		if sameRule(&a, &b) {

@@ -45,6 +45,8 @@ type Source interface {
 
 // Rows is one page of what a check depends on. Any of its slices may be empty.
 type Rows struct {
+	// At is the database's time when it began to read everything. Only the first page of such a read has it.
+	At          time.Time
 	Tenants     []Tenant
 	Plans       []Plan
 	Rules       []Rule

@@ -32,6 +32,10 @@ type WatcherOptions struct {
 	// empty, and for the end; default 5 s. Bounding the pages instead of the read lets a million rows over a slow
 	// line arrive, while a database that has stopped answering is given up soon.
 	PageTimeout time.Duration
+	// Slowed is told of buckets that fill later than before, once the Snapshot has their new limit. It must not
+	// block. A slowdown can come more than once. Overrides that expire are not among them: see
+	// Snapshot.Expired. Nil means that nobody needs to know.
+	Slowed func([]Slowdown)
 	// Logger is told when an outage begins and when it ends; default slog.Default().
 	Logger *slog.Logger
 }
@@ -125,7 +129,7 @@ func (w *Watcher) Refresh(ctx context.Context) error {
 // poll reads what is newer.
 func (w *Watcher) poll(ctx context.Context) error {
 	began := time.Now()
-	err := w.catchUp(ctx, w.Snapshot)
+	err := w.catchUp(ctx, w.Snapshot, news{})
 	w.note(ctx, "poll", &w.polls, began, err)
 	if err != nil {
 		return fmt.Errorf("read newer rules: %w", err)
@@ -141,9 +145,9 @@ func (w *Watcher) reread(ctx context.Context) error {
 	}
 	defer leave(w.rereading)
 	began := time.Now()
-	next, err := w.readAll(ctx)
+	next, found, err := w.readAll(ctx)
 	if err == nil {
-		err = w.catchUp(ctx, func() *Snapshot { return next })
+		err = w.catchUp(ctx, func() *Snapshot { return next }, found)
 	}
 	w.note(ctx, "reread", &w.rereads, began, err)
 	if err != nil {
@@ -152,16 +156,17 @@ func (w *Watcher) reread(ctx context.Context) error {
 	return nil
 }
 
-// readAll returns everything, and publishes nothing. Tenants that lost rows are read anew here and
+// readAll returns everything and what is new, and publishes nothing. Tenants that lost rows are read anew here and
 // not as part of catching up, so that polls need not wait until a large one has come.
-func (w *Watcher) readAll(ctx context.Context) (*Snapshot, error) {
+func (w *Watcher) readAll(ctx context.Context) (next *Snapshot, found news, err error) {
 	d := newDraft(cmp.Or(w.Snapshot(), new(Snapshot)), true)
 	if err := w.read(ctx, nil, d); err != nil {
-		return nil, err
+		return nil, found, err
 	}
 	next, lost := d.snapshot()
+	found = d.news()
 	if len(lost) == 0 {
-		return next, nil
+		return next, found, nil
 	}
 	known := next.revisions()
 	for _, id := range lost {
@@ -170,14 +175,15 @@ func (w *Watcher) readAll(ctx context.Context) (*Snapshot, error) {
 	d = newDraft(next, false)
 	d.forget(lost)
 	if err := w.read(ctx, known, d); err != nil {
-		return nil, err
+		return nil, found, err
 	}
 	next, _ = d.snapshot()
-	return next, nil
+	found.add(d.news())
+	return next, found, nil
 }
 
-// catchUp publishes what from returns with all that is newer.
-func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot) error {
+// catchUp publishes what from returns with all that is newer, and tells of what is new.
+func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot, found news) error {
 	if err := enter(ctx, w.publishing); err != nil {
 		return err
 	}
@@ -192,7 +198,21 @@ func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot) error {
 	}
 	next, _ := d.snapshot()
 	w.current.Store(next)
+	found.add(d.news())
+	w.tell(ctx, found)
 	return nil
+}
+
+// tell tells of what is new in the Snapshot.
+func (w *Watcher) tell(ctx context.Context, found news) {
+	if len(found.slowed) > 0 && w.options.Slowed != nil {
+		w.options.Slowed(found.slowed)
+	}
+	if len(found.unknown) > 0 {
+		first := found.unknown[0]
+		w.options.Logger.WarnContext(ctx, "rules have words that this process does not know; they act by their failure mode",
+			"rules", len(found.unknown), "tenant_id", first.TenantID, "rule_id", first.ID, "word", first.unknown)
+	}
 }
 
 // read adds to a draft all rows that are newer than known.

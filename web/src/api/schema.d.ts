@@ -1527,8 +1527,9 @@ export interface paths {
         };
         /**
          * See which rules, users, addresses or endpoints were denied most
-         * @description Of rules the counts are exact, and of whole hours if the time is longer than three. Of users, addresses and endpoints they are drawn from the latest 100,000 violations,
-         *     back to `looked_back_to`.
+         * @description Of rules the counts are exact, and of whole hours if the time is longer than three, of six hours if it is longer than
+         *     two weeks; the latest 100,000 of these counts are looked at. Of users, addresses and endpoints the latest 100,000
+         *     violations are looked at. Where there are more, `looked_back_to` says how far back that was.
          */
         get: operations["getTop"];
         put?: never;
@@ -1994,6 +1995,12 @@ export interface components {
             burst_capacity: number | null;
             /** @description The limit is the user's own */
             overridden: boolean;
+            /**
+             * @description Only there if the answering process does not know a word of the rule, because a newer release wrote it. The
+             *     rule then acts by its failure mode, and `local` counts as `open`.
+             * @example algorithm leaky_bucket
+             */
+            unknown?: string;
         };
         NearMiss: {
             /** Format: int64 */

@@ -41,7 +41,6 @@ func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
 }
 
 const changedTenants = `-- name: ChangedTenants :many
-
 SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
 FROM tenant
 LEFT JOIN (
@@ -52,7 +51,6 @@ WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision 
 ORDER BY tenant.tenant_id
 `
 
-// The queries that must cross tenants. The lint test holds all other files to one tenant each.
 // Those that are missing from the known ones, or have a higher revision; a removed one only while it
 // is known.
 func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRevisions []int64) ([]Tenant, error) {
@@ -198,6 +196,19 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 		return nil, err
 	}
 	return items, nil
+}
+
+const databaseTime = `-- name: DatabaseTime :one
+
+SELECT clock_timestamp()::timestamptz
+`
+
+// The queries that must cross tenants. The lint test holds all other files to one tenant each.
+func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, databaseTime)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const daysWithoutPartition = `-- name: DaysWithoutPartition :many

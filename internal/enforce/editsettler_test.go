@@ -1,0 +1,164 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// after lets a while pass, and all goroutines come to rest.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// settledStore notes what it is asked to settle.
+type settledStore struct {
+	mu    sync.Mutex
+	fails bool
+	walks []string
+	looks []string
+}
+
+// seen returns what it was asked, and says whether it fails from now on.
+func (s *settledStore) seen(fails bool) (walks, looks []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = fails
+	return slices.Clone(s.walks), slices.Clone(s.looks)
+}
+
+func (s *settledStore) Take(_ context.Context, asks []Ask) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ask := range asks {
+		s.looks = append(s.looks, fmt.Sprintf("%s at %v, cost %v", ask.Tiers[0].Key.Text(), ask.Tiers[0].Limit.Rate, ask.Cost))
+	}
+	return s.err()
+}
+
+func (s *settledStore) Settle(_ context.Context, edits []Edit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range edits {
+		limit, ok := edits[i].LimitOf("42", false)
+		_, hashed := edits[i].LimitOf("digest", true)
+		s.walks = append(s.walks, fmt.Sprintf("rule %d: 42 at %v, %t, of all %t", edits[i].Rule, limit.Rate, ok, hashed))
+	}
+	return s.err()
+}
+
+func (s *settledStore) err() error {
+	if s.fails {
+		return errors.New("away")
+	}
+	return nil
+}
+
+func settledRules(t *testing.T, overrides ...rules.Override) *rules.Snapshot {
+	t.Helper()
+	rows := rules.Rows{Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}}, Overrides: overrides}
+	for i, text := range []string{"user:{user_id}", "user:{user_id}:endpoint:{endpoint}", "global"} {
+		pattern, err := rules.ParsePattern(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.Rules = append(rows.Rules, rules.Rule{
+			ID: rules.RuleID(i + 1), TenantID: 1, Pattern: pattern, Active: true, Version: 1,
+			Mode: rules.ModeEnforce, Action: rules.ActionLimit, RatePerSecond: float64(i + 1), Burst: 100,
+		})
+	}
+	return rules.NewSnapshot(rows)
+}
+
+func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		override := rules.Override{TenantID: 1, RuleID: 2, UserID: "43", RatePerSecond: 0.5, Burst: 100, InForceSince: time.Now()}
+		snapshot := settledRules(t, override)
+		local, shared := &settledStore{}, &settledStore{fails: true}
+		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 2*time.Second, slog.New(slog.DiscardHandler), local, shared)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); e.Run(ctx) }()
+		e.Add([]rules.Slowdown{
+			{Tenant: 1, Rule: 1, To: 5},
+			{Tenant: 1, Rule: 1, User: "42", To: 6},
+			{Tenant: 1, Rule: 2, User: "43", To: 7},
+			{Tenant: 1, Rule: 9, To: 8}, // it was removed since
+			{Tenant: 1, Rule: 1, To: 5}, // again
+		})
+		after(1900 * time.Millisecond)
+		if walks, looks := local.seen(false); len(walks)+len(looks) > 0 {
+			t.Errorf("settled before others can have read the edit: %q, %q", walks, looks)
+		}
+		after(3 * time.Second)
+		_, looks := local.seen(false)
+		if _, tried := shared.seen(false); !slices.Contains(looks, "1:42 at 1, cost 0") || len(tried) < 2 {
+			t.Errorf("looked at %q and, where that fails, at %q", looks, tried)
+		}
+		after(2 * time.Second)
+		want := []string{"rule 1: 42 at 1, true, of all false", "rule 2: 42 at 0, false, of all false"}
+		walks, looks := shared.seen(false)
+		if got := walks[len(walks)-3:]; !slices.Equal(got[:2], want) {
+			t.Errorf("walked for %q, want %q", got, want)
+		}
+		after(time.Minute)
+		if w, l := shared.seen(false); len(w) != len(walks) || len(l) != len(looks) || e.Lost() != 0 {
+			t.Errorf("settled again: %q, %q; %d lost", w[len(walks):], l[len(looks):], e.Lost())
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestARaiseThatExpiresIsSettledInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		snapshot := settledRules(t, rules.Override{
+			TenantID: 1, RuleID: 1, UserID: "42", RatePerSecond: 1000, Burst: 100,
+			InForceSince: time.Now().Add(-time.Hour), ExpiresAt: time.Now().Add(30 * time.Second),
+		})
+		store := &settledStore{}
+		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 2*time.Second, slog.New(slog.DiscardHandler), store)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); e.Run(ctx) }()
+		after(29 * time.Second)
+		if _, looks := store.seen(false); len(looks) != 0 {
+			t.Errorf("before the expiry: %q", looks)
+		}
+		after(6 * time.Second)
+		if _, looks := store.seen(false); !slices.Equal(looks, []string{"1:42 at 1, cost 0"}) {
+			t.Errorf("after the expiry: %q", looks)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestAnEditThatCannotBeSettledIsGivenUpAndCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		snapshot := settledRules(t)
+		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 0, slog.New(slog.DiscardHandler), &settledStore{fails: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); e.Run(ctx) }()
+		e.Add([]rules.Slowdown{{Tenant: 1, Rule: 1, To: 5}, {Tenant: 1, Rule: 1, User: "42", To: 6}})
+		after(2 * settleFor)
+		cancel()
+		<-ended
+		if e.Lost() != 2 || len(e.pending) != 0 {
+			t.Errorf("%d lost, %d pending", e.Lost(), len(e.pending))
+		}
+	})
+}
