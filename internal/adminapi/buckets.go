@@ -2,8 +2,10 @@ package adminapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +111,8 @@ func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches [
 
 var bucketsAway = httpapi.Unavailable.Problem("Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
 
+var creditLost = httpapi.Unavailable.Problem("Redis did not answer in time; send the request again with the same Idempotency-Key, and it is given once.")
+
 func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
 	return openapi.Bucket{
@@ -126,7 +130,7 @@ func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / fl
 
 // ResetBucket handles POST …/buckets/reset.
 func (s *surface) ResetBucket(ctx context.Context, request openapi.ResetBucketRequestObject) (openapi.ResetBucketResponseObject, error) {
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditReset, enforce.Fill)
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditReset, enforce.Fill, "")
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +143,18 @@ func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucket
 	if !ok {
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/tokens", Detail: "must have at most 6 decimals"}})
 	}
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditCredit, amount)
+	id := valueOf(request.Params.IdempotencyKey)
+	if request.Params.IdempotencyKey != nil && !isIdempotencyKey.MatchString(id) {
+		return nil, httpapi.InvalidRequest.Problem("The header Idempotency-Key must be 1 to 64 letters, digits, dashes and underscores, such as a UUID.")
+	}
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditCredit, amount, id)
 	if err != nil {
 		return nil, err
 	}
 	return openapi.CreditBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
 }
+
+var isIdempotencyKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // exactTokens turns a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand
 // million tokens the shortest decimal of a float64 is the one that was sent.
@@ -153,8 +163,10 @@ func exactTokens(number float64) (enforce.Tokens, bool) {
 	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
 }
 
-// changeBucket credits a bucket and writes that to the audit log.
-func (s *surface) changeBucket(ctx context.Context, userID, text string, action rules.AuditAction, amount enforce.Tokens) (openapi.TheBucketChangeJSONResponse, error) {
+// changeBucket credits a bucket and writes that to the audit log. With an id it is done once, however often it is asked for.
+func (s *surface) changeBucket(
+	ctx context.Context, userID, text string, action rules.AuditAction, amount enforce.Tokens, id string,
+) (openapi.TheBucketChangeJSONResponse, error) {
 	var answer openapi.TheBucketChangeJSONResponse
 	if s.Buckets == nil {
 		return answer, noSharedStore
@@ -162,12 +174,12 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 	if err := wrongUser(userID); err != nil {
 		return answer, err
 	}
-	id := visitOf(ctx).tenant.ID
-	tenant, err := s.tenantRules(id)
+	tenantID := visitOf(ctx).tenant.ID
+	tenant, err := s.tenantRules(tenantID)
 	if err != nil {
 		return answer, err
 	}
-	key, err := enforce.ParseKey(id, text)
+	key, err := enforce.ParseKey(tenantID, text)
 	match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now())
 	if err == nil && ok {
 		ok, err = s.isOf(ctx, tenant, &match, userID)
@@ -181,17 +193,40 @@ func (s *surface) changeBucket(ctx context.Context, userID, text string, action 
 		}})
 	}
 	object := rules.AuditObject{Kind: "bucket", ID: key.Text()}
-	err = s.store(ctx).RecordChange(ctx, id, object, action, func(ctx context.Context) (any, any, error) {
-		before, after, err := s.Buckets.Credit(ctx, key, match.Limit, amount)
+	err = s.store(ctx).RecordChange(ctx, tenantID, object, action, func(ctx context.Context) (any, any, error) {
+		before, after, isRepeated, err := s.credit(ctx, id, key, match.Limit, amount)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, bucketsAway, err)
+			return nil, nil, err
+		}
+		if isRepeated {
+			answer.Repeated = &isRepeated
 		}
 		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
 		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)
 		owner := match.Owner()
-		return bucketState{owner, answer.TokensBefore}, bucketState{owner, answer.TokensAfter}, nil
+		return bucketState{owner, answer.TokensBefore, isRepeated}, bucketState{owner, answer.TokensAfter, isRepeated}, nil
 	})
 	return answer, err
+}
+
+// credit credits a bucket, once if there is an id. It is rules.ErrOutcomeUnknown if the answer was lost.
+func (s *surface) credit(
+	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, isRepeated bool, err error) {
+	if id == "" {
+		before, after, err = s.Buckets.Credit(ctx, key, limit, amount)
+	} else {
+		before, after, isRepeated, err = s.Buckets.CreditOnce(ctx, id, key, limit, amount)
+	}
+	switch {
+	case errors.Is(err, enforce.ErrCreditIDReused):
+		err = httpapi.Conflict.Problem("This Idempotency-Key was sent with another bucket or amount; choose a new one.")
+	case err != nil && id != "":
+		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, creditLost, err)
+	case err != nil:
+		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, bucketsAway, err)
+	}
+	return before, after, isRepeated, err
 }
 
 // isOf says whether a bucket is one that a user is shown: their own, or one shared with others that the user has
@@ -210,4 +245,6 @@ func (s *surface) isOf(ctx context.Context, tenant *rules.TenantRules, match *ru
 type bucketState struct {
 	UserID string  `json:"user_id,omitempty"` // whose it is; none for one that many share
 	Tokens float64 `json:"tokens"`
+	// IsRepeated says that this was asked for before, and that nothing changed this time.
+	IsRepeated bool `json:"repeated,omitempty"`
 }

@@ -27,6 +27,8 @@ type Store struct {
 	Take func(now int64, asks []enforce.Ask) error
 	// Credit credits a bucket as enforce.Creditor does, at a time as above. Run does without it.
 	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
+	// CreditOnce does as enforce.Creditor does, likewise.
+	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error)
 	// Settle settles buckets as enforce.Settler does, at a time as above.
 	Settle func(now int64, edits []enforce.Edit) error
 	// Newer replaces a bucket by a value that a newer release wrote, in a format which this one does not

@@ -1,6 +1,7 @@
 package buckettest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -29,6 +30,7 @@ func RunCredits(t *testing.T, open func(t *testing.T) Store) {
 		"a bucket reset by a newer limit answers callers by it":                     resetKeepsTheNewerLimit,
 		"a credit with an older limit is judged by the bucket's":                    staleCreditor,
 		"a credit is one bucket's alone":                                            creditIsOneBuckets,
+		"a credit that is repeated is given once":                                   repeatedIsGivenOnce,
 		"random histories with credits agree with the reference bit for bit":        runCreditHistories,
 		"random histories with credits stay within a millionth of exact arithmetic": runExactCredits,
 	}
@@ -58,6 +60,31 @@ func creditMicros(t *testing.T, s Store, now int64, tier enforce.Tier, amount en
 	if got := looked.Tiers[0].Bucket.Limit; before.Limit != got || after.Limit != got {
 		t.Errorf("limits in force %+v and %+v, and a look at the bucket says %+v", before.Limit, after.Limit, got)
 	}
+}
+
+func repeatedIsGivenOnce(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
+	take(t, s, after(0), ask(10, tier))
+	once := func(at time.Duration, id string, tier enforce.Tier, amount enforce.Tokens, wantRepeated bool, want ...float64) {
+		t.Helper()
+		before, now, isRepeated, err := s.CreditOnce(after(at), id, tier.Key, tier.Limit, amount)
+		if err != nil || isRepeated != wantRepeated {
+			t.Errorf("repeated: %t, %v", isRepeated, err)
+		}
+		expectTokens(t, enforce.Ask{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: now}}}, want...)
+	}
+	once(0, "a", tier, 3*enforce.Token, false, 0, 3)
+	once(100*time.Millisecond, "a", tier, 3*enforce.Token, true, 0, 3)
+	once(100*time.Millisecond, "b", tier, 3*enforce.Token, false, 4, 7)
+	neighbour := tier
+	neighbour.Key.Tenant++
+	once(100*time.Millisecond, "a", neighbour, -enforce.Token, false, 10, 9)
+	for name, other := range map[string]enforce.Tier{"amount": tier, "bucket": {Key: key(1, "7"), Limit: tenPerSecond}} {
+		if _, _, _, err := s.CreditOnce(after(0), "a", other.Key, other.Limit, 2*enforce.Token); !errors.Is(err, enforce.ErrCreditIDReused) {
+			t.Errorf("another %s by the same id: %v", name, err)
+		}
+	}
+	credit(t, s, after(100*time.Millisecond), tier, 0, 7, 7)
 }
 
 func creditAddsToWhatWasEarned(t *testing.T, s Store) {

@@ -2,7 +2,11 @@ package enforce
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"math"
+	"time"
 )
 
 // Creditor is a store whose buckets people can change one by one, to reset one or to credit it.
@@ -19,6 +23,22 @@ type Creditor interface {
 	// An error means that the store could not answer in time; the bucket may then have been
 	// credited or not, once.
 	Credit(ctx context.Context, key Key, limit Limit, amount Tokens) (before, after Bucket, err error)
+
+	// CreditOnce is Credit for a caller that repeats it until it is answered. For a day the store remembers the
+	// credits of a tenant by the ids that their callers chose: one whose id it knows changes nothing, and answers
+	// as it did the first time. It is ErrCreditIDReused if that was another bucket or amount.
+	CreditOnce(ctx context.Context, id string, key Key, limit Limit, amount Tokens) (before, after Bucket, isRepeated bool, err error)
+}
+
+// CreditsRemembered is how long CreditOnce knows an id.
+const CreditsRemembered = 24 * time.Hour
+
+// ErrCreditIDReused is for an id that named another credit before.
+var ErrCreditIDReused = errors.New("the id names another credit")
+
+// CreditFingerprint tells credits with one id apart.
+func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", key.Tenant, key.Rule, amount, key.Subject))
 }
 
 // Fill is an amount that fills any bucket.

@@ -65,6 +65,7 @@ type Store struct {
 	hand      int
 	evictions int64
 	held      []*enforce.Bucket // of the ask at hand; kept to not allocate
+	credits   map[enforce.Key]pastCredit
 }
 
 type bucket struct {
@@ -81,7 +82,7 @@ var (
 
 // New returns an empty store.
 func New(options Options) *Store {
-	s := &Store{clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket)}
+	s := &Store{clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket), credits: map[enforce.Key]pastCredit{}}
 	if s.max <= 0 {
 		s.max = DefaultMaxBuckets
 	}
@@ -128,7 +129,11 @@ func (s *Store) Credit(
 ) (before, after enforce.Bucket, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock()
+	before, after = s.credit(key, limit, amount, s.clock())
+	return before, after, nil
+}
+
+func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Tokens, now int64) (before, after enforce.Bucket) {
 	held := s.bucket(key)
 	if held == nil {
 		before = enforce.NewBucket(limit, now)
@@ -144,7 +149,7 @@ func (s *Store) Credit(
 	case after != before:
 		s.insert(bounded(key), after, now)
 	}
-	return before, after, nil
+	return before, after
 }
 
 // settledAtOnce is how many buckets Settle looks at before it lets others have the store: some 50 µs.

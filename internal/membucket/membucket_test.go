@@ -31,6 +31,10 @@ func TestConformance(t *testing.T) {
 				now = at
 				return s.Credit(t.Context(), key, limit, amount)
 			},
+			CreditOnce: func(at int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error) {
+				now = at
+				return s.CreditOnce(t.Context(), id, key, limit, amount)
+			},
 			Settle: func(at int64, edits []enforce.Edit) error {
 				now = at
 				return s.Settle(t.Context(), edits)

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,8 @@ func (s *Store) PlatformAudit(ctx context.Context, before rules.AuditID, limit i
 // RecordChange runs a change to something that is not in the database, and writes it to the audit log.
 //
 // Its entry is written before the change, and taken back, so that a database that cannot write it keeps
-// the change from being made; then it is written with what the change answered. If that last step
+// the change from being made; then it is written with what the change answered. The tenant is not held in between:
+// other writes do not wait for the change. If the last step
 // fails, the change was made, is not in the log, and the error says so. A change that answers
 // rules.ErrOutcomeUnknown may have been made: it is in the log, with an after that says so, and an error.
 func (s Writer) RecordChange(
@@ -131,48 +133,41 @@ func (s Writer) RecordChange(
 	entry := dbsqlc.WriteAuditParams{
 		TenantID: int64(tenant), Action: string(action), ObjectKind: object.Kind, ObjectID: object.ID,
 	}
-	made := false
-	var unknown error
-	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		rehearsal := errors.New("rehearsed")
-		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
-				return err
-			}
-			return rehearsal
-		})
-		if !errors.Is(err, rehearsal) {
-			return err
-		}
-		before, after, err := change(ctx)
-		if errors.Is(err, rules.ErrOutcomeUnknown) {
-			unknown = err
-			before, after, err = nil, map[string]string{"outcome": "unknown"}, nil
-		}
-		if err != nil {
-			return err
-		}
-		made = true
-		if entry.Before, err = auditImage(before); err != nil {
-			return err
-		}
-		if entry.After, err = auditImage(after); err != nil {
-			return err
-		}
-		_, err = s.queries.WithTx(tx).WriteAudit(ctx, entry)
-		return err
-	})
-	switch {
-	case err != nil && unknown != nil:
-		return fmt.Errorf("%s %s %s may have been made, and is not in the audit log: %w", action, object.Kind, object.ID, errors.Join(err, unknown))
-	case err != nil && made:
-		return fmt.Errorf("%s %s %s was made, and is not in the audit log: %w", action, object.Kind, object.ID, err)
-	case err != nil:
+	rehearsed := errors.New("rehearsed")
+	if err := s.writeEntry(ctx, tenant, entry, rehearsed); !errors.Is(err, rehearsed) {
 		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, err)
-	case unknown != nil:
-		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, unknown)
+	}
+	before, after, err := change(ctx)
+	isUnknown := errors.Is(err, rules.ErrOutcomeUnknown)
+	if isUnknown {
+		before, after = nil, map[string]string{"outcome": "unknown"}
+	} else if err != nil {
+		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, err)
+	}
+	var errBefore, errAfter error
+	entry.Before, errBefore = auditImage(before)
+	entry.After, errAfter = auditImage(after)
+	// A caller who goes away now must not keep what happened out of the log.
+	logErr := cmp.Or(errBefore, errAfter, s.writeEntry(context.WithoutCancel(ctx), tenant, entry, nil))
+	switch {
+	case logErr != nil && isUnknown:
+		return fmt.Errorf("%s %s %s may have been made, and is not in the audit log: %w", action, object.Kind, object.ID, errors.Join(logErr, err))
+	case logErr != nil:
+		return fmt.Errorf("%s %s %s was made, and is not in the audit log: %w", action, object.Kind, object.ID, logErr)
+	case isUnknown:
+		return fmt.Errorf("%s %s %s: %w", action, object.Kind, object.ID, err)
 	}
 	return nil
+}
+
+// writeEntry writes an entry of the audit log, and takes it back if there is an error to return.
+func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams, undo error) error {
+	return s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
+			return err
+		}
+		return undo
+	})
 }
 
 // auditImage is a value as the log shows it; nil for none.

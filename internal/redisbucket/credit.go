@@ -21,6 +21,8 @@ const creditReplyBytes = 2*tierBytes + limitBytes + 1
 const (
 	creditedBroken = 1
 	creditUnknown  = 2
+	creditReused   = 3
+	creditRepeated = 4
 )
 
 // Credit implements enforce.Creditor by a script of its own, credit.lua, with Take's clock, budget and
@@ -29,43 +31,74 @@ const (
 func (s *Store) Credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
-	return s.credit(ctx, key, limit, amount, 0)
+	before, after, _, err = s.credit(ctx, credit{key: key, limit: limit, amount: amount})
+	return before, after, err
 }
 
-// credit is Credit at a time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name
-// a time.
-func (s *Store) credit(
-	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens, stamp int64,
-) (before, after enforce.Bucket, err error) {
-	// By source: people credit seldom, and a call by digest would have to be ready for NOSCRIPT.
-	args := []any{"eval", creditSource, 1, string(appendKey(nil, s.prefix, key)), appendFloat(appendLimit(nil, limit), float64(amount))}
-	if stamp != 0 {
-		args = append(args, strconv.FormatInt(stamp, 10))
+// CreditOnce implements enforce.Creditor. The credit is remembered by the script that makes it, beside the
+// tenant's buckets, so that one whose answer was lost is known as well.
+func (s *Store) CreditOnce(
+	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, isRepeated bool, err error) {
+	return s.credit(ctx, credit{key: key, limit: limit, amount: amount, id: id})
+}
+
+// credit is what credit.lua is asked for. Only tests name a time, in microseconds since the Unix epoch.
+type credit struct {
+	key    enforce.Key
+	limit  enforce.Limit
+	amount enforce.Tokens
+	stamp  int64
+	id     string // "" for one that is not remembered
+}
+
+func (s *Store) creditArgs(c credit) []any {
+	bucket := string(appendKey(nil, s.prefix, c.key))
+	change := appendFloat(appendLimit(nil, c.limit), float64(c.amount))
+	at := ""
+	if c.stamp != 0 {
+		at = strconv.FormatInt(c.stamp, 10)
 	}
+	// By source: people credit seldom, and a call by digest would have to be ready for NOSCRIPT.
+	if c.id == "" {
+		return []any{"eval", creditSource, 1, bucket, change, at}
+	}
+	// No rule has the id 0, so the key is no bucket's.
+	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
+	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
+	return []any{"eval", creditSource, 2, bucket, past, change, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()}
+}
+
+func (s *Store) credit(ctx context.Context, c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
+	args := s.creditArgs(c)
 	cmd := &takeCmd{redis.NewStringCmd(ctx, args...)}
-	_, err = s.nodeOf(key).breaker.Execute(func() (struct{}, error) {
+	_, err = s.nodeOf(c.key).breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 		defer cancel()
 		return struct{}{}, s.rdb.Process(ctx, cmd) // a cluster's client follows redirects
 	})
 	if err != nil {
-		return before, after, fmt.Errorf("credit a bucket in redis: %w", err)
+		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", err)
 	}
 	reply := cmd.Val()
 	if len(reply) != creditReplyBytes {
-		return before, after, fmt.Errorf("credit a bucket in redis: a reply of %d bytes", len(reply))
+		return before, after, false, fmt.Errorf("credit a bucket in redis: a reply of %d bytes", len(reply))
 	}
 	switch reply[creditReplyBytes-1] {
 	case creditedBroken:
 		s.broken.Add(1)
+	case creditReused:
+		return before, after, false, enforce.ErrCreditIDReused
+	case creditRepeated:
+		isRepeated = true
 	case creditUnknown:
 		s.unknown.Add(1)
-		return before, after, fmt.Errorf("credit a bucket in redis: %w", ErrUnknownVersion)
+		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", ErrUnknownVersion)
 	}
 	before.Level, after.Level = levelAt(reply), levelAt(reply[tierBytes:])
 	before.Limit = limitAt(reply[2*tierBytes:])
 	after.Limit = before.Limit
-	return before, after, nil
+	return before, after, isRepeated, nil
 }
 
 func levelAt(s string) enforce.Level {

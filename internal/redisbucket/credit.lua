@@ -3,11 +3,15 @@
 --
 --   KEYS[1]  the bucket
 --   ARGV[1]  the caller's limit, 20 bytes as in take.lua, and the amount in millionths (double)
---   ARGV[2]  the time in microseconds, from tests only
+--   ARGV[2]  the time in microseconds, from tests only; else empty
+--   KEYS[2]  where a credit that may be repeated is remembered, and
+--   ARGV[3]  its fingerprint, and
+--   ARGV[4]  for how long, in milliseconds; these three only for such a credit
 --
 -- The reply is one string: the level before and the level after, each micros (double) and fraction (32
 -- bits); the limit in force (20 bytes); and a byte: 1 if the value was broken, 2 if it has a version that
--- this script does not know and so was left as it is, else 0.
+-- this script does not know and so was left as it is, 3 if KEYS[2] remembers a credit of another
+-- fingerprint, 4 if it remembers this one, which then answers as it did before; else 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max = math.min, math.max
@@ -31,8 +35,17 @@ local function earn(micros, fraction, elapsed, rate, full)
   return micros, fraction
 end
 
+local once, fingerprint = KEYS[2], ARGV[3]
+local past = once and call('GET', once)
+if past then
+  if string.sub(past, 1, #fingerprint) ~= fingerprint then
+    return pack('<dIdIdIdB', 0, 0, 0, 0, 0, 0, 0, 3)
+  end
+  return string.sub(past, #fingerprint + 1, -2) .. string.char(4)
+end
+
 local now, slack = ARGV[2], SLACK
-if now then
+if now ~= '' then
   now = tonumber(now)
   slack = 300000 -- keys expire by Redis's own clock, which goes on however slow a test's steps follow
 else
@@ -87,5 +100,8 @@ if state or after ~= level then
   if not (ttl < YEAR) then ttl = YEAR end
   call('SET', KEYS[1], pack('<BdIddId', 1, after, after_fraction, now, rate, burst, since),
     'PX', string.format('%.0f', ttl - ttl % 1 + 1 + slack))
+end
+if once then
+  call('SET', once, fingerprint .. reply, 'PX', ARGV[4])
 end
 return reply

@@ -57,7 +57,11 @@ func TestConformance(t *testing.T) {
 			},
 			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
-				return s.credit(t.Context(), key, limit, amount, now)
+				before, after, _, err = s.credit(t.Context(), credit{key: key, limit: limit, amount: amount, stamp: now})
+				return before, after, err
+			},
+			CreditOnce: func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error) {
+				return s.credit(t.Context(), credit{key: key, limit: limit, amount: amount, stamp: now, id: id})
 			},
 		}
 	}

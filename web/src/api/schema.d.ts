@@ -959,6 +959,10 @@ export interface paths {
         /**
          * Add tokens to one of a user's buckets, or take some away
          * @description The bucket then holds no less than nothing and no more than its burst. It may be the same as for resetBucket.
+         *
+         *     When an answer is lost, nobody knows whether the tokens were given. Choose an `Idempotency-Key` for each credit, such
+         *     as a random UUID, and send the request again with the same one: for 24 hours it is given once, and answered as the
+         *     first time, with `repeated`. The same key for another bucket or amount is 409.
          */
         post: operations["creditBucket"];
         delete?: never;
@@ -2696,6 +2700,8 @@ export interface components {
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
+            /** @description The Idempotency-Key was known: nothing changed, and this is the first answer */
+            repeated?: boolean;
         };
         /**
          * @example {
@@ -6097,7 +6103,10 @@ export interface operations {
     creditBucket: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 64 letters, digits, dashes and underscores; left out, each request is a credit of its own */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /**
                  * @description A tenant's slug

@@ -981,10 +981,13 @@ type BucketSource string
 
 // BucketChange defines model for BucketChange.
 type BucketChange struct {
-	BucketKey     string  `json:"bucket_key"`
-	BurstCapacity int64   `json:"burst_capacity"`
-	TokensAfter   float64 `json:"tokens_after"`
-	TokensBefore  float64 `json:"tokens_before"`
+	BucketKey     string `json:"bucket_key"`
+	BurstCapacity int64  `json:"burst_capacity"`
+
+	// Repeated The Idempotency-Key was known: nothing changed, and this is the first answer
+	Repeated     *bool   `json:"repeated,omitempty"`
+	TokensAfter  float64 `json:"tokens_after"`
+	TokensBefore float64 `json:"tokens_before"`
 }
 
 // BucketCredit defines model for BucketCredit.
@@ -2654,6 +2657,12 @@ type ImportUsersParams struct {
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 }
 
+// CreditBucketParams defines parameters for CreditBucket.
+type CreditBucketParams struct {
+	// IdempotencyKey 1 to 64 letters, digits, dashes and underscores; left out, each request is a credit of its own
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // AssignPlanJSONBody defines parameters for AssignPlan.
 type AssignPlanJSONBody struct {
 	Plan nullable.Nullable[string] `json:"plan"`
@@ -3044,7 +3053,7 @@ type ServerInterface interface {
 	ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
 	// CreditBucket Add tokens to one of a user's buckets, or take some away
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/credit)
-	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams)
 	// ResetBucket Fill one of a user's buckets
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
@@ -7073,8 +7082,32 @@ func (siw *ServerInterfaceWrapper) CreditBucket(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreditBucketParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreditBucket(w, r, tenant, userId)
+		siw.Handler.CreditBucket(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9966,6 +9999,7 @@ func (response ListBuckets200JSONResponse) VisitListBucketsResponse(w http.Respo
 type CreditBucketRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params CreditBucketParams
 	Body   *CreditBucketJSONRequestBody
 }
 
@@ -12770,11 +12804,12 @@ func (sh *strictHandler) ListBuckets(w http.ResponseWriter, r *http.Request, ten
 }
 
 // CreditBucket operation middleware
-func (sh *strictHandler) CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams) {
 	var request CreditBucketRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	var body CreditBucketJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {

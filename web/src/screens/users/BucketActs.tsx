@@ -48,11 +48,19 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
   );
 }
 
+/** Not crypto.randomUUID, which browsers have on HTTPS pages only. */
+function randomID() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  ).join('');
+}
+
 /** Adds tokens to a bucket, or takes some away. */
 export function Credit({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, burst_capacity, tokens: held, key_pattern } = bucket;
   const [tokens, setTokens] = useState<number | string>(Math.max(1, Math.round(burst_capacity / 2)));
+  const [dialog] = useState(randomID);
   const amount = typeof tokens === 'number' ? tokens : Number.NaN;
   const after = Math.max(0, Math.min(burst_capacity, held + amount));
 
@@ -60,7 +68,11 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
     mutationFn: () =>
       body(
         api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit', {
-          params: { path: { tenant, user_id: user } },
+          // Sent again after an answer that was lost, the same amount is given once.
+          params: {
+            path: { tenant, user_id: user },
+            header: { 'Idempotency-Key': `${dialog}_${Math.round(amount * 1e6)}` },
+          },
           body: { bucket_key, tokens: amount },
         }),
       ),

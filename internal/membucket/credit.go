@@ -1,0 +1,35 @@
+package membucket
+
+import (
+	"context"
+	"maps"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// pastCredit is a credit that CreditOnce remembers, by a key of its tenant and its id alone.
+type pastCredit struct {
+	fingerprint   [32]byte
+	before, after enforce.Bucket
+	forgottenAt   int64
+}
+
+// CreditOnce implements enforce.Creditor. What is past its day is forgotten by the next call: people credit seldom.
+func (s *Store) CreditOnce(
+	_ context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, isRepeated bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	maps.DeleteFunc(s.credits, func(_ enforce.Key, past pastCredit) bool { return past.forgottenAt <= now })
+	own, fingerprint := enforce.Key{Tenant: key.Tenant, Subject: id}, enforce.CreditFingerprint(key, amount)
+	if past, ok := s.credits[own]; ok {
+		if past.fingerprint != fingerprint {
+			return before, after, false, enforce.ErrCreditIDReused
+		}
+		return past.before, past.after, true, nil
+	}
+	before, after = s.credit(key, limit, amount, now)
+	s.credits[own] = pastCredit{fingerprint, before, after, now + enforce.CreditsRemembered.Microseconds()}
+	return before, after, false, nil
+}
