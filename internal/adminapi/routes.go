@@ -175,6 +175,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
+		{get, tenant + "/status", aViewer, x.GetTenantStatus},
 
 		{get, tenant + "/alerts", aViewer, x.ListAlerts},
 		{post, tenant + "/alerts", anOwner, x.CreateAlert},
@@ -193,7 +194,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/export", aViewer, x.ExportConfig},
 		{post, tenant + "/import", anEditor, x.ImportConfig},
 
-		{get, v1 + "/status", anAccount, x.GetStatus},
+		{get, v1 + "/status", aPlatformAdmin, x.GetStatus},
 	}
 }
 

@@ -2,12 +2,14 @@ package adminapi
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // GetStatus handles GET /status.
@@ -29,6 +31,48 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 		},
 		Processes: itemsOf(reports, showProcess),
 	}, nil
+}
+
+// statusMinutes are the whole minutes that the figures of a tenant's status are of.
+const statusMinutes = 5
+
+// GetTenantStatus handles GET …/status. It says how the tenant's checks go, and nothing about hosts, versions
+// and other tenants.
+func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatusRequestObject) (openapi.GetTenantStatusResponseObject, error) {
+	reports, now, err := s.Fleet.Processes(ctx, fleet.Recent)
+	if err != nil {
+		return nil, err
+	}
+	until := now.Truncate(time.Minute)
+	total, err := violations.Total(ctx, s.Violations, visitOf(ctx).tenant.ID, 0, until.Add(-statusMinutes*time.Minute), until)
+	if err != nil {
+		return nil, err
+	}
+	status := openapi.TenantStatus{
+		At: now, Answering: openapi.TenantStatusAnsweringDown, Redis: worstRedis(reports), RulesAgeMs: ageOrNull(false, 0),
+		ChecksPerSecond: float64(total.Checks()) / (statusMinutes * 60), ShareDenied: shareDenied(&total),
+		DegradedShare: float64(total.Degraded) / float64(max(total.Checks(), 1)),
+	}
+	oldest := time.Duration(0)
+	for i := range reports {
+		if reports[i].RulesLoaded {
+			oldest = max(oldest, reports[i].RulesAge)
+			status.Answering, status.RulesAgeMs = openapi.TenantStatusAnsweringUp, ageOrNull(true, oldest)
+		}
+	}
+	return openapi.GetTenantStatus200JSONResponse(status), nil
+}
+
+// worstRedis is the state of Redis as the process sees it that fares worst.
+func worstRedis(reports []fleet.Report) openapi.RedisState {
+	for _, state := range []openapi.RedisState{
+		openapi.RedisStateDown, openapi.RedisStatePartial, openapi.RedisStateUnknown, openapi.RedisStateUp, openapi.RedisStateMemory,
+	} {
+		if slices.ContainsFunc(reports, func(r fleet.Report) bool { return openapi.RedisState(r.Redis) == state }) {
+			return state
+		}
+	}
+	return openapi.RedisStateUnknown
 }
 
 func showProcess(r *fleet.Report) openapi.ProcessStatus {

@@ -5,6 +5,7 @@ import type {
   Series,
   Status,
   Summary,
+  TenantStatus,
   Top,
   TopItem,
   User,
@@ -114,6 +115,19 @@ export function process(more: Partial<ProcessStatus> = {}): ProcessStatus {
     redis: 'up',
     redis_down: [],
     checks_per_second: 12,
+    degraded_share: 0,
+    ...more,
+  };
+}
+
+export function tenantStatus(more: Partial<TenantStatus> = {}): TenantStatus {
+  return {
+    at,
+    answering: 'up',
+    redis: 'up',
+    rules_age_ms: 410,
+    checks_per_second: 12,
+    share_denied: 0.02,
     degraded_share: 0,
     ...more,
   };

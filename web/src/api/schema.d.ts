@@ -1740,6 +1740,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * See how a tenant's checks go
+         * @description Whether its checks are answered, on rules of which age, and how many were degraded. Traffic is of the last five
+         *     whole minutes. For scripts that watch over a tenant, too.
+         */
+        get: operations["getTenantStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/status": {
         parameters: {
             query?: never;
@@ -1750,7 +1777,7 @@ export interface paths {
         /**
          * See how the database, Redis and every process are
          * @description Processes that answer checks report every five seconds; those that did within the last minute are shown. The
-         *     numbers are of the time since the report before.
+         *     numbers are of the time since the report before. A tenant's members read its own status.
          */
         get: operations["getStatus"];
         put?: never;
@@ -3495,6 +3522,44 @@ export interface components {
         AlertDeliveryList: {
             items: components["schemas"]["AlertDelivery"][];
             next_cursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @example {
+         *       "at": "2026-11-20T12:32:00Z",
+         *       "answering": "up",
+         *       "redis": "up",
+         *       "rules_age_ms": 410,
+         *       "checks_per_second": 81.3,
+         *       "share_denied": 0.02,
+         *       "degraded_share": 0
+         *     }
+         */
+        TenantStatus: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * @description down: no process that has rules reported within the last minute
+             * @enum {string}
+             */
+            answering: "up" | "down";
+            redis: components["schemas"]["RedisState"];
+            /**
+             * Format: int64
+             * @description How long ago the process that is furthest behind read the rules
+             */
+            rules_age_ms: number | null;
+            /** Format: double */
+            checks_per_second: number;
+            /**
+             * Format: double
+             * @description From 0 to 1; null without checks
+             */
+            share_denied: number | null;
+            /**
+             * Format: double
+             * @description The part of the checks that was decided without Redis
+             */
+            degraded_share: number;
         };
         /**
          * @example {
@@ -7603,6 +7668,37 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTenantStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As the processes that answer checks reported within the last minute */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantStatus"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -89,7 +89,16 @@ export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =
   });
 };
 
-/** How the database, Redis and every process are. It is the installation's, not a tenant's. */
+/** How a tenant's checks go at the moment. */
+export const tenantStatusQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'status'),
+    queryFn: ({ signal }) =>
+      body(api.GET('/api/v1/tenants/{tenant}/status', { params: { path: { tenant } }, signal })),
+    refetchInterval: often,
+  });
+
+/** How the database, Redis and every process are. It is the installation's, which platform admins alone see. */
 export const statusQuery = queryOptions({
   queryKey: ['status'],
   queryFn: ({ signal }) => body(api.GET('/api/v1/status', { signal })),

@@ -43,6 +43,7 @@ export type SessionItem = Schemas['SessionItem'];
 export type Settings = Schemas['Settings'];
 export type ShadowRule = Schemas['ShadowRule'];
 export type Simulation = Schemas['Simulation'];
+export type TenantStatus = Schemas['TenantStatus'];
 export type Status = Schemas['Status'];
 export type Summary = Schemas['Summary'];
 export type Tenant = Schemas['Tenant'];

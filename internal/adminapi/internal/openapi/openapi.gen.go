@@ -537,6 +537,24 @@ func (e Scope) Valid() bool {
 	}
 }
 
+// Defines values for TenantStatusAnswering.
+const (
+	TenantStatusAnsweringDown TenantStatusAnswering = "down"
+	TenantStatusAnsweringUp   TenantStatusAnswering = "up"
+)
+
+// Valid indicates whether the value is a known member of the TenantStatusAnswering enum.
+func (e TenantStatusAnswering) Valid() bool {
+	switch e {
+	case TenantStatusAnsweringDown:
+		return true
+	case TenantStatusAnsweringUp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TimelineDecisionReason.
 const (
 	TimelineDecisionReasonBlocked          TimelineDecisionReason = "blocked"
@@ -1815,6 +1833,29 @@ type TenantPatch struct {
 	Settings    *SettingsPatch `json:"settings,omitempty"`
 }
 
+// TenantStatus defines model for TenantStatus.
+type TenantStatus struct {
+	// Answering down: no process that has rules reported within the last minute
+	Answering       TenantStatusAnswering `json:"answering"`
+	At              time.Time             `json:"at"`
+	ChecksPerSecond float64               `json:"checks_per_second"`
+
+	// DegradedShare The part of the checks that was decided without Redis
+	DegradedShare float64 `json:"degraded_share"`
+
+	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+	Redis RedisState `json:"redis"`
+
+	// RulesAgeMs How long ago the process that is furthest behind read the rules
+	RulesAgeMs nullable.Nullable[int64] `json:"rules_age_ms"`
+
+	// ShareDenied From 0 to 1; null without checks
+	ShareDenied nullable.Nullable[float64] `json:"share_denied"`
+}
+
+// TenantStatusAnswering down: no process that has rules reported within the last minute
+type TenantStatusAnswering string
+
 // Timeline defines model for Timeline.
 type Timeline struct {
 	Allowed int `json:"allowed"`
@@ -3033,6 +3074,9 @@ type ServerInterface interface {
 	// GetViolationSeries See when the violations that match filters happened
 	// (GET /api/v1/tenants/{tenant}/stats/violations)
 	GetViolationSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetViolationSeriesParams)
+	// GetTenantStatus See how a tenant's checks go
+	// (GET /api/v1/tenants/{tenant}/status)
+	GetTenantStatus(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams)
@@ -6756,6 +6800,32 @@ func (siw *ServerInterfaceWrapper) GetViolationSeries(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// GetTenantStatus operation middleware
+func (siw *ServerInterfaceWrapper) GetTenantStatus(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTenantStatus(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SuspendTenant operation middleware
 func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.Request) {
 
@@ -7867,6 +7937,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/top", wrapper.GetTop).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/violations", wrapper.GetViolationSeries).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/status", wrapper.GetTenantStatus).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/suspend", wrapper.SuspendTenant).Methods(http.MethodPost)
 
@@ -9843,6 +9915,28 @@ func (response GetViolationSeries200JSONResponse) VisitGetViolationSeriesRespons
 	return err
 }
 
+type GetTenantStatusRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetTenantStatusResponseObject interface {
+	VisitGetTenantStatusResponse(w http.ResponseWriter) error
+}
+
+type GetTenantStatus200JSONResponse TenantStatus
+
+func (response GetTenantStatus200JSONResponse) VisitGetTenantStatusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SuspendTenantRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params SuspendTenantParams
@@ -10460,6 +10554,9 @@ type StrictServerInterface interface {
 	// GetViolationSeries See when the violations that match filters happened
 	// (GET /api/v1/tenants/{tenant}/stats/violations)
 	GetViolationSeries(ctx context.Context, request GetViolationSeriesRequestObject) (GetViolationSeriesResponseObject, error)
+	// GetTenantStatus See how a tenant's checks go
+	// (GET /api/v1/tenants/{tenant}/status)
+	GetTenantStatus(ctx context.Context, request GetTenantStatusRequestObject) (GetTenantStatusResponseObject, error)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
@@ -12632,6 +12729,32 @@ func (sh *strictHandler) GetViolationSeries(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetViolationSeriesResponseObject); ok {
 		if err := validResponse.VisitGetViolationSeriesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTenantStatus operation middleware
+func (sh *strictHandler) GetTenantStatus(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetTenantStatusRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantStatus(ctx, request.(GetTenantStatusRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantStatus")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTenantStatusResponseObject); ok {
+		if err := validResponse.VisitGetTenantStatusResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -1,39 +1,88 @@
 import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { statusQuery } from '~/api/traffic';
-import type { ProcessStatus, Status } from '~/api/types';
+import { statusQuery, tenantStatusQuery } from '~/api/traffic';
+import type { ProcessStatus, Status, TenantStatus } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { duration, percent, plural, shortNumber } from '~/domain/format';
-import { ailments, redisOf } from './ailments';
+import { useSession, useTenant } from '~/session';
+import { ailments, oldRules, redisOf } from './ailments';
 import styles from './Overview.module.css';
 
-/** How the database, Redis and every process that answers checks are. */
+/** How the tenant's checks go and, for platform admins, the database and every process that answers checks. */
 export function Health() {
-  const status = useQuery(statusQuery);
+  const status = useQuery(tenantStatusQuery(useTenant()));
+  const { account } = useSession();
   return (
     <Card title="Health" flush>
       <Query query={status} loading={<LoadingLines lines={4} />}>
-        {(data) => <Parts status={data} />}
+        {(data) => <Own status={data} />}
       </Query>
+      {account.platform_admin && <Installation />}
     </Card>
+  );
+}
+
+/** What a tenant may know: its own traffic, and what its checks depend on. */
+function Own({ status }: { status: TenantStatus }) {
+  const { answering, checks_per_second, share_denied, degraded_share, rules_age_ms } = status;
+  const redis = redisOf(status);
+  const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} per second`;
+  const traffic = [
+    share_denied === null ? 'none in the last 5 minutes' : `${rate}, ${percent(share_denied)} denied`,
+    degraded_share > 0 && `${percent(degraded_share)} degraded`,
+  ];
+  return (
+    <ul className={styles.health}>
+      <li>
+        <Part
+          name="Checks"
+          note={answering === 'up' ? traffic.filter(Boolean).join(' · ') : 'No process answers checks.'}
+        />
+        {answering === 'down' ? (
+          <Outcome tone="denied">Down</Outcome>
+        ) : degraded_share > 0 ? (
+          <Outcome tone="degraded">Degraded</Outcome>
+        ) : (
+          <Outcome tone="allowed">Up</Outcome>
+        )}
+      </li>
+      <li>
+        <Part name="Redis" note={redis.note} />
+        <Outcome tone={redis.tone}>{redis.word}</Outcome>
+      </li>
+      {rules_age_ms !== null && (
+        <li>
+          <Part name="Rules" note={`read ${duration(rules_age_ms)} ago`} />
+          {rules_age_ms > oldRules ? (
+            <Outcome tone="degraded">Old</Outcome>
+          ) : (
+            <Outcome tone="allowed">In force</Outcome>
+          )}
+        </li>
+      )}
+    </ul>
+  );
+}
+
+function Installation() {
+  const status = useQuery(statusQuery);
+  return (
+    <Query query={status} loading={<LoadingLines lines={4} />}>
+      {(data) => <Parts status={data} />}
+    </Query>
   );
 }
 
 function Parts({ status }: { status: Status }) {
   const { database, processes } = status;
-  const redis = redisOf(status);
   return (
-    <ul className={styles.health}>
+    <ul className={styles.health} aria-label="Installation">
       <li>
         <Part name="Database" note={`answers in ${duration(Math.max(1, database.latency_ms))}`} />
         <Outcome tone="allowed">Up</Outcome>
-      </li>
-      <li>
-        <Part name="Redis" note={redis.note} />
-        <Outcome tone={redis.tone}>{redis.word}</Outcome>
       </li>
       {processes.map((process) => (
         <Process key={process.process_id} process={process} at={status.at} />

@@ -1,8 +1,8 @@
 import { screen, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { account, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { process, series, status, summary, top, verdicts } from '../../../test/traffic';
+import { process, series, status, summary, tenantStatus, top, verdicts } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 const day = 86_400_000;
@@ -27,7 +27,7 @@ const half = {
 function traffic(more: Record<string, unknown> = {}) {
   return {
     'GET /api/v1/session': session(),
-    'GET /api/v1/status': status([process()]),
+    [`GET ${base}/status`]: tenantStatus(),
     [`GET ${base}/stats/summary`]: sums(
       summary(verdicts(98_000, 2000), { shadow_rules: [{ rule: half, checks: 40_000, denied: 800 }] }),
     ),
@@ -63,8 +63,26 @@ test('a shadow rule says what it would deny', async () => {
   expect(row.textContent).toBe('user:{user_id} halffree40.0\u202fk8002.0\u202f%');
 });
 
+test('a tenant sees how its own checks go, and asks for nobody else’s', async () => {
+  // /api/v1/status is not foreseen: asking for it would fail.
+  const own = tenantStatus({ redis: 'down', degraded_share: 0.4, rules_age_ms: 90_000, share_denied: 0.125 });
+  fakeServer(traffic({ [`GET ${base}/status`]: own }));
+  const { queries } = open('/t/acme/overview');
+  expect(await screen.findByText(/12 per second, 13\s%\sdenied · 40\s%\sdegraded/)).toBeDefined();
+  expect(screen.getByText('failure modes act')).toBeDefined();
+  expect(screen.getByText('read 1 min 30 s ago')).toBeDefined();
+  expect(screen.getByText('Old')).toBeDefined();
+  queries.setQueryData(['tenant', 'acme', 'status'], tenantStatus({ answering: 'down', rules_age_ms: null }));
+  expect(await screen.findByText('No process answers checks.')).toBeDefined();
+});
+
 test('a process that is unwell says what ails it, and one that is missing is missed', async () => {
-  fakeServer(traffic({ 'GET /api/v1/status': status([process({ name: 'api-2', redis: 'down' })]) }));
+  fakeServer(
+    traffic({
+      'GET /api/v1/session': { ...session(), account: account({ platform_admin: true }) },
+      'GET /api/v1/status': status([process({ name: 'api-2', redis: 'down' })]),
+    }),
+  );
   const { queries } = open('/t/acme/overview');
   expect(await screen.findByText('no Redis: failure modes act')).toBeDefined();
   queries.setQueryData(['status'], status([]));

@@ -1,11 +1,12 @@
 import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { statusQuery, summaryQuery } from '~/api/traffic';
+import { summaryQuery, tenantStatusQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
 import { duration, percent } from '~/domain/format';
 import { earlier, type Span } from '~/domain/range';
+import { useTenant } from '~/session';
 import { redisOf } from './ailments';
 import styles from './Overview.module.css';
 
@@ -87,7 +88,7 @@ function Tile({ label, hint, value, tone, children }: TileProps) {
 
 /** How many decisions were degraded; without Redis none can be. */
 function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
-  const status = useQuery(statusQuery);
+  const status = useQuery(tenantStatusQuery(useTenant()));
   if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;
   const redis = status.data && redisOf(status.data);
   if (redis?.word === 'Not used') return <>No Redis in use: buckets are in memory</>;

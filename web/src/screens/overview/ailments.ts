@@ -1,9 +1,9 @@
-import type { ProcessStatus, Status } from '~/api/types';
+import type { ProcessStatus, TenantStatus } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
-import { duration, percent, plural } from '~/domain/format';
+import { duration, percent } from '~/domain/format';
 
 /** Rules are read every second; these are older than a poll that was missed a few times. */
-const oldRules = 10_000;
+export const oldRules = 10_000;
 /** Processes report every five seconds. */
 const silent = 15_000;
 
@@ -26,24 +26,18 @@ export function ailments(process: ProcessStatus, now: number): string[] {
   return found.filter((one) => one !== false);
 }
 
-/** Redis, as the processes that need it see it. */
-export function redisOf({ admin, processes }: Status): { tone: Tone; word: string; note: string } {
-  const seen = processes.length > 0 ? processes.map(({ redis }) => redis) : [admin.redis];
-  const down = seen.filter((state) => state === 'down').length;
-  if (down > 0) {
-    const note = `${down} of ${plural(seen.length, 'process', 'processes')} cannot reach it`;
-    return { tone: 'denied', word: 'Down', note };
+/** Redis, as the process sees it that fares worst. */
+export function redisOf({ redis }: Pick<TenantStatus, 'redis'>): { tone: Tone; word: string; note: string } {
+  switch (redis) {
+    case 'down':
+      return { tone: 'denied', word: 'Down', note: 'failure modes act' };
+    case 'partial':
+      return { tone: 'degraded', word: 'Partly down', note: 'failure modes act for some tenants' };
+    case 'memory':
+      return { tone: 'neutral', word: 'Not used', note: 'each process keeps buckets in memory' };
+    case 'up':
+      return { tone: 'allowed', word: 'Up', note: 'keeps the buckets' };
+    default:
+      return { tone: 'neutral', word: 'Unknown', note: 'nobody asked it yet' };
   }
-  const lost = [...new Set(processes.flatMap(({ redis_down }) => redis_down))];
-  if (lost.length > 0) {
-    const note = `no answer from ${lost.join(', ')}: failure modes act for tenants there`;
-    return { tone: 'degraded', word: 'Partly down', note };
-  }
-  if (seen.every((state) => state === 'memory')) {
-    return { tone: 'neutral', word: 'Not used', note: 'each process keeps buckets in memory' };
-  }
-  if (seen.some((state) => state === 'unknown')) {
-    return { tone: 'neutral', word: 'Unknown', note: 'nobody asked it yet' };
-  }
-  return { tone: 'allowed', word: 'Up', note: 'keeps the buckets' };
 }
