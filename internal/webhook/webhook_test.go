@@ -2,6 +2,9 @@ package webhook_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +73,37 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 	if want := webhook.Signature("hush", time.Unix(stamp, 0), []byte(got.body)); got.signature != want {
 		t.Errorf("the signature is %s, want %s", got.signature, want)
+	}
+}
+
+// TestAReceivedWebhookIsSignedAsDescribed follows the description with a request as it arrived, and makes sure that
+// every place which describes the signature names the same header. The program that the documentation and the UI show
+// is run by recipe.test.ts.
+func TestAReceivedWebhookIsSignedAsDescribed(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{
+		"docs/violations.md", "api/openapi.yaml", "web/src/screens/settings/alerts/recipe.ts", "web/src/screens/settings/alerts/Alerts.tsx",
+	} {
+		text := string(must(os.ReadFile("../../" + file))(t))
+		if !strings.Contains(text, "Sluice-Signature: t=") || strings.Contains(text, "X-Sluice-Signature") {
+			t.Errorf("%s describes another signature", file)
+		}
+	}
+	var signature string
+	var body []byte
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ = io.ReadAll(r.Body)
+		signature = r.Header.Get("Sluice-Signature")
+	}))
+	defer receiver.Close()
+	if _, err := webhook.New(webhook.Options{Allow: loopback}).Send(t.Context(), noticeTo(receiver.URL)); err != nil {
+		t.Fatal(err)
+	}
+	stamp, sum, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
+	mac := hmac.New(sha256.New, []byte("hush"))
+	mac.Write([]byte(stamp + "." + string(body)))
+	if want := hex.EncodeToString(mac.Sum(nil)); sum != want {
+		t.Errorf("the signature is %s, want t=%s,v1=%s", signature, stamp, want)
 	}
 }
 

@@ -233,6 +233,10 @@ test('the first alert is made, and its secret shown once', async () => {
   await user.type(screen.getByLabelText('Webhook'), 'https://hooks.example.com/');
   await user.click(screen.getByRole('button', { name: 'Make alert' }));
   expect(await screen.findByText('slw_secret')).toBeDefined();
+  const shown = screen.getByRole('region', { name: 'Check a webhook in Node.js' }).textContent;
+  expect(shown).toContain("update(t + '.').update(body)");
+  expect(document.body.textContent).toContain('Sluice-Signature: t=…,v1=…');
+  expect(document.body.textContent).not.toContain('X-Sluice');
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
     name: 'Search',
     rule_id: 12,
@@ -242,6 +246,75 @@ test('the first alert is made, and its secret shown once', async () => {
     url: 'https://hooks.example.com/',
     is_active: true,
   });
+});
+
+const loud = {
+  alert_id: 4,
+  name: 'Loud',
+  rule_id: 12,
+  per: 'rule',
+  threshold: 1000,
+  window_minutes: 5,
+  url: 'https://hooks.example.com/',
+  is_active: true,
+  rule_removed: false,
+  version: 1,
+};
+const waiting = {
+  delivery_id: 90,
+  is_test: false,
+  subject: null,
+  denied: 1043,
+  since: '2026-11-21T06:00:00Z',
+  raised_at: '2026-11-21T06:00:00Z',
+  state: 'pending',
+  attempts: 1,
+  last_status: 503,
+  last_error: '',
+  attempted_at: '2026-11-21T06:00:00Z',
+  next_attempt_at: '2026-11-21T06:30:00Z',
+  is_under_way: false,
+};
+
+test('a webhook inside the network is refused at its field', async () => {
+  const detail = 'must lead to a public address';
+  const wrong = problem(400, 'invalid-body', { errors: [{ pointer: '/url', detail }] });
+  server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+    [`PATCH ${acme}/alerts/4`]: () => wrong,
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  await user.click(await screen.findByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(screen.getByLabelText('Webhook').getAttribute('aria-invalid')).toBe('true'));
+  expect(screen.getByText(new RegExp(detail, 'i'))).toBeDefined();
+});
+
+test('a webhook that waits for its retry is sent again by a press', async () => {
+  let delivery = waiting as object;
+  const requests = server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4/deliveries`]: () => ({ json: page([delivery]) }),
+    [`POST ${acme}/alerts/4/deliveries/90/retry`]: () => {
+      delivery = { ...waiting, next_attempt_at: null, is_under_way: true };
+      return { json: delivery };
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Retry now' }));
+  expect(await screen.findByText('sending')).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Retry now' })).toBeNull();
+  expect(requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+});
+
+test('an alert says that it is off because its rule was removed', async () => {
+  server({
+    [`GET ${acme}/alerts`]: page([{ ...loud, is_active: false, rule_removed: true }]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+  });
+  open('/t/acme/settings/alerts?entry=4');
+  expect(await screen.findByText(/Its rule was removed, which turned the alert off/)).toBeDefined();
 });
 
 test.each([

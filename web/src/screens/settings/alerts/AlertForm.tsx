@@ -101,7 +101,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
               label="Within"
               suffix=" min"
               min={1}
-              max={1440}
+              max={60}
               allowDecimal={false}
               value={minutes}
               error={wrong('/window_minutes')}

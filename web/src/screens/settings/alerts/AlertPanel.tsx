@@ -47,12 +47,18 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
   const { own } = useRole();
   return (
     <>
-      <p>
-        Fires at {conditionOf(alert, patternOf(alert.rule_id))}, and again when a whole window has passed.
-      </p>
+      {alert.rule_removed ? (
+        <p>Its rule was removed, which turned the alert off. Edit it to watch another rule.</p>
+      ) : (
+        <p>
+          Fires at {conditionOf(alert, patternOf(alert.rule_id))}, and again when a whole window has passed.
+        </p>
+      )}
       <Facts
         facts={{
-          Rule: (
+          Rule: alert.rule_removed ? (
+            `${patternOf(alert.rule_id)}, removed`
+          ) : (
             <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
               <code>{patternOf(alert.rule_id)}</code>
             </Link>

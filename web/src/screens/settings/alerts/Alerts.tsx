@@ -4,6 +4,7 @@ import { useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
+import { CodeBlock } from '~/components/CodeBlock';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconBell, IconPlus } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
@@ -17,6 +18,7 @@ import { useRole, useTenant } from '~/session';
 import { AlertForm } from './AlertForm';
 import { AlertPanel } from './AlertPanel';
 import { alertsQuery } from './queries';
+import { recipe } from './recipe';
 import { conditionOf } from './words';
 
 /** Webhooks that are called when a rule denies much. */
@@ -106,10 +108,10 @@ export default function Alerts() {
       {secret && (
         <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
           <p className="soft">
-            Each webhook has the headers <code>X-Sluice-Timestamp</code> and <code>X-Sluice-Signature</code>:{' '}
-            <code>v1=</code> and the hexadecimal HMAC-SHA256, by this secret, of the timestamp, a dot and the
-            body.
+            Each webhook has the header <code>Sluice-Signature: t=…,v1=…</code>, where <code>v1</code> is the
+            hexadecimal HMAC-SHA256, under this secret, of <code>t</code>, a dot and the body.
           </p>
+          <CodeBlock label="Check a webhook in Node.js" code={recipe} />
         </SecretDialog>
       )}
     </>

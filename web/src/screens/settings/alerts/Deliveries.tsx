@@ -1,10 +1,13 @@
 import { Button } from '@mantine/core';
-import { useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
 import type { AlertDelivery } from '~/api/types';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
+import { failed } from '~/components/toast';
+import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 import { deliveriesQuery } from './queries';
 import { detailOf, outcomeOf } from './words';
@@ -23,7 +26,7 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
           return (
             <ul className={styles.deliveries}>
               {items.map((delivery) => (
-                <Delivery key={delivery.delivery_id} delivery={delivery} />
+                <Delivery key={delivery.delivery_id} tenant={tenant} alert={alert} delivery={delivery} />
               ))}
             </ul>
           );
@@ -43,7 +46,14 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
   );
 }
 
-function Delivery({ delivery }: { delivery: AlertDelivery }) {
+interface DeliveryProps {
+  tenant: string;
+  alert: number;
+  delivery: AlertDelivery;
+}
+
+function Delivery({ tenant, alert, delivery }: DeliveryProps) {
+  const { own } = useRole();
   const { tone, word } = outcomeOf(delivery);
   const { is_test, subject, denied, raised_at, next_attempt_at } = delivery;
   return (
@@ -67,8 +77,35 @@ function Delivery({ delivery }: { delivery: AlertDelivery }) {
               , again <RelativeTime at={next_attempt_at} />
             </>
           )}
+          {own && next_attempt_at && (
+            <RetryNow tenant={tenant} alert={alert} delivery={delivery.delivery_id} />
+          )}
         </div>
       </div>
     </li>
+  );
+}
+
+/** Sends a webhook at once that would wait for its next attempt. */
+function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; delivery: number }) {
+  const queries = useQueryClient();
+  const path = { tenant, alert_id: alert, delivery_id: delivery };
+  const retry = useMutation({
+    mutationFn: () =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry', {
+          params: { path },
+        }),
+      ),
+    onError: (error) => failed('The webhook is not sent again', error),
+    onSettled: () => queries.invalidateQueries({ queryKey: deliveriesQuery(tenant, alert).queryKey }),
+  });
+  return (
+    <>
+      {' '}
+      <Button variant="subtle" size="compact-xs" loading={retry.isPending} onClick={() => retry.mutate()}>
+        Retry now
+      </Button>
+    </>
   );
 }

@@ -10,14 +10,14 @@ export function conditionOf({ threshold, per, window_minutes }: Alert, pattern: 
 }
 
 /** What became of a webhook. */
-export function outcomeOf({ state }: AlertDelivery): { tone: Tone; word: string } {
+export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone; word: string } {
   switch (state) {
     case 'delivered':
       return { tone: 'allowed', word: 'delivered' };
     case 'failed':
       return { tone: 'denied', word: 'given up' };
     default:
-      return { tone: 'degraded', word: 'waiting' };
+      return { tone: 'degraded', word: is_under_way ? 'sending' : 'waiting' };
   }
 }
 
