@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -44,10 +45,12 @@ func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatus
 		return nil, err
 	}
 	until := now.Truncate(time.Minute)
-	total, err := violations.Total(ctx, s.Violations, visitOf(ctx).tenant.ID, 0, until.Add(-statusMinutes*time.Minute), until)
+	all := []rules.RuleID{0} // all checks, whatever rules they matched
+	totals, err := violations.Totals(ctx, s.Violations, visitOf(ctx).tenant.ID, all, until.Add(-statusMinutes*time.Minute), until)
 	if err != nil {
 		return nil, err
 	}
+	total := totals[0]
 	status := openapi.TenantStatus{
 		At: now, Answering: openapi.TenantStatusAnsweringDown, Redis: worstRedis(reports), RulesAgeMs: ageOrNull(false, 0),
 		ChecksPerSecond: float64(total.Checks()) / (statusMinutes * 60), ShareDenied: shareDenied(&total),
