@@ -45,6 +45,7 @@ var sections = []section{
 	{"rules: matching", matching},
 	{"redis: the seed design and redisbucket", redisThroughput},
 	{"redis: memory per bucket", redisMemory},
+	{"redis: quiet tenants beside a flood", fairness},
 	{"memory: a map increment and membucket", memoryTake},
 	{"lists: first pages", firstPages},
 	{"violations: reading many", readViolations},

@@ -81,6 +81,7 @@ func (n *node) sendPacked(p *pipeline, apart bool) {
 			continue // the breaker is open
 		}
 		script.err = script.cmd.Err()
+		p.answered = p.answered || script.err == nil || isAnswer(script.err)
 		if script.err == nil {
 			var broken int
 			broken, script.err = script.answer(script.cmd.Val())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,25 +11,25 @@ import (
 )
 
 const (
-	// pipelines is how many are under way while Redis is quick: one being executed, and one whose
+	// pipelines is how many are in flight while Redis is quick: one being executed, and one whose
 	// answers are being read. One alone would save a seventh of Redis's time on two shared cores, and with
 	// Redis a network away make every check wait for the one before it; more make each smaller.
 	pipelines = 2
-	// maxPipelines is how many are under way at most.
+	// maxPipelines is how many are in flight at most.
 	maxPipelines = 16
-	// patienceShare is the part of the budget that calls in line wait for one of the few to end.
+	// patienceShare is the part of the budget that calls wait for a pipeline to end before one more is started.
 	patienceShare = 10
 	// turnShare is the part of the budget in which a call must have its turn; the rest is Redis's.
 	turnShare = 2
-	// maxPipelineTiers is how many tiers the checks of one pipeline have at most, unless it is a
-	// single check: a few milliseconds of Redis's time.
-	maxPipelineTiers = 4 * maxKeys
+	// sharedTurnShare is that part while several tenants wait: a pipeline must end in what is left to its oldest call,
+	// and the calls of a tenant that floods are all old.
+	sharedTurnShare = 4
 )
 
-// queue lets concurrent calls share pipelines. A call that finds less than a few of them under way
-// sends its own at once, in its own goroutine. Others wait, and when a pipeline ends, the one that has
-// waited longest sends the next, with all who wait. Nobody waits for others to come: how large a
-// pipeline is depends on how many came during the last.
+// queue lets concurrent calls share pipelines (flat combining). A call that finds fewer than a few of them in flight
+// sends its own at once, in its own goroutine. Others wait. When a pipeline ends, one of them becomes the leader of the
+// next, and the others, as many as fit, are its followers. Nobody waits for others to come: how large a pipeline is
+// depends on how many came during the last.
 //
 // When calls have waited for a tenth of the budget and no pipeline has ended, because Redis is far away
 // or a connection hangs, one more is started, up to 16. So a connection that hangs delays hardly anybody
@@ -38,18 +37,21 @@ const (
 // are started: they would only wait inside Redis, and time out there with their tokens taken. A call that
 // has no turn within half of the budget fails instead, before anything was sent.
 //
-// Turns are taken in the order of asking. While others wait, a call has at most half of a pipeline, so
-// that single checks never stand behind the whole of a large batch; the rest of it goes to the end of
-// the line when the first were answered, and so is taken in order.
+// Tenants take turns (see line), so those who fail when Redis is asked for too much are the calls of the tenants that ask
+// for more than their share. Pipelines become smaller then (see pace), so that nobody waits long behind one.
+//
+// While others of its tenant wait, a call has at most half of a pipeline, so that single checks never stand behind the
+// whole of a large batch. The rest of it waits again when the first were answered, and so is taken in order.
 type queue struct {
 	budget time.Duration
 	send   func(*pipeline)
 	calls  sync.Pool
 
 	mu       sync.Mutex
-	waiting  []*call   // in the order of their turns
-	underWay int       // pipelines; nobody waits while there are less than a few
+	line     line      // of calls that wait for their turn
+	inFlight int       // pipelines; nobody waits while there are fewer than a few
 	ended    time.Time // when one was last answered
+	pace     pace
 	// spill runs while calls wait.
 	spill    *time.Timer
 	spilling bool
@@ -57,11 +59,16 @@ type queue struct {
 
 // call is one Take on its way. It is the queue's from enter until its turn.
 type call struct {
-	asks []enforce.Ask // what is left to send
+	asks   []enforce.Ask // what is left to send
+	tenant int64         // whose flow it waits in
+	waits  int           // its tiers, while it waits
+	next   *call         // in the flow
+	flow   *flow         // nil unless it waits
+	part   int           // the place of its part in the pipeline that is filled, plus 1
 	// asked is when the call began to wait for its turn. It is answered within the budget from there.
 	asked time.Time
 	err   error
-	// turn wakes a call in line: with true it is to send the next pipeline, with false it is finished.
+	// turn wakes a call that waits: with true it leads the next pipeline, with false it is finished.
 	turn chan bool
 }
 
@@ -70,7 +77,10 @@ type pipeline struct {
 	parts    []part
 	tiers    int       // of all asks
 	deadline time.Time // of the call that has waited longest
-	err      error     // why some asks were not answered
+	sent     time.Time
+	full     bool  // more waited than it had room for
+	answered bool  // Redis said something
+	err      error // why some asks were not answered
 
 	scripts []*script
 	open    map[int64]*script // the latest of each tenant, or of all; none if there is but one ask
@@ -89,6 +99,7 @@ func (p *pipeline) release() {
 	clear(p.parts[:cap(p.parts)])
 	clear(p.open)
 	p.parts, p.scripts, p.tiers, p.deadline = p.parts[:0], p.scripts[:0], 0, time.Time{}
+	p.full, p.answered = false, false
 	emptyPipelines.Put(p)
 }
 
@@ -124,7 +135,7 @@ func (p *pipeline) blame() {
 }
 
 func newQueue(budget time.Duration, send func(*pipeline)) *queue {
-	q := &queue{budget: budget, send: send}
+	q := &queue{budget: budget, send: send, pace: newPace(budget)}
 	q.calls.New = func() any { return &call{turn: make(chan bool, 1)} }
 	q.spill = time.AfterFunc(budget, q.spillOver)
 	q.spill.Stop()
@@ -136,17 +147,27 @@ func newQueue(budget time.Duration, send func(*pipeline)) *queue {
 func (q *queue) take(asks []enforce.Ask, asked time.Time) (last time.Time, err error) {
 	c := q.calls.Get().(*call)
 	defer q.calls.Put(c)
-	c.asks, c.asked, c.err = asks, asked, nil
+	c.asks, c.asked, c.err, c.tenant = asks, asked, nil, tenantOf(asks)
 	for lead := q.enter(c) || <-c.turn; lead; {
 		switch q.lead(c) {
 		case again:
 		case finished:
 			lead = false
-		case inLine:
+		case waits:
 			lead = <-c.turn
 		}
 	}
 	return c.asked, c.err
+}
+
+// tenantOf returns whose call this is. Asks of several tenants are their first tenant's.
+func tenantOf(asks []enforce.Ask) int64 {
+	for i := range asks {
+		if len(asks[i].Tiers) > 0 {
+			return int64(asks[i].Tiers[0].Key.Tenant)
+		}
+	}
+	return 0
 }
 
 // lead sends a pipeline and wakes its followers. If send panics, they get an error, and the panic goes on in the
@@ -166,15 +187,20 @@ func (q *queue) lead(c *call) (next fate) {
 	return next
 }
 
-// enter says whether the call may send a pipeline at once. If not, it stands in line.
-func (q *queue) enter(c *call) bool {
+// enter reports whether the call leads: it may send a pipeline at once, or it has failed because its tenant has too
+// much waiting. If not, it waits.
+func (q *queue) enter(c *call) (lead bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.underWay < pipelines {
-		q.underWay++
+	if q.inFlight < pipelines {
+		q.inFlight++
 		return true
 	}
-	q.waiting = append(q.waiting, c)
+	if !q.line.push(c) {
+		c.err = errNoTurn
+		c.turn <- false
+		return false
+	}
 	if !q.spilling {
 		q.spilling = true
 		q.spill.Reset(q.patience())
@@ -182,35 +208,79 @@ func (q *queue) enter(c *call) bool {
 	return false
 }
 
-// fill takes what the next pipeline carries: asks of the call whose turn it is, then of those in line.
-func (q *queue) fill(c *call) *pipeline {
+// fill takes what the next pipeline carries: asks of its leader, then of those that wait, by deficit round robin.
+func (q *queue) fill(leader *call) *pipeline {
 	p := emptyPipelines.Get().(*pipeline)
 	now := time.Now()
+	p.sent = now
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	share := maxPipelineTiers
-	if len(q.waiting) > 0 {
-		share /= 2
+	size, since := q.pace.size, now.Add(-q.budget/turnShare)
+	switch {
+	case q.line.empty():
+		q.put(p, leader, maxBatch, maxBatch, since) // nobody waits behind it
+	case q.line.alone(leader.tenant):
+		q.put(p, leader, size/2, size, since)
+	default:
+		since = now.Add(-q.budget / sharedTurnShare)
+		q.put(p, leader, quantum, size, since)
 	}
-	q.put(p, c, share, now)
-	taken := 0
-	for taken < len(q.waiting) && q.put(p, q.waiting[taken], share, now) {
-		taken++
+	for !q.line.empty() && q.visit(p, q.line.first, size, since) {
+		q.line.rotate()
 	}
-	q.waiting = slices.Delete(q.waiting, 0, taken)
+	if q.line.empty() && len(leader.asks) > 0 && leader.err == nil {
+		q.put(p, leader, size, size, since) // what others left
+	}
+	p.full = !q.line.empty() || len(leader.asks) > 0
+	emptied := false
+	for i := range p.parts { // calls of which a part goes are at the head of their flows still
+		c := p.parts[i].call
+		c.part = 0
+		if f := c.flow; f != nil {
+			f.shift()
+			emptied = emptied || f.first == nil
+		}
+	}
+	if emptied {
+		q.line.forgetEmpty()
+	}
 	return p
 }
 
-// put puts a share of a call's asks into a pipeline, and says whether there was room for any. A call
-// with little time left would be the end of those that go with it, so it fails instead.
-func (q *queue) put(p *pipeline, c *call, share int, now time.Time) bool {
-	due := c.asked.Add(q.budget)
-	if now.Sub(c.asked) > q.budget/turnShare {
+// visit puts calls of the flow whose turn it is into a pipeline, as far as its deficit allows, and reports whether others
+// may find room.
+func (q *queue) visit(p *pipeline, f *flow, size int, since time.Time) (room bool) {
+	if f.next == nil { // nobody else waits
+		for f.first != nil && q.put(p, f.first, size/2, size, since) {
+			f.shift()
+		}
+		f.deficit = 0
+		return f.first == nil
+	}
+	f.deficit += quantum
+	for c := f.first; c != nil; c = f.first {
+		before := p.tiers
+		if !q.put(p, c, f.deficit, size, since) {
+			return len(c.asks[0].Tiers) <= size-p.tiers
+		}
+		f.deficit -= p.tiers - before
+		if c.err == nil && len(c.asks) > 0 {
+			return p.tiers < size // the next visit goes on with it
+		}
+		f.shift()
+	}
+	return true
+}
+
+// put puts a share of a call's asks into a pipeline, and reports whether there was room for any. A call that was asked
+// before since has little time left and would be the end of those that go with it, so it fails instead.
+func (q *queue) put(p *pipeline, c *call, share, size int, since time.Time) bool {
+	if c.asked.Before(since) {
 		c.err = errNoTurn
 		p.parts = append(p.parts, part{call: c})
 		return true
 	}
-	n, room := 0, min(share, maxPipelineTiers-p.tiers)
+	n, room := 0, min(share, size-p.tiers)
 	for n < len(c.asks) && (len(c.asks[n].Tiers) <= room || p.tiers == 0) {
 		room -= len(c.asks[n].Tiers)
 		p.tiers += len(c.asks[n].Tiers)
@@ -219,33 +289,41 @@ func (q *queue) put(p *pipeline, c *call, share int, now time.Time) bool {
 	if n == 0 {
 		return false
 	}
-	p.parts = append(p.parts, part{call: c, asks: c.asks[:n]})
+	if c.part == 0 {
+		p.parts = append(p.parts, part{call: c, asks: c.asks[:0]})
+		c.part = len(p.parts)
+	}
+	own := &p.parts[c.part-1]
+	own.asks = own.asks[:len(own.asks)+n]
 	c.asks = c.asks[n:]
-	if p.deadline.IsZero() || due.Before(p.deadline) {
+	if due := c.asked.Add(q.budget); p.deadline.IsZero() || due.Before(p.deadline) {
 		p.deadline = due
 	}
 	return true
 }
 
-// fate is what becomes of the call that sent a pipeline.
+// fate is what the leader of a pipeline does after its reply.
 type fate int
 
 const (
 	finished fate = iota
-	inLine        // it has more asks, and others come first
+	waits         // it has more asks, and others come first
 	again         // it has more asks, and it is its turn
 )
 
-// finish wakes the calls that a pipeline has finished, puts those with more asks in line again, and
-// hands the turn on.
-func (q *queue) finish(p *pipeline, sender *call) fate {
+// finish wakes the followers that a pipeline has finished, lets those with more asks wait again, and
+// chooses the next leader.
+func (q *queue) finish(p *pipeline, leader *call) fate {
 	now := time.Now()
 	if p.err != nil {
 		p.blame()
 	}
 	q.mu.Lock()
-	if p.err == nil || isAnswer(p.err) {
+	if p.answered {
 		q.ended = now
+	}
+	if p.answered || now.Sub(p.sent) > q.patience() {
+		q.pace.learn(p.tiers, p.full, p.sent, now)
 	}
 	own := finished
 	woken := p.parts[:0]
@@ -255,13 +333,11 @@ func (q *queue) finish(p *pipeline, sender *call) fate {
 			c.err = part.err
 		}
 		switch {
-		case c.err == nil && len(c.asks) > 0:
-			c.asked = now // each pipeline has a budget of its own
-			q.waiting = append(q.waiting, c)
-			if c == sender {
-				own = inLine
+		case c.err == nil && len(c.asks) > 0 && q.wait(c, now):
+			if c == leader {
+				own = waits
 			}
-		case c != sender:
+		case c != leader:
 			woken = append(woken, part)
 		}
 	}
@@ -270,7 +346,7 @@ func (q *queue) finish(p *pipeline, sender *call) fate {
 	for _, part := range woken {
 		part.call.turn <- false
 	}
-	if next == sender {
+	if next == leader {
 		return again
 	}
 	if next != nil {
@@ -279,27 +355,34 @@ func (q *queue) finish(p *pipeline, sender *call) fate {
 	return own
 }
 
-// handOn takes the call out of the line that is to send the next pipeline; nil if there is none, or if
-// more pipelines are under way than a few.
+// wait puts a call with more asks into the line again, with a new budget, and reports whether there was room.
+func (q *queue) wait(c *call, now time.Time) bool {
+	c.asked = now
+	if !q.line.push(c) {
+		c.err = errNoTurn
+		return false
+	}
+	return true
+}
+
+// handOn returns the leader of the next pipeline; nil if nobody waits, or if more pipelines are in flight than a few.
 func (q *queue) handOn() *call {
-	if len(q.waiting) == 0 || q.underWay > pipelines {
-		q.underWay--
+	if q.line.empty() || q.inFlight > pipelines {
+		q.inFlight--
 		return nil
 	}
-	next := q.waiting[0]
-	q.waiting = slices.Delete(q.waiting, 0, 1)
-	return next
+	return q.line.pop()
 }
 
 // spillOver starts one more pipeline for calls that have waited too long for one to end.
 func (q *queue) spillOver() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) == 0 {
+	if q.line.empty() {
 		q.spilling = false
 		return
 	}
-	since := q.waiting[0].asked
+	since := q.line.head().asked
 	if q.ended.After(since) {
 		since = q.ended
 	}
@@ -307,11 +390,9 @@ func (q *queue) spillOver() {
 		q.spill.Reset(left)
 		return
 	}
-	if q.underWay < maxPipelines {
-		q.underWay++
-		next := q.waiting[0]
-		q.waiting = slices.Delete(q.waiting, 0, 1)
-		next.turn <- true
+	if q.inFlight < maxPipelines {
+		q.inFlight++
+		q.line.pop().turn <- true
 	}
 	q.spill.Reset(q.patience())
 }
@@ -321,6 +402,6 @@ func (q *queue) patience() time.Duration { return q.budget / patienceShare }
 // errPanicked fails the followers of a leader whose goroutine panicked.
 var errPanicked = errors.New("sending the pipeline panicked")
 
-// errNoTurn fails a call that came behind so many others that its time was over. It says nothing about
+// errNoTurn fails a call that came behind so many others of its tenant that its time was over. It says nothing about
 // Redis but that it is slow.
 var errNoTurn = fmt.Errorf("waited for a turn: %w", context.DeadlineExceeded)

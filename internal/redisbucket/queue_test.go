@@ -16,8 +16,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// line is a queue whose pipelines end when a test says so, or at their deadline.
-type line struct {
+// testQueue is a queue whose pipelines end when a test says so, or at their deadline.
+type testQueue struct {
 	*queue
 	pipelines chan *sent
 }
@@ -34,8 +34,8 @@ const (
 	panicText = "a panic in send"
 )
 
-func newLine(budget time.Duration) *line {
-	l := &line{pipelines: make(chan *sent, 1000)}
+func newTestQueue(budget time.Duration) *testQueue {
+	l := &testQueue{pipelines: make(chan *sent, 1000)}
 	l.queue = newQueue(budget, func(p *pipeline) {
 		s := &sent{result: make(chan error)}
 		for _, part := range p.parts {
@@ -55,6 +55,7 @@ func newLine(budget time.Duration) *line {
 		case <-time.After(time.Until(p.deadline)):
 			p.err = context.DeadlineExceeded
 		}
+		p.answered = p.err == nil
 		if p.err == nil {
 			for _, part := range p.parts {
 				for i := range part.asks {
@@ -63,14 +64,19 @@ func newLine(budget time.Duration) *line {
 			}
 		}
 	})
+	l.pace.size = maxBatch // as if Redis had been quick
 	return l
 }
 
 // ask puts some asks of four tiers, numbered from a cost on, and returns where the error will be.
-func (l *line) ask(first, n int) <-chan error {
+func (l *testQueue) ask(first, n int) <-chan error { return l.askOf(0, first, n) }
+
+// askOf is ask for a tenant.
+func (l *testQueue) askOf(tenant rules.TenantID, first, n int) <-chan error {
 	asks := make([]enforce.Ask, n)
 	for i := range asks {
 		asks[i] = enforce.Ask{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
+		asks[i].Tiers[0].Key.Tenant = tenant
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- l.answer(asks) }()
@@ -79,7 +85,7 @@ func (l *line) ask(first, n int) <-chan error {
 }
 
 // answer has asks answered.
-func (l *line) answer(asks []enforce.Ask) error {
+func (l *testQueue) answer(asks []enforce.Ask) error {
 	_, err := l.take(asks, time.Now())
 	return err
 }
@@ -102,7 +108,7 @@ func (s *sent) mustCarry(t *testing.T, want []int) {
 func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		start := time.Now()
 		var answers []<-chan error
 		for i := range 10 {
@@ -130,7 +136,7 @@ func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) 
 func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		bad, good, later := l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)
 		broken := errors.New("connection reset")
 		(<-l.pipelines).result <- broken
@@ -150,7 +156,7 @@ func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
 func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		busy := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
 		first, second := <-l.pipelines, <-l.pipelines
 		panicked := make(chan any, 1)
@@ -179,8 +185,8 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 				t.Errorf("another call: %v", err)
 			}
 		}
-		if l.underWay != 0 {
-			t.Errorf("%d pipelines are in flight, though all calls have returned", l.underWay)
+		if l.inFlight != 0 {
+			t.Errorf("%d pipelines are in flight, though all calls have returned", l.inFlight)
 		}
 	})
 }
@@ -201,7 +207,7 @@ func TestAPanicReachesACallerThatCanLeave(t *testing.T) {
 func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		start := time.Now()
 		hanging := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
 		waiting := l.ask(2, 1)
@@ -230,7 +236,7 @@ func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
 func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		var wg sync.WaitGroup
 		for i := range 500 {
 			wg.Go(func() {
@@ -245,8 +251,8 @@ func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if l.underWay != 0 || len(l.waiting) != 0 {
-			t.Errorf("%d pipelines are under way and %d calls wait, though all have returned", l.underWay, len(l.waiting))
+		if l.inFlight != 0 || !l.line.empty() {
+			t.Errorf("%d pipelines are under way and calls wait: %t, though all have returned", l.inFlight, !l.line.empty())
 		}
 	})
 }
@@ -254,7 +260,7 @@ func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 func TestAFewPipelinesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		answers := []<-chan error{l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)}
 		under := []*sent{<-l.pipelines, <-l.pipelines, <-l.pipelines} // the third because the line was slow
 		answers = append(answers, l.ask(3, 1))
@@ -279,13 +285,13 @@ func TestAFewPipelinesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
 func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		answers := []<-chan error{l.ask(-2, 1), l.ask(-1, 1), l.ask(0, 1000), l.ask(5000, 1), l.ask(6000, 1000), l.ask(7000, 1)}
 		under := []*sent{<-l.pipelines, <-l.pipelines}
 		under[0].result <- nil
 		synctest.Wait()
 		under[1].result <- nil
-		half := maxPipelineTiers / 8
+		half := maxBatch / 8
 		first := <-l.pipelines
 		// The half of the first batch, the single check, and as much of the second batch as fits.
 		first.mustCarry(t, slices.Concat(numbers(0, half), []int{5000}, numbers(6000, half-1)))
@@ -392,7 +398,7 @@ func TestACallerThatLeavesDisturbsNoneOfThoseItWentWith(t *testing.T) {
 func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(DefaultBudget)
+		l := newTestQueue(DefaultBudget)
 		const took = DefaultBudget / 12
 		var answers []<-chan error
 		for i := range 40 { // ten pipelines' worth, of which one ends every 4 ms

@@ -1,0 +1,119 @@
+package redisbucket
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestQueue(DefaultBudget)
+		answers := []<-chan error{l.ask(-2, 1), l.ask(-1, 1)}
+		inFlight := []*sent{<-l.pipelines, <-l.pipelines}
+		l.pace.size = 40 * 4
+		const flooder, quiet, batcher = 1, 2, 3
+		for i := range 100 {
+			answers = append(answers, l.askOf(flooder, i, 1))
+		}
+		answers = append(answers, l.askOf(quiet, 1000, 1), l.askOf(batcher, 2000, 20), l.askOf(quiet, 1001, 1))
+		inFlight[0].result <- nil
+		// The flooder leads, as it came first. Then each tenant sends 16 checks at each visit while there is room for 40.
+		first := <-l.pipelines
+		first.mustCarry(t, slices.Concat([]int{0}, []int{1000, 1001}, numbers(2000, 20), numbers(1, 17)))
+		answers = append(answers, l.askOf(quiet, 1002, 1))
+		first.result <- nil
+		second := <-l.pipelines
+		second.mustCarry(t, slices.Concat([]int{18, 1002}, numbers(19, 46))) // room for eight more, as the first was quick
+		second.result <- nil
+		(<-l.pipelines).result <- nil
+		inFlight[1].result <- nil
+		for i, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if len(l.line.flows) != 0 {
+			t.Errorf("%d flows are remembered though nothing waits", len(l.line.flows))
+		}
+	})
+}
+
+// A store that needs a tenth of a millisecond for a tier, one pipeline after the other, is asked for ten times that.
+func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const perTier = 100 * time.Microsecond
+		busy := make(chan struct{}, 1)
+		q := newQueue(DefaultBudget, func(p *pipeline) {
+			busy <- struct{}{}
+			time.Sleep(time.Duration(p.tiers) * perTier) //nolint:forbidigo // the bubble's clock
+			<-busy
+			p.answered = true
+			for _, part := range p.parts {
+				for i := range part.asks {
+					part.asks[i].Answered = true
+				}
+			}
+		})
+		take := func(tenant rules.TenantID) error {
+			tier := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
+			_, err := q.take([]enforce.Ask{{Tiers: []enforce.Tier{tier}}}, time.Now())
+			return err
+		}
+		const flooder, warmUp, ticks = 1, 150, 350 // until then the queue learns how slow the store is
+		var shed, quietFailed atomic.Int64
+		var calls sync.WaitGroup
+		for tick := range ticks {
+			for range 100 { // a millisecond, in which ten are decided
+				calls.Go(func() {
+					if errors.Is(take(flooder), errNoTurn) {
+						shed.Add(1)
+					}
+				})
+			}
+			if tick >= warmUp {
+				calls.Go(func() {
+					if take(rules.TenantID(flooder+1+tick%10)) != nil {
+						quietFailed.Add(1)
+					}
+				})
+			}
+			time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock
+		}
+		calls.Wait()
+		if quietFailed.Load() > 0 || shed.Load() < 70*ticks {
+			t.Errorf("%d checks of quiet tenants failed, and %d of %d of the flooder were shed", quietFailed.Load(), shed.Load(), 100*ticks)
+		}
+	})
+}
+
+func TestTheLineIsBoundedAndForgetsFlows(t *testing.T) {
+	t.Parallel()
+	var l line
+	asks := []enforce.Ask{{Tiers: make([]enforce.Tier, 1024)}}
+	pushed := 0
+	for l.push(&call{asks: asks, tenant: 1}) {
+		pushed++
+	}
+	if want := maxWaiting/1024 + 1; pushed != want {
+		t.Errorf("%d calls of a tenant wait, want %d", pushed, want)
+	}
+	if !l.push(&call{asks: asks, tenant: 2}) {
+		t.Error("another tenant may not wait")
+	}
+	for !l.empty() {
+		l.pop()
+	}
+	if len(l.flows) != 0 || l.first != nil || l.last != nil {
+		t.Errorf("of an empty line %d flows are left", len(l.flows))
+	}
+}
