@@ -88,21 +88,65 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: TopOfViolations :many
--- The values that most violations share, of the newest so many that are looked at; '' is those without one. The
--- mode has no index, so rows of the other one are looked at too: a value may have no violations.
-WITH newest AS MATERIALIZED (
+-- The values that were denied most, and before them a row without a value that is always there.
+--
+-- A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
+-- networks are no addresses, and name none. Of other rules the rows in detail name the value. What their counts know and
+-- no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the newest at_most are looked at, back to looked_back_to.
+WITH counted AS MATERIALIZED (
+    SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
+        sqlc.arg(dimension)::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
+    FROM violation_minute AS m
+    WHERE m.tenant_id = sqlc.arg(tenant_id)
+        AND m.minute >= date_trunc('minute', sqlc.arg(since)::timestamptz, 'UTC') AND m.minute < sqlc.arg(until)
+        AND (sqlc.arg(rule_id)::bigint = 0 OR m.rule_id = sqlc.arg(rule_id)::bigint)
+    ORDER BY m.minute DESC
+    LIMIT sqlc.arg(at_most)::bigint
+), newest AS MATERIALIZED (
     SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
-        sqlc.arg(mode)::text IN ('', mode) AS wanted, count, requested_at, last_at
+        sqlc.arg(mode)::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
+        sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since) AND requested_at < sqlc.arg(until)
         AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
     ORDER BY requested_at DESC, violation_id DESC
-    LIMIT sqlc.arg(at_most)
+    LIMIT sqlc.arg(at_most)::bigint
+), met AS MATERIALIZED (
+    -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
+    SELECT r.rule_id, r.mode,
+        strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
+            AND r.key_pattern ~ CASE sqlc.arg(dimension)::text
+                WHEN 'user' THEN '(^|:)user:[{]user_id[}](:|$)'
+                WHEN 'ip' THEN '(^|:)ip:[{]ip[}](:|$)'
+                WHEN 'endpoint' THEN '(^|:)endpoint:[{]endpoint[}](:|$)' END AS names_value
+    FROM rate_limit_rule AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id)
+        AND r.rule_id IN (SELECT c.rule_id FROM counted AS c UNION SELECT n.rule_id FROM newest AS n)
+), parts AS (
+    SELECT c.subject AS value, c.denied, c.minute AS last_at, 0 AS unattributed
+    FROM counted AS c
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
+    WHERE NOT c.other AND NOT c.is_network
+    UNION ALL
+    SELECT n.value, CASE WHEN met.rule_id IS NULL THEN n.count ELSE 0 END, n.last_at, 0
+    FROM newest AS n
+    LEFT JOIN met ON met.rule_id = n.rule_id AND met.names_value AND NOT n.is_network
+    WHERE n.value <> '' AND n.wanted
+    UNION ALL
+    SELECT '', 0, NULL, c.detail_dropped
+    FROM counted AS c
+    LEFT JOIN met ON met.rule_id = c.rule_id
+    WHERE (c.other OR c.is_network OR NOT coalesce(met.names_value, false))
+        AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
+    UNION ALL
+    SELECT '', 0, NULL, 0
 )
-SELECT coalesce(value, '')::text AS value, coalesce(sum(count) FILTER (WHERE wanted), 0)::bigint AS violations,
-    coalesce(max(last_at) FILTER (WHERE wanted), max(last_at))::timestamptz AS last_at,
-    (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(requested_at) FROM newest)::timestamptz AS looked_back_to
-FROM newest
-GROUP BY value
-ORDER BY violations DESC, value
+SELECT p.value::text AS value, sum(p.denied)::bigint AS denied, coalesce(max(p.last_at), sqlc.arg(since))::timestamptz AS last_at,
+    sum(p.unattributed)::bigint AS unattributed,
+    coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= sqlc.arg(at_most)::bigint),
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)), sqlc.arg(since))::timestamptz AS looked_back_to
+FROM parts AS p
+GROUP BY p.value
+HAVING p.value = '' OR sum(p.denied) > 0
+ORDER BY p.value = '' DESC, denied DESC, p.value
 LIMIT sqlc.arg(page_size);

@@ -144,13 +144,11 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	}
 	answer.Items = itemsOf(top.Values, func(v *violations.TopValue) openapi.TopItem {
 		return openapi.TopItem{
-			Value: v.Value, Denied: v.Violations, LastAt: timeOrNull(v.LastAt),
+			Value: v.Value, Denied: v.Denied, LastAt: timeOrNull(v.LastAt),
 			Checks: nullable.NewNullNullable[int64](), Rule: nullable.NewNullNullable[openapi.RuleName](),
 		}
 	})
-	if top.LookedAt >= violations.MaxTopRows {
-		answer.LookedBackTo = timeOrNull(top.LookedBackTo)
-	}
+	answer.LookedBackTo, answer.Unattributed = timeOrNull(top.LookedBackTo), top.Unattributed
 	return answer, nil
 }
 

@@ -53,13 +53,14 @@ func TestARecorderCountsExactlyWhatItIsFed(t *testing.T) {
 	if denied != all || counted != all {
 		t.Errorf("%d denials are counted, %d as rows and dropped detail, want %d", denied, counted, all)
 	}
-	subjectsSeen := must(w.TopSubjects(t.Context(), w.ours.ID, w.ours.user.ID, began.Add(-time.Minute), time.Now().Add(time.Minute), 2*subjects))(t)
-	if len(subjectsSeen) != subjects {
-		t.Errorf("%d subjects are known, want %d", len(subjectsSeen), subjects)
+	of := violations.TopOf{Dimension: violations.ByUser, Since: began.Add(-time.Minute), Until: time.Now().Add(time.Minute)}
+	top := must(w.Top(t.Context(), w.ours.ID, of, 2*subjects))(t)
+	if len(top.Values) != subjects {
+		t.Errorf("%d users are known, want %d", len(top.Values), subjects)
 	}
-	for _, s := range subjectsSeen {
-		if s.Denied != all/subjects {
-			t.Fatalf("subject %s was denied %d times, want %d", s.Subject, s.Denied, all/subjects)
+	for _, user := range top.Values {
+		if user.Denied != all/subjects {
+			t.Fatalf("user %s was denied %d times, want %d", user.Value, user.Denied, all/subjects)
 		}
 	}
 }

@@ -108,23 +108,6 @@ func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violatio
 	}
 }
 
-// TopSubjects reads one row for each subject and minute.
-func (s *Store) TopSubjects(
-	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int,
-) ([]violations.SubjectCount, error) {
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SubjectsByDenialsRow, error) {
-		return q.SubjectsByDenials(ctx, dbsqlc.SubjectsByDenialsParams{
-			TenantID: tenant, RuleID: rule, Since: since, Until: until, AtLeast: 1, PageSize: rowLimit(limit),
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read whom rule %d denied most: %w", rule, err)
-	}
-	return each(rows, func(row dbsqlc.SubjectsByDenialsRow) violations.SubjectCount {
-		return violations.SubjectCount{Subject: row.Subject, Other: row.Other, Denied: row.Denied}
-	}), nil
-}
-
 // ViolationsInSteps reads the newest violations.MaxTopRows rows of the index that Violations would read.
 func (s *Store) ViolationsInSteps(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, steps violations.Steps,
@@ -161,21 +144,25 @@ func (s *Store) ViolationsInSteps(
 	return counts, nil
 }
 
-// Top reads the newest violations.MaxTopRows rows.
+// Top reads the newest violations.MaxTopRows counts and as many rows in detail.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
 	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
-			AtMost: s.topRows, PageSize: rowLimit(limit + 1), // those without a value may be among them
+			AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 		})
 	})
 	if err != nil {
 		return top, fmt.Errorf("read what violations share: %w", err)
 	}
 	for _, row := range rows {
-		top.LookedAt, top.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
-		if row.Value != "" && row.Violations > 0 && len(top.Values) < limit {
-			top.Values = append(top.Values, violations.TopValue{Value: row.Value, Violations: row.Violations, LastAt: row.LastAt.UTC()})
+		if row.Value != "" {
+			top.Values = append(top.Values, violations.TopValue{Value: row.Value, Denied: row.Denied, LastAt: row.LastAt.UTC()})
+			continue
+		}
+		top.Unattributed = row.Unattributed
+		if row.LookedBackTo.After(of.Since) {
+			top.LookedBackTo = row.LookedBackTo.UTC()
 		}
 	}
 	return top, nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,9 +174,10 @@ func TestABatchIsCountedOnce(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	subjects := must(w.TopSubjects(t.Context(), w.ours.ID, 12, at.Add(-time.Hour), at.Add(time.Hour), 10))(t)
-	if want := []violations.SubjectCount{{Subject: "42", Denied: 6 * 7}}; !slices.Equal(subjects, want) {
-		t.Errorf("the counts are %+v, want %+v", subjects, want)
+	var counted int64
+	err := connect(t, w.url).QueryRow(t.Context(), "SELECT sum(denied) FROM violation_minute WHERE tenant_id = $1 AND rule_id = 12 AND subject = '42'", w.ours.ID).Scan(&counted)
+	if err != nil || counted != 6*7 {
+		t.Errorf("%d denials are counted (%v), want %d", counted, err, 6*7)
 	}
 	filter := around(at)
 	page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 100))(t)

@@ -32,7 +32,7 @@ type Store interface {
 	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
 	// DeniedInMinute returns how often a violation's rule denied its subject in its minute, in all.
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
-	// Top returns the values of a dimension that most violations share.
+	// Top returns the values of a dimension that were denied most.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
 	// ViolationsInSteps counts the checks that the violations which a filter wants stand for, in steps; those
@@ -46,9 +46,6 @@ type Store interface {
 	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
 	// TopRules returns the rules that denied the most checks, shadow rules included.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
-	// TopSubjects returns whom a rule denied most often, exactly, from counts; it reads one row for each
-	// subject and minute.
-	TopSubjects(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since, until time.Time, limit int) ([]SubjectCount, error)
 }
 
 // Filter chooses violations. What is zero wants everything.
@@ -122,13 +119,6 @@ type RuleTop struct {
 	LookedBackTo time.Time
 }
 
-// SubjectCount is how often a rule denied one subject.
-type SubjectCount struct {
-	Subject string
-	Other   bool // all for whom the recorder had no room
-	Denied  int64
-}
-
 // Dimension is something that violations share.
 type Dimension string
 
@@ -165,17 +155,22 @@ type StepCount struct {
 	Checks int64
 }
 
-// Top are the values that most violations share. It is drawn from the newest MaxTopRows rows alone, and does not know of violations whose detail was dropped.
+// Top are the values of a dimension that were denied most.
+//
+// A rule whose one placeholder is the dimension counts each value's denials exactly, whatever becomes of their detail.
+// The mode of such a rule is the one it has now. Denials by all other rules are known by their rows in detail.
 type Top struct {
 	Values []TopValue
-	// LookedAt is how many rows were, back to LookedBackTo.
-	LookedAt     int64
+	// Unattributed is how many denials were counted whose value is not known, because their detail was dropped. If
+	// it is 0 every figure is exact; else figures are lower bounds, which together miss at most so many.
+	Unattributed int64
+	// LookedBackTo is since when all was looked at; zero if it was the whole time.
 	LookedBackTo time.Time
 }
 
 // TopValue is one of them.
 type TopValue struct {
-	Value      string
-	Violations int64
-	LastAt     time.Time
+	Value  string
+	Denied int64
+	LastAt time.Time // to the minute, where only counts know it
 }

@@ -96,6 +96,7 @@ export function top(by: Top['by'], items: Partial<TopItem>[]): Top {
     by,
     from: at,
     until: at,
+    unattributed: 0,
     looked_back_to: null,
     items: items.map((item) => ({ value: '42', denied: 1, checks: null, last_at: at, rule: null, ...item })),
   };

@@ -1532,8 +1532,10 @@ export interface paths {
         /**
          * See which rules, users, addresses or endpoints were denied most
          * @description Of rules the counts are exact, and of whole hours if the time is longer than three, of six hours if it is longer than
-         *     two weeks; the latest 100,000 of these counts are looked at. Of users, addresses and endpoints the latest 100,000
-         *     violations are looked at. Where there are more, `looked_back_to` says how far back that was.
+         *     two weeks. Users, addresses and endpoints are counted exactly by rules whose only placeholder is that value
+         *     (`user:{user_id}`); such a count is of whole minutes, and has the mode that its rule has now. Denials by other rules are
+         *     counted by their violations in detail, of which an attack drops some: `unattributed` says how many. The latest 100,000
+         *     counts and 100,000 violations are looked at. Where there are more, `looked_back_to` says how far back that was.
          */
         get: operations["getTop"];
         put?: never;
@@ -3256,6 +3258,7 @@ export interface components {
          *           "rule": null
          *         }
          *       ],
+         *       "unattributed": 0,
          *       "looked_back_to": null
          *     }
          */
@@ -3267,6 +3270,11 @@ export interface components {
             until: string;
             items: components["schemas"]["TopItem"][];
             /**
+             * Format: int64
+             * @description Denials whose value is not known; if there are any, denied is a lower bound, and all of them together miss at most so many
+             */
+            unattributed: number;
+            /**
              * Format: date-time
              * @description Violations before this were too many to look at; null: the whole time was looked at
              */
@@ -3277,7 +3285,7 @@ export interface components {
             value: string;
             /**
              * Format: int64
-             * @description Checks that the rule denied or would have, or violations that share the value
+             * @description Checks that the rule denied or would have, or that denied this value
              */
             denied: number;
             /**

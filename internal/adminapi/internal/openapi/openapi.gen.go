@@ -1905,7 +1905,10 @@ type Top struct {
 
 	// LookedBackTo Violations before this were too many to look at; null: the whole time was looked at
 	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
-	Until        time.Time                    `json:"until"`
+
+	// Unattributed Denials whose value is not known; if there are any, denied is a lower bound, and all of them together miss at most so many
+	Unattributed int64     `json:"unattributed"`
+	Until        time.Time `json:"until"`
 }
 
 // TopBy defines model for TopBy.
@@ -1916,7 +1919,7 @@ type TopItem struct {
 	// Checks Checks that the rule matched; null but for rules
 	Checks nullable.Nullable[int64] `json:"checks"`
 
-	// Denied Checks that the rule denied or would have, or violations that share the value
+	// Denied Checks that the rule denied or would have, or that denied this value
 	Denied int64 `json:"denied"`
 
 	// LastAt null for rules

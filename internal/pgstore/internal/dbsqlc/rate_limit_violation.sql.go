@@ -14,55 +14,99 @@ import (
 )
 
 const topOfViolations = `-- name: TopOfViolations :many
-WITH newest AS MATERIALIZED (
-    SELECT CASE $2::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
-        $3::text IN ('', mode) AS wanted, count, requested_at, last_at
+WITH counted AS MATERIALIZED (
+    SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
+        $4::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
+    FROM violation_minute AS m
+    WHERE m.tenant_id = $5
+        AND m.minute >= date_trunc('minute', $1::timestamptz, 'UTC') AND m.minute < $6
+        AND ($7::bigint = 0 OR m.rule_id = $7::bigint)
+    ORDER BY m.minute DESC
+    LIMIT $2::bigint
+), newest AS MATERIALIZED (
+    SELECT CASE $4::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
+        $8::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
+        $4::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
-    WHERE tenant_id = $4 AND requested_at >= $5 AND requested_at < $6
+    WHERE tenant_id = $5 AND requested_at >= $1 AND requested_at < $6
         AND ($7::bigint = 0 OR rule_id = $7::bigint)
     ORDER BY requested_at DESC, violation_id DESC
-    LIMIT $8
+    LIMIT $2::bigint
+), met AS MATERIALIZED (
+    -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
+    SELECT r.rule_id, r.mode,
+        strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
+            AND r.key_pattern ~ CASE $4::text
+                WHEN 'user' THEN '(^|:)user:[{]user_id[}](:|$)'
+                WHEN 'ip' THEN '(^|:)ip:[{]ip[}](:|$)'
+                WHEN 'endpoint' THEN '(^|:)endpoint:[{]endpoint[}](:|$)' END AS names_value
+    FROM rate_limit_rule AS r
+    WHERE r.tenant_id = $5
+        AND r.rule_id IN (SELECT c.rule_id FROM counted AS c UNION SELECT n.rule_id FROM newest AS n)
+), parts AS (
+    SELECT c.subject AS value, c.denied, c.minute AS last_at, 0 AS unattributed
+    FROM counted AS c
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND ($8::text = '' OR met.mode = $8::text)
+    WHERE NOT c.other AND NOT c.is_network
+    UNION ALL
+    SELECT n.value, CASE WHEN met.rule_id IS NULL THEN n.count ELSE 0 END, n.last_at, 0
+    FROM newest AS n
+    LEFT JOIN met ON met.rule_id = n.rule_id AND met.names_value AND NOT n.is_network
+    WHERE n.value <> '' AND n.wanted
+    UNION ALL
+    SELECT '', 0, NULL, c.detail_dropped
+    FROM counted AS c
+    LEFT JOIN met ON met.rule_id = c.rule_id
+    WHERE (c.other OR c.is_network OR NOT coalesce(met.names_value, false))
+        AND ($8::text = '' OR met.mode = $8::text)
+    UNION ALL
+    SELECT '', 0, NULL, 0
 )
-SELECT coalesce(value, '')::text AS value, coalesce(sum(count) FILTER (WHERE wanted), 0)::bigint AS violations,
-    coalesce(max(last_at) FILTER (WHERE wanted), max(last_at))::timestamptz AS last_at,
-    (SELECT count(*) FROM newest)::bigint AS looked_at, (SELECT min(requested_at) FROM newest)::timestamptz AS looked_back_to
-FROM newest
-GROUP BY value
-ORDER BY violations DESC, value
-LIMIT $1
+SELECT p.value::text AS value, sum(p.denied)::bigint AS denied, coalesce(max(p.last_at), $1)::timestamptz AS last_at,
+    sum(p.unattributed)::bigint AS unattributed,
+    coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= $2::bigint),
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $2::bigint)), $1)::timestamptz AS looked_back_to
+FROM parts AS p
+GROUP BY p.value
+HAVING p.value = '' OR sum(p.denied) > 0
+ORDER BY p.value = '' DESC, denied DESC, p.value
+LIMIT $3
 `
 
 type TopOfViolationsParams struct {
+	Since     time.Time
+	AtMost    int64
 	PageSize  int32
 	Dimension string
-	Mode      string
 	TenantID  rules.TenantID
-	Since     time.Time
 	Until     time.Time
 	RuleID    int64
-	AtMost    int32
+	Mode      string
 }
 
 type TopOfViolationsRow struct {
 	Value        string
-	Violations   int64
+	Denied       int64
 	LastAt       time.Time
-	LookedAt     int64
+	Unattributed int64
 	LookedBackTo time.Time
 }
 
-// The values that most violations share, of the newest so many that are looked at; ” is those without one. The
-// mode has no index, so rows of the other one are looked at too: a value may have no violations.
+// The values that were denied most, and before them a row without a value that is always there.
+//
+// A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
+// networks are no addresses, and name none. Of other rules the rows in detail name the value. What their counts know and
+// no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the newest at_most are looked at, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
+		arg.Since,
+		arg.AtMost,
 		arg.PageSize,
 		arg.Dimension,
-		arg.Mode,
 		arg.TenantID,
-		arg.Since,
 		arg.Until,
 		arg.RuleID,
-		arg.AtMost,
+		arg.Mode,
 	)
 	if err != nil {
 		return nil, err
@@ -73,9 +117,9 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 		var i TopOfViolationsRow
 		if err := rows.Scan(
 			&i.Value,
-			&i.Violations,
+			&i.Denied,
 			&i.LastAt,
-			&i.LookedAt,
+			&i.Unattributed,
 			&i.LookedBackTo,
 		); err != nil {
 			return nil, err

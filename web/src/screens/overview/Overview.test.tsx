@@ -55,6 +55,13 @@ test('who was denied most leads to the user', async () => {
   expect(within(link.closest('li') as HTMLElement).getByText('1,234')).toBeDefined();
 });
 
+test('figures that are lower bounds say so', async () => {
+  const json = { ...top('user', [{ value: '42', denied: 1234 }]), unattributed: 77 };
+  fakeServer(traffic({ [`GET ${base}/stats/top`]: { ...json } }));
+  open('/t/acme/overview');
+  expect((await screen.findAllByText(/^At least: of/))[0]?.textContent).toMatch(/77 denials no record says/);
+});
+
 test('a shadow rule says what it would deny', async () => {
   fakeServer(traffic());
   open('/t/acme/overview');

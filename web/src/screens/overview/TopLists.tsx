@@ -76,9 +76,14 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
           </li>
         ))}
       </ol>
+      {top.unattributed > 0 && (
+        <p className={styles.none}>
+          At least: of <Num value={top.unattributed} unit="denials" /> no record says who it was.
+        </p>
+      )}
       {top.looked_back_to && (
         <p className={styles.none}>
-          From the latest 100,000 violation records, back to {exactTime(Date.parse(top.looked_back_to))}.
+          From the latest 100,000 records, back to {exactTime(Date.parse(top.looked_back_to))}.
         </p>
       )}
     </>
