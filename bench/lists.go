@@ -256,7 +256,7 @@ var loading = []string{
 	`INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision,
 		expires_at)
 		SELECT 1, n % 100 + 1, 'user-' || n, 10, 'second', 50, now(), 1,
-			CASE WHEN n % 2 = 0 THEN now() + n * interval '1 minute' END FROM generate_series(1, {rules}) AS n`,
+			CASE WHEN n % 10 > 0 THEN now() + n * interval '1 minute' END FROM generate_series(1, {rules}) AS n`,
 	`INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
 		SELECT 1, 'user-' || n, CASE WHEN n % 1000 = 0 THEN 'tiny' ELSE (ARRAY['free', 'pro', 'enterprise'])[n % 3 + 1] END, 1
 		FROM generate_series(1, {users}) AS n`,
