@@ -41,8 +41,8 @@ function cell(page: Page, words: string, plan: string): Locator {
 }
 
 /** How many of some checks of one user pass. */
-async function passed(key: string, plan: string, count: number): Promise<number> {
-  const checks = Array.from({ length: count }, () => ({ user_id: 'anna', plan }));
+async function passed(key: string, plan: string, count: number, cost = 1): Promise<number> {
+  const checks = Array.from({ length: count }, () => ({ user_id: 'anna', plan, cost }));
   const answer = await fetch(`${sluice.checkUrl}/v1/check/batch`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
@@ -115,6 +115,66 @@ test('fifty plans leave room for plans; a click and a key edit; what is no limit
   await page.keyboard.type('100/d');
   await page.keyboard.press('Enter');
   await page.getByText('2 changes not saved').waitFor();
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('an override is offered of the rule that denied, also when that is of another plan, and lets the user pass', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await newTenant(page, 'other', ['free', 'pro'], [perUser('free', 6)]);
+  const { rule_id } = await post(page.request, 'tenants/other/rules', perUser('pro', 7));
+  const { secret } = await post(page.request, 'tenants/other/api-keys', {
+    name: 'ci',
+    permissions: ['check'],
+  });
+  await until(async () => (await passed(secret, 'pro', 1)) === 1);
+  expect(await passed(secret, 'pro', 1, 8)).toBe(0); // more than the bucket of pro holds
+  await page.goto(`/t/other/users/anna?raise=${rule_id}`);
+  const dialog = page.getByRole('dialog', { name: 'Override a limit of user anna' });
+  await dialog.getByLabel('Reason').fill('ticket 1234');
+  expect(await dialog.getByLabel('Rule').inputValue()).toBe(String(rule_id));
+  await dialog.getByText('10 times').click();
+  await dialog.getByText(/70 per minute, bursts to 70/).waitFor();
+  await dialog.getByText(/applies only to checks that name the plan pro/).waitFor();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Save override' }).click();
+  await page.getByText(/Override saved/).waitFor();
+  await until(async () => (await passed(secret, 'pro', 1, 8)) === 1);
+  expect(complaints).toEqual([]);
+  await close();
+});
+
+test('a promotion is undone with its candidate, and a live rule is taken out of force from its menu', async () => {
+  const { page, complaints, close } = await newPage(browser, sluice);
+  await signIn(page);
+  await newTenant(page, 'tried', [], [perUser(null, 60)]);
+  const candidate = await post(page.request, 'tenants/tried/rules', {
+    ...perUser(null, 30),
+    name: 'candidate',
+    mode: 'shadow',
+  });
+  await page.goto(`/t/tried/rules/${candidate.rule_id}`);
+  await page.getByRole('button', { name: 'Enforce', exact: true }).click();
+  await page.getByText(/this shadow rule is removed/).waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
+  await page.waitForURL((url) => !url.pathname.endsWith(`/${candidate.rule_id}`));
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText(/the shadow rule that was promoted comes back/).waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Redo' }).waitFor();
+  const path = '/api/v1/tenants/tried/rules';
+  const back = await page.request.get(`${path}/${candidate.rule_id}`);
+  expect(await back.json()).toMatchObject({ mode: 'shadow', burst_capacity: 30 });
+
+  await page.getByRole('button', { name: 'More' }).click();
+  await page.getByRole('menuitem', { name: 'Stop enforcing (shadow mode)' }).click();
+  await page.getByText(/denies nothing any more/).waitFor();
+  await expectAccessible(page);
+  await page.getByRole('dialog').getByRole('button', { name: 'Stop enforcing' }).click();
+  await page.getByText('In shadow mode within 2 s').waitFor();
+  const { items } = await (await page.request.get(`${path}?mode=shadow`)).json();
+  expect(items).toHaveLength(2);
   expect(complaints).toEqual([]);
   await close();
 });

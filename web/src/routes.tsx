@@ -12,6 +12,7 @@ import { sessionQuery } from '~/api/queries';
 import { ErrorState, LoadingLines } from '~/components/states';
 import {
   findSearch,
+  newRuleSearch,
   overridesSearch,
   overviewSearch,
   parseSearch,
@@ -127,6 +128,7 @@ const rules = createRoute({
 const newRule = createRoute({
   getParentRoute: () => tenant,
   path: '/rules/new',
+  validateSearch: newRuleSearch,
   component: lazyRouteComponent(() => import('~/screens/rules/NewRule')),
 });
 

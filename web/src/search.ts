@@ -18,6 +18,13 @@ export interface RulesSearch {
   sort?: string;
 }
 
+/** A new rule that begins as a copy of another. */
+export interface NewRuleSearch {
+  from?: number;
+  /** shadow: a candidate that is tried beside it. */
+  mode?: 'shadow';
+}
+
 export interface ViolationsSearch extends TimeSearch {
   user?: string;
   rule?: number;
@@ -111,6 +118,10 @@ export function rulesSearch(raw: Raw): RulesSearch {
     state: text(raw.state),
     sort: text(raw.sort),
   });
+}
+
+export function newRuleSearch(raw: Raw): NewRuleSearch {
+  return given({ from: number(raw.from), mode: oneOf(raw.mode, ['shadow'] as const) });
 }
 
 export function violationsSearch(raw: Raw): ViolationsSearch {

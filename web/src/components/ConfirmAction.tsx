@@ -1,6 +1,7 @@
 import { Button, Group } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { sentence } from '~/api/problem';
+import { isStatus, sentence } from '~/api/problem';
 import { Dialog } from './Dialog';
 
 interface Props {
@@ -21,6 +22,7 @@ interface Props {
  * fails. Focus is on Cancel where the act destroys, so that Enter alone destroys nothing.
  */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, action }: Props) {
+  const queries = useQueryClient();
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>(null);
 
@@ -36,6 +38,8 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       await action();
       close();
     } catch (failure) {
+      // A newer version is asked about anew: the effect and the tag come from what is read again.
+      if (isStatus(failure, 412)) await queries.invalidateQueries();
       setError(failure);
     } finally {
       setPending(false);
@@ -47,7 +51,9 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       <div className="soft">{effect}</div>
       {error !== null && (
         <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
-          {sentence(error)}
+          {isStatus(error, 412)
+            ? 'Somebody changed this meanwhile, so nothing was done. This is how it is now. Confirm again to go on.'
+            : sentence(error)}
         </p>
       )}
       <Group justify="flex-end" mt="lg">

@@ -182,9 +182,43 @@ export function revertable({ object: { kind }, before, after }: AuditEntry, may:
   }
 }
 
+/** What changes without anybody changing the object. */
+const silent = new Set([
+  'version',
+  'revision',
+  'created_at',
+  'updated_at',
+  'in_force_since',
+  'last_used_at',
+  'last_seen_at',
+]);
+
+/** Whether an object is still as an entry left it, by the object's latest entry: only then it can be undone. */
+export function isAsLeft(entry: AuditEntry, latest: AuditEntry): boolean {
+  return entry.audit_id === latest.audit_id || content(entry.after) === content(latest.after);
+}
+
+function content(row: Row | null): string {
+  const fields = Object.entries(row ?? {}).filter(([field]) => !silent.has(field));
+  return JSON.stringify(row && fields.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Whether an entry undid another. */
+export function isUndo({ actor: { act } }: AuditEntry): boolean {
+  return act.startsWith('revert ');
+}
+
+/** Whether an entry gave a rule the limit of a shadow rule, which is gone since. */
+export function isPromotion({ actor: { act }, object: { kind }, action }: AuditEntry): boolean {
+  return act === 'promote' && kind === 'rule' && action === 'update';
+}
+
 /** What undoing a change does. */
 export function revertEffect(entry: AuditEntry, names?: Names): string {
   const object = objectOf(entry, names);
+  if (isPromotion(entry)) {
+    return `It gives ${object} the values of before, and the shadow rule that was promoted comes back.`;
+  }
   if (!entry.before) return `It removes ${object} again.`;
   if (!entry.after) return `It makes ${object} again, as it was.`;
   return `It gives ${object} the values of before. If somebody changed it since, nothing is done.`;

@@ -8,6 +8,7 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import { isAsLeft, isPromotion, isUndo } from '~/domain/audit';
 import { limitSentence } from '~/domain/rate';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
@@ -42,19 +43,22 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
       {({ items }) => (
         <>
           <ol className={styles.history}>
-            {items.map((entry, index) => (
+            {items.map((entry) => (
               <li key={entry.audit_id}>
                 <RelativeTime at={entry.at} />
                 <div className={styles.changes}>
+                  {(isUndo(entry) || isPromotion(entry)) && (
+                    <span className="soft">{isUndo(entry) ? 'Undone' : 'From a shadow rule'}</span>
+                  )}
                   <Change entry={entry} />
                   <span className={styles.who}>
                     {entry.actor.name}
                     {entry.actor.kind === 'api_key' && ' (API key)'}
                   </span>
                 </div>
-                {edit && index === 0 && entry.action === 'update' && (
+                {edit && entry.action === 'update' && isAsLeft(entry, items[0] as AuditEntry) && (
                   <Button variant="default" size="compact-sm" onClick={() => setUndoing(entry)}>
-                    Undo
+                    {isUndo(entry) ? 'Redo' : 'Undo'}
                   </Button>
                 )}
               </li>
@@ -63,9 +67,15 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
           <ConfirmAction
             opened={undoing !== null}
             onClose={() => setUndoing(null)}
-            title="Undo this change?"
-            effect="The rule becomes what it was before. That is a change of its own, and can be undone too."
-            verb="Undo"
+            title={undoing && isUndo(undoing) ? 'Make this change again?' : 'Undo this change?'}
+            effect={
+              <>
+                The rule becomes what it was before
+                {undoing && isPromotion(undoing) && ', and the shadow rule that was promoted comes back'}.
+                That is a change of its own, and can be undone too.
+              </>
+            }
+            verb={undoing && isUndo(undoing) ? 'Redo' : 'Undo'}
             action={async () => undoing && undo(undoing)}
           />
         </>

@@ -1,13 +1,14 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { Link, useNavigate } from '@tanstack/react-router';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
-import { plansQuery, tenantKey } from '~/api/queries';
+import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
+import { Query } from '~/components/Query';
 import { NoPermission } from '~/components/states';
 import { done } from '~/components/toast';
 import { parsePattern } from '~/domain/pattern';
@@ -16,16 +17,32 @@ import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { creation, newRule, type RuleDraft } from './ruleDraft';
+import { copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
 
-/** A new rule, with what it would do beside it. */
+/** A new rule: an empty one, or a copy of another. */
 export default function NewRule() {
+  const tenant = useTenant();
+  const { from, mode } = useSearch({ from: '/shell/t/$tenant/rules/new' });
+  const rules = useQuery({ ...rulesQuery(tenant), enabled: from !== undefined });
+  if (from === undefined) return <Form begin={newRule} />;
+  return (
+    <Query query={rules}>
+      {(all) => {
+        const original = all.find(({ rule_id }) => rule_id === from);
+        return <Form key={from} begin={original ? copyOf(original, all, mode) : newRule} />;
+      }}
+    </Query>
+  );
+}
+
+/** The form of a new rule, with what it would do beside it. */
+function Form({ begin }: { begin: RuleDraft }) {
   const tenant = useTenant();
   const { edit } = useRole();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { data: plans = [] } = useQuery(plansQuery(tenant));
-  const [draft, setDraft] = useState<RuleDraft>(newRule);
+  const [draft, setDraft] = useState<RuleDraft>(begin);
   const change = (part: Partial<RuleDraft>) => setDraft((before) => ({ ...before, ...part }));
 
   const create = useMutation({
@@ -49,7 +66,7 @@ export default function NewRule() {
     create.error instanceof ProblemError ? create.error.field(pointer) : undefined;
   const { rate, burst } = limitProblems(draft);
   const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || (!rate && !burst));
-  const dirty = JSON.stringify(draft) !== JSON.stringify(newRule);
+  const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
 
   return (
     <Page

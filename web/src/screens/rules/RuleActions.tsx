@@ -2,73 +2,173 @@ import { ActionIcon, Menu } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, ifMatch, type Tagged } from '~/api/client';
-import { lastHourQuery, ruleQuery, tenantKey } from '~/api/queries';
-import type { Rule } from '~/api/types';
+import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { lastHourQuery, ruleQuery, tenantKey, type Verdicts } from '~/api/queries';
+import type { Rule, RulePatch } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { IconDots, IconTrash } from '~/components/icons';
+import {
+  IconCopy,
+  IconDots,
+  IconGhost,
+  IconPause,
+  IconPencil,
+  IconPlay,
+  IconTrash,
+} from '~/components/icons';
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
+import styles from './Rules.module.css';
+import { differences } from './ruleDraft';
 
-/** What else can be done with a rule. */
-export function RuleActions({
-  tenant,
-  saved: { value: rule, etag },
-}: {
+type Act = 'shadow' | 'off' | 'on' | 'delete';
+
+interface Props {
   tenant: string;
   saved: Tagged<Rule>;
-}) {
+  /** Something typed is not saved: what would change the rule below it waits. */
+  dirty: boolean;
+}
+
+/** What else can be done with a rule. */
+export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const [asking, setAsking] = useState(false);
-  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
-  const denials = lately?.get(rule.rule_id);
+  // The rule as it was when the question was asked: it may be changed before the answer.
+  const [asked, setAsked] = useState<{ act: Act; seen: Rule } | null>(null);
+  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asked !== null });
+  const params = { path: { tenant, rule_id: rule.rule_id }, header: ifMatch(etag) };
+
+  async function change(patch: RulePatch, said: string) {
+    await body(api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', { params, body: patch }));
+    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    done(`${said} within 2 s`);
+  }
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-      params: { path: { tenant, rule_id: rule.rule_id }, header: ifMatch(etag) },
-    });
+    await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
     await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
     done('Rule deleted; the audit log can bring it back');
   }
 
-  const was =
-    rule.action === 'limit'
-      ? `Requests that it limits to ${limitSentence(rule)} are no longer limited by it`
-      : 'Requests that it matches are decided by the other rules';
+  const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {
+    shadow: {
+      title: 'Put this rule into shadow mode?',
+      verb: 'Stop enforcing',
+      action: () => change({ mode: 'shadow' }, 'In shadow mode'),
+    },
+    off: {
+      title: 'Turn this rule off?',
+      verb: 'Turn off',
+      action: () => change({ is_active: false }, 'Off'),
+    },
+    on: { title: 'Turn this rule on?', verb: 'Turn on', action: () => change({ is_active: true }, 'On') },
+    delete: { title: 'Delete this rule?', verb: 'Delete rule', action: remove },
+  };
+  const asking = acts[asked?.act ?? 'delete'];
+  const ask = (act: Act) => setAsked({ act, seen: rule });
+  const copy = (mode?: 'shadow') =>
+    navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id, mode } });
+  const live = rule.mode === 'enforce' && rule.action !== 'bypass';
+
   return (
     <>
-      <Menu position="bottom-end">
+      <Menu position="bottom-end" returnFocus={false}>
         <Menu.Target>
           <ActionIcon size={32} variant="default" aria-label="More">
             <IconDots size={16} />
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setAsking(true)}>
+          <Menu.Item leftSection={<IconPencil size={15} />} onClick={edit}>
+            Edit
+          </Menu.Item>
+          <Menu.Item leftSection={<IconCopy size={15} />} onClick={() => copy()}>
+            Duplicate
+          </Menu.Item>
+          {live && (
+            <Menu.Item leftSection={<IconGhost size={15} />} onClick={() => copy('shadow')}>
+              New shadow candidate
+            </Menu.Item>
+          )}
+          <Menu.Divider />
+          {live && rule.is_active && (
+            <Menu.Item leftSection={<IconGhost size={15} />} disabled={dirty} onClick={() => ask('shadow')}>
+              Stop enforcing (shadow mode)
+            </Menu.Item>
+          )}
+          <Menu.Item
+            leftSection={rule.is_active ? <IconPause size={15} /> : <IconPlay size={15} />}
+            disabled={dirty}
+            onClick={() => ask(rule.is_active ? 'off' : 'on')}
+          >
+            {rule.is_active ? 'Turn off' : 'Turn on'}
+          </Menu.Item>
+          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => ask('delete')}>
             Delete rule
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
       <ConfirmAction
-        opened={asking}
-        onClose={() => setAsking(false)}
-        title="Delete this rule?"
+        opened={asked !== null}
+        onClose={() => setAsked(null)}
+        title={asking.title}
         effect={
-          <>
-            {was}, from 2 s after.{' '}
-            {denials &&
-              `In the last hour it denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks. `}
-            Its overrides go with it. The audit log can undo this; its buckets begin full then.
-          </>
+          asked && (
+            <div className={styles.form}>
+              <p>{effectOf(asked.act, rule, lately?.get(rule.rule_id))}</p>
+              <Since seen={asked.seen} now={rule} />
+            </div>
+          )
         }
-        verb="Delete rule"
-        destructive
-        action={remove}
+        verb={asking.verb}
+        destructive={asked?.act !== 'on'}
+        action={asking.action}
       />
     </>
   );
+}
+
+/** The form is on the page already. */
+function edit() {
+  requestAnimationFrame(() => document.querySelector<HTMLElement>('#rule-form input')?.focus());
+}
+
+/** What somebody else changed while the question stood there. */
+function Since({ seen, now }: { seen: Rule; now: Rule }) {
+  const changes = differences(seen, now);
+  if (changes.length === 0) return null;
+  return (
+    <div className={styles.changes}>
+      <span>Changed since you opened this:</span>
+      {changes.map(({ label, from, to }) => (
+        <span key={label}>
+          {label}: <s>{from}</s> <strong>{to}</strong>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** What an act does to the rule's requests, in numbers where there are some. */
+function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
+  const denied = rule.mode === 'shadow' ? 'would have denied' : 'denied';
+  const hour = denials
+    ? ` In the last hour it ${denied} ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks.`
+    : '';
+  const limit = rule.action === 'limit' ? `the limit of ${limitSentence(rule)}` : 'the rule';
+  switch (act) {
+    case 'shadow':
+      return `Within 2 s ${limit} denies nothing any more: it only counts and reports what it would deny.${hour}`;
+    case 'off':
+      return `Within 2 s ${limit} is looked at by no check. Its overrides stay.${hour}`;
+    case 'on':
+      return rule.mode === 'shadow'
+        ? 'It counts and reports again what it would deny.'
+        : `Within 2 s ${limit} decides again.`;
+    case 'delete':
+      return `Within 2 s ${limit} is gone, and its overrides with it.${hour} The audit log can undo this; its buckets begin full then.`;
+  }
 }

@@ -1,22 +1,40 @@
+import { useQuery } from '@tanstack/react-query';
 import { ProblemError, sentence } from '~/api/problem';
+import { lastHourQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
+import { exactNumber } from '~/domain/format';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { differences, type RuleDraft } from './ruleDraft';
+import { differences, type RuleDraft, stopsDenying } from './ruleDraft';
 import type { RuleEditor as Editor } from './useRuleEditor';
 
+interface Props {
+  tenant: string;
+  editor: Editor;
+  disabled: boolean;
+}
+
 /** The form of a rule, what its changes are, and the race it may lose. */
-export function RuleEditor({ editor, disabled }: { editor: Editor; disabled: boolean }) {
+export function RuleEditor({ tenant, editor, disabled }: Props) {
   const { rule, draft, error, theirs } = editor;
   const changes = differences(rule, draft);
+  const stops = stopsDenying(rule, draft);
+  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
+  const denials = lately?.get(rule.rule_id);
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="The rule">
-      <div className={styles.form}>
-        <RuleFields draft={draft} onChange={editor.change} problem={editor.problem} disabled={disabled} />
+      <div className={styles.form} id="rule-form">
+        <RuleFields
+          draft={draft}
+          onChange={editor.change}
+          problem={editor.problem}
+          disabled={disabled}
+          stops={stops}
+        />
         {editor.dirty && (
           <div className={styles.sentence} role="status" aria-label="Unsaved changes">
             <div className={styles.changes}>
@@ -27,6 +45,13 @@ export function RuleEditor({ editor, disabled }: { editor: Editor; disabled: boo
               ))}
             </div>
             {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep what they hold.</span>}
+            {stops && (
+              <p className={styles.warning}>
+                It stops denying within 2 s of saving.
+                {denials &&
+                  ` In the last hour it denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks.`}
+              </p>
+            )}
           </div>
         )}
         {general !== null && general !== undefined && (

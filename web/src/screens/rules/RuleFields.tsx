@@ -11,6 +11,8 @@ interface Props {
   /** What the server has against a field. */
   problem: (pointer: string) => string | undefined;
   disabled?: boolean;
+  /** The rule denies now; saving the draft ends that. */
+  stops?: boolean;
 }
 
 const effects = {
@@ -19,7 +21,7 @@ const effects = {
 };
 
 /** Everything about a rule that can change. */
-export function RuleFields({ draft, onChange, problem, disabled }: Props) {
+export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   return (
     <div className={styles.form}>
       <NativeSelect
@@ -52,6 +54,9 @@ export function RuleFields({ draft, onChange, problem, disabled }: Props) {
             ]}
           />
           <p className="field-note">{effects[draft.mode]}</p>
+          {stops && draft.mode === 'shadow' && (
+            <p className={styles.warning}>Once this is saved, the limit stops: nothing is denied by it.</p>
+          )}
         </div>
       )}
       {draft.action === 'limit' && (

@@ -16,6 +16,7 @@ import { RuleActions } from './RuleActions';
 import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import styles from './Rules.module.css';
+import { SaveCandidate } from './SaveCandidate';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
@@ -53,12 +54,21 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
       actions={
         <>
-          {edit && <RuleActions tenant={tenant} saved={saved} />}
+          {edit && <RuleActions tenant={tenant} saved={saved} dirty={editor.dirty} />}
           {edit && editor.dirty && (
             <Group gap={8}>
               <Button variant="default" onClick={editor.reset}>
                 Discard
               </Button>
+              {rule.mode === 'enforce' && draft.mode === 'enforce' && draft.action !== 'bypass' && (
+                <SaveCandidate
+                  tenant={tenant}
+                  rule={rule}
+                  draft={draft}
+                  ready={editor.ready}
+                  onSaved={editor.reset}
+                />
+              )}
               <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
                 Save
               </Button>
@@ -69,7 +79,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
     >
       <div className={styles.columns}>
-        <RuleEditor editor={editor} disabled={!edit} />
+        <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
         <div className={styles.column}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
           <Verdicts tenant={tenant} rule={rule} />

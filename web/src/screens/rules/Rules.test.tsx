@@ -1,7 +1,9 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import type { AuditEntry } from '~/api/types';
+import { auditEntry, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
+import { override } from '../../../test/traffic';
 import { liveRules } from './Promote';
 import { fits } from './Rules';
 
@@ -114,4 +116,123 @@ test('a candidate may stand for any enforced rule of its requests and plan, the 
     rule({ rule_id: 5, plan: 'free', key_pattern: 'global' }),
   ];
   expect(liveRules([daily, live, shadow, ...others], shadow)).toEqual([live, daily]);
+});
+
+test('the menu of a live rule stops enforcing it, and asks again with what changed if somebody was faster', async () => {
+  let stored = live;
+  let etag = '"3"';
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/1': () => ({ json: stored, headers: { ETag: etag } }),
+    'PATCH /api/v1/tenants/acme/rules/1': ({ headers, body }: { headers: Headers; body: object }) => {
+      if (headers.get('If-Match') !== etag) return problem(412, 'precondition-failed');
+      stored = { ...stored, ...body };
+      return { json: stored, headers: { ETag: '"5"' } };
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('button', { name: 'More' }));
+  const names = (await screen.findAllByRole('menuitem')).map(({ textContent }) => textContent);
+  expect(names).toEqual([
+    'Edit',
+    'Duplicate',
+    'New shadow candidate',
+    'Stop enforcing (shadow mode)',
+    'Turn off',
+    'Delete rule',
+  ]);
+  await user.click(screen.getByRole('menuitem', { name: /Stop enforcing/ }));
+  const dialog = await screen.findByRole('dialog');
+  expect(dialog.textContent).toMatch(/10 per second, bursts to 50 denies nothing any more/);
+  stored = { ...live, burst_capacity: 60, version: 4 };
+  etag = '"4"';
+  await user.click(within(dialog).getByRole('button', { name: 'Stop enforcing' }));
+  await waitFor(() => expect(dialog.textContent).toMatch(/Changed since you opened this:Burst: 50 60/));
+  expect(within(dialog).getByRole('alert').textContent).toMatch(/Confirm again/);
+  await user.click(within(dialog).getByRole('button', { name: 'Stop enforcing' }));
+  await waitFor(() => expect(stored.mode).toBe('shadow'));
+  expect(requests.filter(({ method }) => method === 'PATCH').map(({ body }) => body)).toEqual([
+    { mode: 'shadow' },
+    { mode: 'shadow' },
+  ]);
+});
+
+test('the shadow toggle of a live rule says that its limit stops, and what was typed can be a candidate', async () => {
+  const created = rule({ rule_id: 9, plan: 'free', name: 'candidate', mode: 'shadow' });
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/rules': { ...created },
+    'GET /api/v1/tenants/acme/rules/9': () => ({ json: created, headers: { ETag: '"1"' } }),
+    'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
+  });
+  const { user, router } = open('/t/acme/rules/1');
+  await user.click(await screen.findByText('Shadow'));
+  expect(screen.getByText(/the limit stops: nothing is denied by it/)).toBeDefined();
+  await user.click(screen.getByText('Enforced'));
+  expect(screen.queryByText(/the limit stops/)).toBeNull();
+  const burst = screen.getByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '20');
+  await user.click(await screen.findByRole('button', { name: 'Save as shadow candidate' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/9'));
+  expect(
+    requests.find(({ method, path }) => method === 'POST' && path.endsWith('/rules'))?.body,
+  ).toMatchObject({
+    key_pattern: 'user:{user_id}',
+    plan: 'free',
+    name: 'candidate',
+    mode: 'shadow',
+    burst_capacity: 20,
+  });
+});
+
+test('a copy begins with all that the rule says, under a name that is free', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?from=2');
+  expect(await screen.findByLabelText('Name')).toHaveProperty('value', 'half-copy');
+  expect(screen.getByLabelText('Rate')).toHaveProperty('value', '5');
+});
+
+test('what was undone is offered to be made again, and not to be undone again', async () => {
+  const old = { ...live, burst_capacity: 50 };
+  const entries = [auditEntry({ before: { ...old }, after: { ...old, burst_capacity: 60 } })];
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/audit': () => ({ json: page(entries) }),
+    'POST /api/v1/tenants/acme/audit/812/revert': () => {
+      const [done] = entries as [AuditEntry];
+      const actor = { ...done.actor, act: 'revert 812' };
+      entries.unshift({ ...done, audit_id: 813, actor, before: done.after, after: done.before });
+      return { json: entries[0] };
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.click(within(dialog).getByRole('button', { name: 'Undo' }));
+  expect(await screen.findByRole('button', { name: 'Redo' })).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Undo' })).toBeNull();
+  expect(requests.some(({ path }) => path.endsWith('/812/revert'))).toBe(true);
+});
+
+test('an override that somebody else gave meanwhile is shown beside mine', async () => {
+  const theirs = override({ rule_id: 1, user_id: '7', reason: 'theirs', version: 32 });
+  const tags: (string | null)[] = [];
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/1/overrides/7': theirs,
+    'PUT /api/v1/tenants/acme/rules/1/overrides/7': ({ headers }: { headers: Headers }) => {
+      tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));
+      return tags.length > 1 ? { json: theirs } : problem(412, 'precondition-failed');
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('button', { name: 'New override' }));
+  await user.type(await screen.findByLabelText('User'), '7');
+  await user.type(screen.getByLabelText('Reason'), 'mine');
+  await user.click(screen.getByRole('button', { name: 'Save override' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override of user 7/ });
+  expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });

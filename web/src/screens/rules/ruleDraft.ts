@@ -32,6 +32,37 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
+/** A copy of a rule under a name that is still free: "daily-copy", "candidate". */
+export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
+  const { key_pattern, plan, rate_per_second, rate_unit, burst_capacity } = rule;
+  const { action, failure_mode, is_active, description } = rule;
+  const taken = (name: string) =>
+    rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
+  const base = [rule.name, mode ? 'candidate' : 'copy'].filter(Boolean).join('-');
+  let name = base;
+  for (let number = 2; taken(name); number++) name = `${base}-${number}`;
+  return {
+    key_pattern,
+    plan,
+    name,
+    rate_per_second,
+    rate_unit,
+    burst_capacity,
+    action,
+    failure_mode,
+    is_active: mode ? true : is_active,
+    description,
+    mode: mode ?? rule.mode,
+  };
+}
+
+/** Whether a draft keeps a rule that denies from denying anything. */
+export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
+  const denies = ({ mode, is_active, action }: RuleDraft) =>
+    mode === 'enforce' && is_active && action !== 'bypass';
+  return denies(rule) && !denies(draft);
+}
+
 /** The fields of a rule that can change. Pattern, plan and name are what it is. */
 const changeable = [
   'rate_per_second',

@@ -12,7 +12,16 @@ import { Query } from '~/components/Query';
 import { SidePanel } from '~/components/SidePanel';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
-import { actorOf, changesOf, objectOf, revertable, revertEffect, verbOf } from '~/domain/audit';
+import {
+  actorOf,
+  changesOf,
+  isAsLeft,
+  isUndo,
+  objectOf,
+  revertable,
+  revertEffect,
+  verbOf,
+} from '~/domain/audit';
 import { exactTime } from '~/domain/format';
 import { useRole } from '~/session';
 import styles from './Audit.module.css';
@@ -52,6 +61,19 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
   const { at, actor, object, change_id, audit_id } = entry;
+  const may = revertable(entry, role);
+  const latest = useQuery({
+    queryKey: tenantKey(tenant, 'audit', 'latest', object.kind, object.id),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/audit', {
+          params: { path: { tenant }, query: { object_kind: object.kind, object_id: object.id, limit: 1 } },
+          signal,
+        }),
+      ),
+    enabled: may,
+  });
+  const newest = latest.data?.items[0];
 
   async function revert() {
     await body(
@@ -81,14 +103,21 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           Entry: <span className="numeric">{audit_id}</span>,
         }}
       />
+      {may && newest && !isAsLeft(entry, newest) && (
+        <p className="soft">
+          {newest.actor.act === `revert ${audit_id}`
+            ? 'This was undone.'
+            : 'This was changed since, and cannot be undone by itself.'}
+        </p>
+      )}
       <div className={styles.acts}>
-        {revertable(entry, role) && (
+        {may && newest && isAsLeft(entry, newest) && (
           <Button
             variant="default"
             leftSection={<IconUndo size={15} aria-hidden />}
             onClick={() => setAsking(true)}
           >
-            Undo …
+            {isUndo(entry) ? 'Redo …' : 'Undo …'}
           </Button>
         )}
         <Button

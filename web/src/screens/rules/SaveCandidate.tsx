@@ -1,0 +1,56 @@
+import { Button } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { rulesQuery, tenantKey } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { done, failed } from '~/components/toast';
+import { copyOf, creation, type RuleDraft } from './ruleDraft';
+
+interface Props {
+  tenant: string;
+  rule: Rule;
+  draft: RuleDraft;
+  ready: boolean;
+  /** The draft is a rule of its own now. */
+  onSaved: () => void;
+}
+
+/** Saves what was typed as a shadow rule beside the live one, which stays as it is. */
+export function SaveCandidate({ tenant, rule, draft, ready, onSaved }: Props) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const { data: rules } = useQuery(rulesQuery(tenant));
+  const save = useMutation({
+    mutationFn: () => {
+      const candidate = copyOf({ ...rule, ...draft, is_active: true }, rules ?? [], 'shadow');
+      return body(
+        api.POST('/api/v1/tenants/{tenant}/rules', {
+          params: { path: { tenant } },
+          body: creation(candidate),
+        }),
+      );
+    },
+    onSuccess: async ({ rule_id }) => {
+      onSaved();
+      await navigate({
+        to: '/t/$tenant/rules/$rule',
+        params: { tenant, rule: String(rule_id) },
+        ignoreBlocker: true,
+      });
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      done('Shadow candidate saved. The live rule is as it was');
+    },
+    onError: (error) => failed('The candidate is not saved', error),
+  });
+  return (
+    <Button
+      variant="default"
+      disabled={!ready || !rules}
+      loading={save.isPending}
+      onClick={() => save.mutate()}
+    >
+      Save as shadow candidate
+    </Button>
+  );
+}
