@@ -127,7 +127,7 @@ test('violations arrive live, a drag over the chart chooses their time, and back
   await signIn(page);
   await page.goto(`${at('violations')}?user=501`);
   await page.getByRole('button', { name: 'Live' }).click();
-  await page.getByText(/^Live\./).waitFor();
+  await page.getByText(/^Live\./).first().waitFor();
   await askAll(sluice, reports('501', 5));
   const table = page.getByRole('table', { name: 'Violations' });
   await table.getByText('501').first().waitFor();
