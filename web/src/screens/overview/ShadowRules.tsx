@@ -37,7 +37,7 @@ export function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRu
     },
     {
       key: 'share',
-      header: 'Of them',
+      header: 'Share',
       width: 88,
       numeric: true,
       render: ({ checks, denied }) => (checks === 0 ? '–' : percent(denied / checks)),
