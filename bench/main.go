@@ -50,6 +50,7 @@ var sections = []section{
 	{"lists: first pages", firstPages},
 	{"violations: reading many", readViolations},
 	{"violations: exporting a million", exportViolations},
+	{"neighbours: beside greedy tenants", neighbours},
 }
 
 func main() {
@@ -155,7 +156,7 @@ func loadAverage() string {
 func asked(section, only string) bool {
 	word, _, _ := strings.Cut(section, ":")
 	if only == "" {
-		return word != "lists" && word != "violations"
+		return word != "lists" && word != "violations" && word != "neighbours"
 	}
 	return strings.Contains(section, only)
 }
