@@ -92,7 +92,7 @@ func neighbours(ctx context.Context, rounds int, round time.Duration) (lines []l
 	group.Wait()
 	for _, what := range []string{"reads", "writes"} {
 		lines = append(lines,
-			ratioLine("p99 of a tenant's "+what+" beside greedy ones ÷ alone, ms", "%.1f", p99(quiet[what].took), p99(beside[what].took), -2),
+			ratioLine("p99 of a tenant's "+what+" beside greedy ones ÷ alone, ms", "%.1f", late99(quiet[what].took), late99(beside[what].took), -2),
 			line{what: "  not answered", baseline: fmt.Sprint(quiet[what].failed), ours: fmt.Sprint(beside[what].failed), target: "0", met: yesNo(beside[what].failed == 0)})
 	}
 	return lines, nil
@@ -159,7 +159,7 @@ func (p *process) ask(ctx context.Context, key, tenant string, q adminRequest, n
 	return answer.StatusCode
 }
 
-func p99(took []float64) float64 {
+func late99(took []float64) float64 {
 	if len(took) == 0 {
 		return 0
 	}
