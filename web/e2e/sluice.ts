@@ -25,10 +25,11 @@ export const demo = {
   key: 'slk_demo_0123456789abcdef0123456789abcdef',
 };
 
-export async function startSluice(): Promise<Sluice> {
+/** Starts it with these options, beside those that keep it to itself. */
+export async function startSluice(options: Record<string, string> = {}): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));
-  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }).catch(
+  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }, options).catch(
     async (error) => {
       await rm(folder, { recursive: true, force: true });
       throw error;
@@ -43,7 +44,7 @@ export async function startSluice(): Promise<Sluice> {
       // Whoever was lent one of the ports meanwhile has it for a moment.
       await until(async () => {
         try {
-          running = await run(folder, addresses);
+          running = await run(folder, addresses, options);
           return true;
         } catch (error) {
           if (String(error).includes('address already in use')) return false;
@@ -68,9 +69,10 @@ interface Addresses {
 }
 
 /** Starts the process and waits until it answers; if it does not, it is gone. */
-async function run(folder: string, wanted: Addresses) {
+async function run(folder: string, wanted: Addresses, options: Record<string, string>) {
   const env = {
     ...environment,
+    ...options,
     SLUICE_DATA_DIR: join(folder, 'data'),
     SLUICE_CHECK_ADDR: wanted.check,
     SLUICE_ADMIN_ADDR: wanted.admin,
