@@ -62,7 +62,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		}
 		m = showRules(a.store, a.watcher)
 		limiter = enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.buckets.observe(m), time.Now)
-		if a.metrics, err = listenForScrapes(cfg, m, nil, log); err != nil {
+		if a.metrics, err = listenForScrapes(cfg, m, a.readiness, log); err != nil {
 			return nil, err
 		}
 	}
@@ -82,7 +82,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Buckets:      a.manageable(),
 		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		Readiness: func() adminapi.Readiness { return adminapi.Readiness(readiness(cfg.Command, a.watcher, a.buckets)) },
+		Readiness: func() adminapi.Readiness { return adminapi.Readiness(a.readiness()) },
 		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
 		UI:        ui,
 	})
@@ -127,6 +127,10 @@ func (a *AdminServer) manageable() adminapi.Buckets {
 		return a.buckets.local
 	}
 	return nil
+}
+
+func (a *AdminServer) readiness() checkapi.Readiness {
+	return readiness(a.cfg.Command, a.watcher, a.buckets)
 }
 
 // Addr is where the admin API is.

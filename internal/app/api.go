@@ -76,13 +76,13 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 		Log:       log,
 		Observer:  m.Requests("check"),
 
-		MaxConnections: cfg.CheckMaxConnections,
+		MaxConnections: checkConnections(cfg.CheckMaxConnections, log),
 	})
 	m.CheckConnections(func() metrics.Connections { return metrics.Connections(checks.Connections()) })
 	if a.checks, err = listen("check", cfg.CheckAddr, checks); err != nil {
 		return nil, err
 	}
-	a.metrics, err = listenForScrapes(cfg, m, checkapi.HealthHandler(a.readiness), log)
+	a.metrics, err = listenForScrapes(cfg, m, a.readiness, log)
 	return a, err
 }
 
@@ -101,13 +101,11 @@ func showRules(store *pgstore.Store, watcher *rules.Watcher) *metrics.Metrics {
 	return m
 }
 
-// listenForScrapes serves metrics, and health if that is not nil.
-func listenForScrapes(cfg config.Config, m *metrics.Metrics, health http.Handler, log *slog.Logger) (*listener, error) {
+// listenForScrapes serves metrics and health.
+func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() checkapi.Readiness, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
-	if health != nil {
-		scrapes.Handle("/", health)
-	}
+	scrapes.Handle("/", checkapi.HealthHandler(readiness))
 	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 

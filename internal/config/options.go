@@ -205,7 +205,7 @@ var options = []option{
 		group: groupListeners, name: "metrics-addr", normal: ":9090",
 		normalFor: map[Command]string{AdminServe: ":9091", SluiceDev: "127.0.0.1:9090"},
 		takers:    servers,
-		help:      "Where Prometheus reads /metrics, without a password. An api process answers /healthz and /readyz there as well.",
+		help:      "Where Prometheus reads /metrics, without a password. /healthz and /readyz are answered there as well.",
 		value:     func(c *Config) value { return address{&c.MetricsAddr} },
 	},
 
