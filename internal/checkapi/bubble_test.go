@@ -55,7 +55,7 @@ func inBubble(t *testing.T, maxConnections int, test func(t *testing.T, h *harne
 		l := &pipes{make(chan net.Conn), make(chan struct{})}
 		h.config.MaxConnections = maxConnections
 		server := checkapi.NewServer(h.config)
-		h.connections = server.Connections
+		h.server = server
 		stop := h.run(server, l)
 		test(t, h, l)
 		stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // conn is one connection, served by one goroutine. Others read and change its state, and close it.
@@ -34,20 +35,40 @@ type conn struct {
 	begun, timed bool
 	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
 	unread       bool  // part of a request is left unread
+	// held is how many bytes of bodies count for the tenant holder.
+	held   int
+	holder rules.TenantID
 	// The deadlines that are set. See renew.
 	readDeadline, writeDeadline time.Time
 }
 
 // memory is what connections use one after another.
 type memory struct {
-	ctx fasthttp.RequestCtx
-	in  *bufio.Reader // a request's headers must fit into it
-	out *bufio.Writer
+	ctx     *fasthttp.RequestCtx
+	headers int           // how many bytes of headers ctx has read; see keptHeaders
+	in      *bufio.Reader // a request's headers must fit into it
+	out     *bufio.Writer
 }
 
 var memories = sync.Pool{New: func() any {
-	return &memory{in: bufio.NewReaderSize(nil, maxHeaderBytes), out: bufio.NewWriter(nil)}
+	return &memory{ctx: newCtx(), in: bufio.NewReaderSize(nil, maxHeaderBytes), out: bufio.NewWriter(nil)}
 }}
+
+func newCtx() *fasthttp.RequestCtx {
+	ctx := new(fasthttp.RequestCtx)
+	ctx.Init2(nil, nil, true) // bodies go back to a pool, so that an idle connection holds none
+	return ctx
+}
+
+// reset makes the memory ready for the next request.
+func (m *memory) reset() {
+	if m.headers > keptHeaders {
+		m.ctx, m.headers = newCtx(), 0
+		return
+	}
+	m.ctx.Request.Reset()
+	m.ctx.Response.Reset()
+}
 
 func (s *Server) newConn(accepted net.Conn, now time.Time) *conn {
 	c := &conn{Conn: accepted, server: s, network: networkOf(accepted.RemoteAddr()), readTimeout: s.readTimeout}
@@ -58,14 +79,13 @@ func (s *Server) newConn(accepted net.Conn, now time.Time) *conn {
 // serve answers the requests of the connection until it ends.
 func (c *conn) serve() {
 	c.memory = memories.Get().(*memory)
-	c.ctx.Init2(c, nil, false)
 	c.in.Reset(c)
 	c.out.Reset(c)
 	defer c.end()
-	defer c.server.surface.recoverPanic(&c.ctx.Request.Header)
+	defer c.server.surface.recoverPanic(c.memory)
 	for c.await() && c.exchange() {
-		c.ctx.Request.Reset()
-		c.ctx.Response.Reset()
+		c.memory.reset()
+		c.letGo()
 	}
 	_ = c.out.Flush()
 }
@@ -96,7 +116,7 @@ func (c *conn) await() bool {
 
 // exchange reads one request and answers it. It reports whether the connection can carry another.
 func (c *conn) exchange() bool {
-	ctx, s := &c.ctx, c.server.surface
+	ctx, s := c.ctx, c.server.surface
 	h := &ctx.Request.Header
 	c.begun = true
 	ctx.Response.Header.SetNoDefaultContentType(true)
@@ -106,11 +126,12 @@ func (c *conn) exchange() bool {
 	case err != nil:
 		return c.refuseUnread(&admission{name: unmatched}, err)
 	}
+	c.headers += len(h.RequestURI()) + len(h.RawHeaders())
 	s.identify(ctx)
 	a := c.admit()
 	length := h.ContentLength() // negative for chunks, and where there is no body
 	rest := length == chunked || length > 0
-	if rest && a.err == nil && a.route.permission != "" {
+	if rest && a.err == nil && a.route.permission != "" && c.hold(&a, length) {
 		if err := c.readBody(&a, length); err != nil {
 			return c.refuseUnread(&a, err)
 		}
@@ -123,6 +144,7 @@ func (c *conn) exchange() bool {
 		return false
 	}
 	s.finish(ctx, &a)
+	c.holdAnswer()
 	if !c.respond(a.last || c.unread) {
 		c.unread = c.unread || drain
 		return false
@@ -149,7 +171,7 @@ const chunked = -1 // fasthttp's length of a body in chunks
 
 // admit is surface.admit for a connection. It notes the tenant, and over the limit it refuses all but health probes.
 func (c *conn) admit() admission {
-	a := c.server.surface.admit(&c.ctx)
+	a := c.server.surface.admit(c.ctx)
 	switch {
 	case c.reserved:
 		a.last = true
@@ -176,15 +198,22 @@ func (c *conn) readBody(a *admission, length int) error {
 	if err := c.ctx.Request.ContinueReadBody(c.in, a.route.maxBody, false); err != nil {
 		return err //nolint:wrapcheck // refuseUnread judges it
 	}
-	if length == chunked && h.Len() > maxFields { // with those behind the chunks
-		a.err, a.last = headersTooLarge(), true
+	if length == chunked {
+		c.headers = spentHeaders // nobody tells how large those behind the chunks are
+		if h.Len() > maxFields {
+			a.err, a.broken = headersTooLarge(), true
+			return nil
+		}
+	}
+	if c.timed { // the key may have been revoked, and the rules changed, while the body came
+		a.tenant, a.err = c.server.surface.authorize(h, a.route.permission)
 	}
 	return nil
 }
 
 // respond writes the answer, and reports whether the connection goes on.
 func (c *conn) respond(last bool) bool {
-	ctx := &c.ctx
+	ctx := c.ctx
 	ctx.Response.SkipBody = ctx.IsHead()
 	last = last || ctx.Request.Header.ConnectionClose() || c.server.closing.Load()
 	switch {
@@ -204,7 +233,7 @@ func (c *conn) refuseUnread(a *admission, err error) bool {
 	if c.readErr != nil && !timedOut && !errors.Is(c.readErr, io.EOF) {
 		return false
 	}
-	ctx, s := &c.ctx, c.server.surface
+	ctx, s := c.ctx, c.server.surface
 	c.unread = true
 	if ctx.Response.Header.Peek(httpapi.RequestIDHeader) == nil {
 		s.identify(ctx)
@@ -274,19 +303,28 @@ const (
 )
 
 // end closes the connection. A caller whose request was not read gets a moment to see why: a connection that closes
-// with bytes to read is reset, which can take the answer with it (RFC 9112 section 9.6).
+// with bytes to read is reset, which can take the answer with it (RFC 9112 section 9.6). Meanwhile it holds no memory,
+// and can be evicted.
 func (c *conn) end() {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread {
+	c.release()
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && c.enterAt(waiting, time.Now()) {
 		_ = half.CloseWrite()
 		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 	}
 	_ = c.Conn.Close()
 	c.server.open.remove(c)
+}
+
+// release gives the memory to the next connection. A refused request may have had thousands of headers.
+func (c *conn) release() {
+	c.letGo()
 	m := c.memory
-	m.ctx.Request.Reset()
-	m.ctx.Response.Reset()
-	m.ctx.Init2(nil, nil, false)
+	c.memory = nil
+	if c.unread {
+		m.headers = spentHeaders
+	}
+	m.reset()
 	m.in.Reset(nil)
 	m.out.Reset(nil)
 	memories.Put(m)
@@ -302,7 +340,7 @@ func (c *conn) reject() {
 	answer.Header.SetConnectionClose()
 	answer.SetStatusCode(http.StatusServiceUnavailable)
 	answer.SetBodyRaw(problem.Append(nil, ""))
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Millisecond)) // a new connection has room for it
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a new connection has room for it
 	_, _ = answer.WriteTo(c.Conn)
 	_ = c.Conn.Close()
 }

@@ -36,8 +36,9 @@ type connections struct {
 
 	mu        sync.Mutex
 	all       map[*conn]struct{}
-	reserve   int       // how many of all are over the limit
-	lookAgain time.Time // after evict found nothing
+	reserve   int                  // how many of all are over the limit
+	sharing   map[netip.Prefix]int // how many of the reserve each network has
+	lookAgain time.Time            // after evict found nothing
 
 	refused, evicted atomic.Int64
 }
@@ -60,25 +61,14 @@ func (s *connections) add(c *conn, now time.Time) place {
 		return admitted
 	}
 	s.refused.Add(1)
-	if s.reserve >= maxReserve || s.reservedBy(c.network) >= reserveShare {
+	if s.reserve >= maxReserve || s.sharing[c.network] >= reserveShare {
 		return rejected
 	}
 	c.reserved = true
 	s.reserve++
+	s.sharing[c.network]++
 	s.all[c] = struct{}{}
 	return reserved
-}
-
-func (s *connections) reservedBy(network netip.Prefix) (n int) {
-	if s.reserve < reserveShare {
-		return 0
-	}
-	for c := range s.all {
-		if c.reserved && c.network == network {
-			n++
-		}
-	}
-	return n
 }
 
 // remove takes a connection out of the set, if it is in it.
@@ -93,8 +83,12 @@ func (s *connections) drop(c *conn) {
 		return
 	}
 	delete(s.all, c)
-	if c.reserved {
-		s.reserve--
+	if !c.reserved {
+		return
+	}
+	s.reserve--
+	if s.sharing[c.network]--; s.sharing[c.network] == 0 {
+		delete(s.sharing, c.network)
 	}
 }
 

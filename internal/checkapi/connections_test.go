@@ -115,30 +115,99 @@ func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
 	}
 }
 
-// Whoever once sent a large body keeps its connection, and must not keep the memory with it.
+// Whoever once sent a batch keeps its connection, and must not keep the memory of a batch or its answer with it.
 func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
-	h := newHarness(t, rules.DefaultSettings())
-	_, addr, _ := h.listen()
 	const connections = 32
-	body := `{"checks":[{}` + strings.Repeat(`,{}`, 999) + `]` + strings.Repeat(" ", 1_000_000) + `}`
-	held := func() uint64 {
-		runtime.GC()
-		runtime.GC() // empties pools
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+	for name, request := range map[string]string{
+		"after a check":       asked("/v1/check", `{}`),
+		"after a small batch": batch(fullKey, 400, 15*kib), // whose answer is as large as one that is kept
+		"after a large batch": batch(fullKey, 1000, 1000*kib),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, rules.DefaultSettings())
+			_, addr, _ := h.listen()
+			before := heap()
+			for range connections {
+				c := call(t, addr)
+				c.send(request)
+				if got := c.answer(); got.status != 200 {
+					t.Fatalf("answered %d %s", got.status, got.body)
+				}
+				c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+				c.answer()
+			}
+			if after := heap(); after > before+connections*40*kib { // of which the test has 7
+				t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
+			}
+		})
 	}
-	before := held()
-	for range connections {
-		c := call(t, addr)
-		c.send(asked("/v1/check/batch", body))
-		if got := c.answer(); got.status != 200 {
-			t.Fatalf("answered %d %s", got.status, got.body)
-		}
-		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.answer()
+}
+
+// heap returns the memory in use, without that of pools.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // empties pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// fasthttp keeps the memory of the longest header that ever stood at each place, so that a caller without a key could
+// make a connection hold a hundred times what one request may have.
+func TestHeadersDoNotPileUpInAConnection(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
+	const connections = 16
+	long := strings.Repeat("x", 14<<10)
+	for name, request := range map[string]func(place int) string{
+		"a long value at each place in turn": func(place int) string { return strings.Repeat("a:\r\n", place) + "b: " + long + "\r\n" },
+		"a long name at each place in turn":  func(place int) string { return strings.Repeat("a:\r\n", place) + long + ":\r\n" },
+		"many trailers announced":            func(int) string { return "Trailer: " + strings.Repeat("a,", 90) + "a\r\n" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, rules.DefaultSettings())
+			_, addr, _ := h.listen()
+			before := heap()
+			for range connections {
+				c := call(t, addr)
+				for place := range 90 {
+					c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n" + request(place) + "\r\n")
+					if got := c.answer(); got.status != 200 {
+						t.Fatalf("answered %d %s", got.status, got.body)
+					}
+				}
+			}
+			if after := heap(); after > before+connections*150_000 {
+				t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
+			}
+		})
 	}
-	if after := held(); after > before+connections*100_000 {
-		t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
+}
+
+// A request that is refused for its many headers leaves no memory behind for the connections after it.
+func TestManyHeadersDoNotStayInAPool(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
+	const connections = 16
+	for name, headers := range map[string]string{
+		"headers":  strings.Repeat("a:\r\n", 4_000),
+		"trailers": "Trailer: " + strings.Repeat("a,", 7_000) + "a\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, rules.DefaultSettings())
+			_, addr, _ := h.listen()
+			before := heap()
+			for range connections {
+				c := call(t, addr)
+				c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n")
+				if got := c.answer(); got.status != 431 {
+					t.Fatalf("answered %d %s", got.status, got.body)
+				}
+				c.wantEnd()
+				_ = c.Close()
+				c = call(t, addr) // takes the memory from the pool
+				c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+				c.answer()
+			}
+			if after := heap(); after > before+connections*100_000 {
+				t.Errorf("%d idle connections hold %d KiB", connections, (after-before)>>10)
+			}
+		})
 	}
 }

@@ -43,7 +43,8 @@
 //
 // # Connections
 //
-// The headers decide whether a body is read: only a caller with a key can make the process hold one. Open connections
+// The headers decide whether a body is read: only a caller with a key can make the process hold one. Large requests and
+// their answers have a limit in bytes, and each tenant a share of it; see bodies. Open connections
 // have a limit, at which those that wait for their caller are closed for new ones; see connections.evict. Health is
 // answered over the limit, too.
 //

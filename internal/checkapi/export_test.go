@@ -23,6 +23,16 @@ func (s *Server) SetReadTimeout(d time.Duration)  { s.readTimeout = d }
 func (s *Server) SetWriteTimeout(d time.Duration) { s.writeTimeout = d }
 func (s *Server) SetIdleTimeout(d time.Duration)  { s.idleTimeout = d }
 
+// SetMaxHeld sets how many bytes large requests may hold, in all and of one tenant.
+func (s *Server) SetMaxHeld(all, share int) { s.bodies.max, s.bodies.share = all, share }
+
+// Held returns how many bytes large requests hold.
+func (s *Server) Held() int {
+	s.bodies.mu.Lock()
+	defer s.bodies.mu.Unlock()
+	return s.bodies.total
+}
+
 // Capture has a handler see the requests of a path that were read, instead of its own.
 func (s *Server) Capture(path string, see func(*fasthttp.RequestCtx)) {
 	s.surface.routes[path].handler = func(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {

@@ -42,6 +42,8 @@ func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 			chunked = true
 			plain = plain && bytes.EqualFold(bytes.TrimSpace(value), []byte("chunked"))
+		case bytes.EqualFold(name, []byte("Trailer")):
+			fields += bytes.Count(value, []byte(",")) // fasthttp keeps a slice for each name
 		case bytes.EqualFold(name, []byte("Connection")):
 			for option := range bytes.SplitSeq(value, []byte(",")) {
 				last = last || bytes.EqualFold(bytes.TrimSpace(option), []byte("close"))

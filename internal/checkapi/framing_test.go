@@ -201,6 +201,7 @@ var framings = map[string]struct {
 	"no host":                         {"GET /healthz HTTP/1.1|X: y||", 0, 400},
 	"two hosts":                       {"GET /healthz HTTP/1.1|Host: a|Host: b||", 0, 400},
 	"a path with a bad escape":        {"GET /%zz HTTP/1.1|Host: a||", 0, 400},
+	"a bad escape, and another":       {"GET /%zz HTTP/1.1|Host: a||GET /healthz HTTP/1.1|Host: a||", 0, 400},
 	"a URL with a bad host":           {"POST http://[::1/v1/check HTTP/1.1|@|", 0, 400},
 	"an authority":                    {"CONNECT a:80 HTTP/1.1|Host: a||", 1, 0},
 	"everything":                      {"OPTIONS * HTTP/1.1|Host: a||", 1, 0},

@@ -1,8 +1,10 @@
 package checkapi_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,7 +36,7 @@ func TestAtTheLimitTheLongestIdleConnectionIsClosed(t *testing.T) {
 		all[0].get("/healthz") // so that the second is idle for longest
 		all = append(all, l.callers(t, 2, "192.0.2.1", asksHealth)...)
 		wantOpen(t, []*caller{all[0], all[3], all[4], all[5]}, all[1:3])
-		if got, want := h.connections(), (checkapi.Connections{Open: 4, Evicted: 2}); got != want {
+		if got, want := h.server.Connections(), (checkapi.Connections{Open: 4, Evicted: 2}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		if text := h.logText(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "SLUICE_CHECK_MAX_CONNECTIONS") {
@@ -122,6 +124,32 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	})
 }
 
+// halfClosing is a connection whose server lingers for its caller to read the last answer.
+type halfClosing struct{ from }
+
+func (halfClosing) CloseWrite() error { return nil }
+
+// A connection that only waits for its caller to read why it was refused makes room for others.
+func TestRefusedConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
+		client, server := net.Pipe()
+		l.accepted <- halfClosing{from{server, "192.0.2.1"}}
+		refused := &caller{t, client, bufio.NewReader(client)}
+		refused.send("hello\r\n\r\n")
+		if got := refused.answer(); got.status != 400 {
+			t.Errorf("answered %d", got.status)
+		}
+		synctest.Wait()
+		if got := l.call(t, "192.0.2.2").check(fullKey); got.status != 200 {
+			t.Errorf("another is answered %d %s", got.status, got.body)
+		}
+		if took := refused.ends(); took > 0 {
+			t.Errorf("the refused connection was open for %s more", took)
+		}
+	})
+}
+
 // busy fills a server with requests that are being answered until leave is closed.
 func (h *harness) busy(t *testing.T, l *pipes, n int) (leave chan struct{}) {
 	leave = make(chan struct{})
@@ -154,7 +182,7 @@ func TestOverTheLimitHealthIsAnsweredAndChecksAreRefused(t *testing.T) {
 			t.Errorf("a probe is answered %d, the last: %t", got.status, got.last)
 		}
 		probe.ends()
-		if got, want := h.connections(), (checkapi.Connections{Open: 3, Refused: 2}); got != want {
+		if got, want := h.server.Connections(), (checkapi.Connections{Open: 3, Refused: 2}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		close(leave)
@@ -183,7 +211,7 @@ func TestNobodyTakesTheWholeReserve(t *testing.T) {
 			t.Errorf("a probe from elsewhere is answered %d", got.status)
 		}
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
-		if got := h.connections().Open; got != 1 {
+		if got := h.server.Connections().Open; got != 1 {
 			t.Errorf("after a second %d connections are open, want the one within the limit", got)
 		}
 		if got := l.call(t, "192.0.2.1").get("/healthz"); got.status != 200 {

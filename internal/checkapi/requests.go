@@ -19,7 +19,7 @@ type admission struct {
 	route  *route // nil if err is set before a route was found
 	tenant *rules.TenantRules
 	last   bool // the caller wants the connection to end
-	broken bool // nobody can tell where the request ends
+	broken bool // the connection ends with the answer: for the request's framing, or for too many headers
 	err    error
 }
 
@@ -43,6 +43,7 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 		return a
 	}
 	if a.route, a.err = s.find(c); a.err != nil {
+		a.last = a.last || errors.Is(a.err, errTarget)
 		return a
 	}
 	a.name = a.route.path
@@ -77,9 +78,9 @@ func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
 }
 
 // recoverPanic logs a panic outside of a handler, which would otherwise end the process. The connection ends.
-func (s *surface) recoverPanic(h *fasthttp.RequestHeader) {
+func (s *surface) recoverPanic(m *memory) {
 	if cause := recover(); cause != nil {
-		s.logPanic(h, "", cause)
+		s.logPanic(&m.ctx.Request.Header, "", cause)
 	}
 }
 

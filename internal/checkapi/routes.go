@@ -84,13 +84,16 @@ const (
 // unmatched is what logs and metrics call requests without a route, so that nobody can make up names.
 const unmatched = "unmatched"
 
+// errTarget refuses a target that is no URL. As net/http does, the server ends the connection, too.
+var errTarget = badHTTP()
+
 // find returns the route of a request.
 func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
 	target := c.Request.Header.RequestURI()
 	r, found := s.routes[string(pathOf(&c.Request.Header))]
 	if !found || target[0] != '/' { // what net/http cannot parse is refused, too
 		if _, err := url.ParseRequestURI(string(target)); err != nil {
-			return nil, badHTTP()
+			return nil, errTarget
 		}
 	}
 	if !found {

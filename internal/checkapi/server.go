@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // The limits of a connection. They hold off callers that are slow on purpose; a caller that means
@@ -30,10 +32,14 @@ const (
 	silentGrace    = 250 * time.Millisecond
 	maxHeaderBytes = 16 << 10
 	maxFields      = 100 // of headers
-	// A connection keeps the memory of bodies up to these sizes for its next request: of batches of a hundred. Only
-	// callers with a key send bodies and get large answers.
+	// Pools keep the memory of bodies up to these sizes: of batches of a hundred. Only callers with a key send bodies and
+	// get large answers.
 	keptBody   = 16 << 10
 	keptAnswer = 128 << 10
+	// keptHeaders is how many bytes of headers a connection reads before it takes new memory for them. fasthttp keeps
+	// the longest header that ever stood at each place: without a bound, 100 places of 16 KiB for anybody who connects.
+	keptHeaders  = 32 << 10
+	spentHeaders = keptHeaders + 1
 )
 
 // Server answers the whole surface, by HTTP/1.1. It reads requests and writes answers with fasthttp rather than
@@ -45,6 +51,7 @@ type Server struct {
 	readTimeout, writeTimeout, idleTimeout time.Duration
 	began                                  time.Time
 	open                                   connections
+	bodies                                 bodies
 
 	mu       sync.Mutex
 	closing  atomic.Bool // set under mu
@@ -63,7 +70,8 @@ func NewServer(c Config) *Server {
 	return &Server{
 		surface: newSurface(c), began: time.Now(),
 		readTimeout: readTimeout, writeTimeout: writeTimeout, idleTimeout: idleTimeout,
-		open: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
+		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, sharing: map[netip.Prefix]int{}},
+		bodies: bodies{max: maxHeld, share: maxHeldShare, tenants: map[rules.TenantID]int{}},
 	}
 }
 

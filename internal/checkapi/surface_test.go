@@ -38,14 +38,13 @@ type harness struct {
 	t        testing.TB
 	config   checkapi.Config
 	listener *fasthttputil.InmemoryListener // of the server that ask asks; nil until then
-	// connections are those of the server of a bubble.
-	connections func() checkapi.Connections
-	now         time.Time
-	store       *membucket.Store
-	snapshot    *rules.Snapshot
-	ready       func() checkapi.Readiness
-	storeErr    error         // what the shared buckets answer instead of asking the store
-	logged      slog.LevelVar // from this level on
+	server   *checkapi.Server               // of a bubble
+	now      time.Time
+	store    *membucket.Store
+	snapshot *rules.Snapshot
+	ready    func() checkapi.Readiness
+	storeErr error         // what the shared buckets answer instead of asking the store
+	logged   slog.LevelVar // from this level on
 
 	mu       sync.Mutex // for tests of many connections
 	log      bytes.Buffer

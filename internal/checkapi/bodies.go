@@ -1,0 +1,94 @@
+package checkapi
+
+import (
+	"sync"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// maxHeld is how many bytes large requests and their answers may hold in all connections together; a tenant's share
+	// is a quarter. Decoding a body takes about as much again.
+	maxHeld      = 256 << 20
+	maxHeldShare = maxHeld / 4
+)
+
+// bodies counts the memory that large requests and answers hold, so that half-sent batches and answers that nobody reads
+// do not exhaust the process.
+type bodies struct {
+	max, share int // bytes, of all and of one tenant
+
+	mu      sync.Mutex
+	total   int
+	tenants map[rules.TenantID]int
+}
+
+// take counts n bytes for a tenant, and reports whether they fit. A tenant that holds nothing always gets them: others
+// can slow its batches down but not shut it out.
+func (b *bodies) take(tenant rules.TenantID, n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if held := b.tenants[tenant]; held > 0 && (held+n > b.share || b.total+n > b.max) {
+		return false
+	}
+	b.add(tenant, n)
+	return true
+}
+
+// change counts n bytes more, which exist already, or fewer.
+func (b *bodies) change(tenant rules.TenantID, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(tenant, n)
+}
+
+func (b *bodies) add(tenant rules.TenantID, n int) {
+	b.total += n
+	if b.tenants[tenant] += n; b.tenants[tenant] == 0 {
+		delete(b.tenants, tenant)
+	}
+}
+
+// holds returns how many bytes count for a request with a body of this length. A single check of usual size counts
+// nothing. Every batch counts, because a small one can have a large answer.
+func (r *route) holds(length int) int {
+	switch {
+	case length == chunked:
+		return r.maxBody
+	case length > keptBody || r.path == batchPath:
+		return length
+	}
+	return 0
+}
+
+// hold counts the memory of a request, and reports whether it may be read.
+func (c *conn) hold(a *admission, length int) bool {
+	n := a.route.holds(length)
+	if n == 0 {
+		return true
+	}
+	if tenant := a.tenant.Tenant.ID; c.server.bodies.take(tenant, n) {
+		c.holder, c.held = tenant, n
+		return true
+	}
+	a.err = httpapi.Unavailable.Problem("Too many large requests of this tenant are being sent or answered. Try again in a second; " +
+		"send fewer at once, and read their answers.")
+	return false
+}
+
+// holdAnswer counts the memory of a large answer, until it is written.
+func (c *conn) holdAnswer() {
+	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptAnswer {
+		c.server.bodies.change(c.holder, n)
+		c.held += n
+	}
+}
+
+// letGo ends the counting of what the last request held.
+func (c *conn) letGo() {
+	if c.held > 0 {
+		c.server.bodies.change(c.holder, -c.held)
+		c.held = 0
+	}
+}

@@ -1,0 +1,116 @@
+package checkapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// batch is a whole request of n checks, padded to a body of at least size bytes.
+func batch(key string, n, size int) string {
+	body := `{"checks":[{}` + strings.Repeat(`,{}`, n-1) + `]`
+	body += strings.Repeat(" ", max(0, size-len(body)-1)) + `}`
+	return fmt.Sprintf("POST /v1/check/batch HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Length: %d\r\n\r\n%s", key, len(body), body)
+}
+
+const (
+	otherKey = "slk_other_" + secret
+	kib      = 1 << 10
+)
+
+// Half-sent batches count against their tenant, and not against single checks or other tenants.
+func TestHalfSentBatchesHaveAShare(t *testing.T) {
+	t.Parallel()
+	large := batch(fullKey, 1, 600*kib)
+	for name, half := range map[string]string{
+		"with a length": large[:len(large)-1],
+		"in chunks":     "POST /v1/check/batch HTTP/1.1\r\nHost: a\r\n" + withKey + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 100, func(t *testing.T, h *harness, l *pipes) {
+				h.server.SetMaxHeld(1024*kib, 1024*kib)
+				stuck := l.call(t, "192.0.2.1")
+				stuck.send(half)
+				synctest.Wait()
+				ask := func(request string) answer {
+					c := l.call(t, "192.0.2.1")
+					go func() { _, _ = c.Write([]byte(request)) }() // the server need not read it to its end
+					got := c.answer()
+					_ = c.Close()
+					synctest.Wait()
+					return got
+				}
+				if got := ask(large); got.status != 503 || got.header.Get("Retry-After") != "1" || !got.last || !strings.Contains(got.body, "urn:sluice:problem:unavailable") {
+					t.Errorf("one more is answered %d %v %s", got.status, got.header, got.body)
+				}
+				if got := ask(asked("/v1/check", `{}`)); got.status != 200 {
+					t.Errorf("a check is answered %d %s", got.status, got.body)
+				}
+				for range 2 {
+					if got := ask(batch(otherKey, 1, 600*kib)); got.status != 200 {
+						t.Errorf("another tenant is answered %d %s", got.status, got.body)
+					}
+				}
+				_ = stuck.Close()
+				synctest.Wait()
+				if got := h.server.Held(); got != 0 {
+					t.Errorf("in the end %d bytes are held", got)
+				}
+				if got := ask(large); got.status != 200 {
+					t.Errorf("with room again it is answered %d %s", got.status, got.body)
+				}
+			})
+		})
+	}
+}
+
+// Answers that nobody reads count too: a small batch can have a large one.
+func TestUnreadAnswersHaveAShare(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 100, func(t *testing.T, h *harness, l *pipes) {
+		h.server.SetMaxHeld(1024*kib, 100*kib)
+		stuck, next := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		stuck.send(batch(fullKey, 1000, 0))
+		synctest.Wait()
+		next.send(batch(fullKey, 1, 0))
+		if got := next.answer(); got.status != 503 || got.last {
+			t.Errorf("one more is answered %d, the last: %t", got.status, got.last)
+		}
+		if got := next.check(fullKey); got.status != 200 {
+			t.Errorf("a check is answered %d %s", got.status, got.body)
+		}
+		if got := stuck.answer(); got.status != 200 {
+			t.Errorf("the large batch is answered %d", got.status)
+		}
+		synctest.Wait()
+		next.send(batch(fullKey, 1, 0))
+		if got := next.answer(); got.status != 200 {
+			t.Errorf("after it another is answered %d %s", got.status, got.body)
+		}
+		synctest.Wait()
+		if got := h.server.Held(); got != 0 {
+			t.Errorf("in the end %d bytes are held", got)
+		}
+	})
+}
+
+// A key that is revoked while the body comes is not in force any more when the check would be decided.
+func TestAKeyIsLookedAtAgainWhenTheBodyWasWaitedFor(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		c := l.call(t, "192.0.2.1")
+		request := asked("/v1/check", `{}`)
+		c.send(request[:len(request)-1])
+		synctest.Wait()
+		h.snapshot = rules.NewSnapshot(rules.Rows{})
+		c.send(request[len(request)-1:])
+		if got := c.answer(); got.status != 401 || h.decided > 0 {
+			t.Errorf("answered %d %s; %d checks were decided", got.status, got.body, h.decided)
+		}
+	})
+}
