@@ -1,8 +1,13 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,14 +18,19 @@ import (
 const (
 	// settleTick is how often an EditSettler looks for work.
 	settleTick = time.Second
-	// expiryEvery is how often it looks for overrides that have expired. A bucket is kept for ten seconds
-	// after it is full.
-	expiryEvery = 4
+	// expiryEvery is how often it looks for overrides that have expired, at its next tick. A bucket is kept for ten
+	// seconds after it is full.
+	expiryEvery = 3500 * time.Millisecond
 	// settleFor is how long it tries. By then the buckets of fast limits are gone.
 	settleFor = 5 * time.Minute
 	// looksAtOnce is how many single buckets it looks at in one call, and looksPause is the pause between two.
 	looksAtOnce = 200
 	looksPause  = 10 * time.Millisecond
+	// looksInTurn is how many single buckets of one tenant it looks at before other tenants have their turn.
+	looksInTurn = 10 * looksAtOnce
+	// maxEdits is how many edits of one rule it tells a store of at most. It sums up more than that in one, so that a
+	// tenant which edits a million overrides does not fill Redis with a million marks.
+	maxEdits = 64
 )
 
 // SettledStore is a store that an EditSettler settles.
@@ -40,7 +50,8 @@ type EditSettler struct {
 	lost     atomic.Int64
 
 	mu      sync.Mutex
-	pending []slowdown
+	pending map[rules.TenantID][]slowdown
+	known   map[rules.Slowdown]bool // those that are pending
 }
 
 // slowdown is one that is to be settled.
@@ -52,7 +63,10 @@ type slowdown struct {
 // NewEditSettler returns an EditSettler of some stores. It waits after each edit for a delay in which other processes
 // read it: one that has not would make buckets that expire too early.
 func NewEditSettler(snapshot func() *rules.Snapshot, delay time.Duration, log *slog.Logger, stores ...SettledStore) *EditSettler {
-	return &EditSettler{snapshot: snapshot, delay: delay, stores: stores, log: log}
+	return &EditSettler{
+		snapshot: snapshot, delay: delay, stores: stores, log: log,
+		pending: map[rules.TenantID][]slowdown{}, known: map[rules.Slowdown]bool{},
+	}
 }
 
 // Add adds slowdowns, of which those that are known already are skipped.
@@ -64,15 +78,16 @@ func (e *EditSettler) Add(slowed []rules.Slowdown) {
 func (e *EditSettler) add(slowed []rules.Slowdown, due, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := make(map[rules.Slowdown]bool, len(e.pending))
-	for i := range e.pending {
-		known[e.pending[i].Slowdown] = true
-	}
 	for _, s := range slowed {
-		if !known[s] {
-			known[s] = true
-			e.pending = append(e.pending, slowdown{s, due, until})
-		}
+		e.put(slowdown{s, due, until})
+	}
+}
+
+// put adds a slowdown unless it is pending. The caller holds mu.
+func (e *EditSettler) put(s slowdown) {
+	if !e.known[s.Slowdown] {
+		e.known[s.Slowdown] = true
+		e.pending[s.Tenant] = append(e.pending[s.Tenant], s)
 	}
 }
 
@@ -88,50 +103,76 @@ func (e *EditSettler) Run(ctx context.Context) {
 	defer tick.Stop()
 	var walk sync.WaitGroup
 	defer walk.Wait()
-	for ticks, seen := 0, time.Now().Add(-2*expiryEvery*settleTick); ; ticks++ {
-		if now := time.Now(); ticks%expiryEvery == 0 {
+	for seen := time.Now().Add(-2 * expiryEvery); ; {
+		if now := time.Now(); now.Sub(seen) >= expiryEvery {
 			if s := e.snapshot(); s != nil {
 				e.add(s.Expired(seen, now), now, now.Add(settleFor))
 				seen = now
 			}
 		}
-		singles, walks := e.takeDue(time.Now(), walking)
-		e.settled(ctx, singles, e.look(ctx, singles), &failing)
+		singles, walks, more := e.takeDue(time.Now(), walking)
+		failed, err := e.look(ctx, singles)
+		e.settled(ctx, len(singles), failed, err, &failing)
 		if len(walks) > 0 {
 			walking = true
 			walk.Go(func() {
-				e.settled(ctx, walks, e.walk(ctx, walks), &walksFailing)
+				if err := e.walk(ctx, walks); err != nil {
+					e.settled(ctx, len(walks), walks, err, &walksFailing)
+				} else {
+					e.settled(ctx, len(walks), nil, nil, &walksFailing)
+				}
 				ended <- struct{}{}
 			})
+		}
+		var again <-chan time.Time
+		if more {
+			again = time.After(0)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ended:
 			walking = false
+		case <-again:
 		case <-tick.C:
 		}
 	}
 }
 
-// takeDue takes out what is due: single buckets, and what needs a walk unless one is under way.
-func (e *EditSettler) takeDue(now time.Time, walking bool) (singles, walks []slowdown) {
+// takeDue takes out what is due: single buckets, so many of each tenant, and what needs a walk unless one is under way.
+// There may be more due.
+func (e *EditSettler) takeDue(now time.Time, walking bool) (singles, walks []slowdown, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	rest := e.pending[:0]
-	for _, s := range e.pending {
-		_, single := e.single(&s, now)
-		switch {
-		case now.Before(s.due) || !single && walking:
-			rest = append(rest, s)
-		case single:
-			singles = append(singles, s)
-		default:
-			walks = append(walks, s)
+	for tenant, queue := range e.pending {
+		kept := queue[:0]
+		seen, looks := 0, 0
+		for ; seen < len(queue) && looks < looksInTurn; seen++ {
+			s := queue[seen]
+			single := false
+			if !now.Before(s.due) {
+				_, single = e.single(&s, now)
+			}
+			switch {
+			case single:
+				singles = append(singles, s)
+				looks++
+			case now.Before(s.due) || walking:
+				kept = append(kept, s)
+				continue
+			default:
+				walks = append(walks, s)
+			}
+			delete(e.known, s.Slowdown)
+		}
+		more = more || seen < len(queue)
+		rest := queue[seen-len(kept):]
+		copy(rest, kept)
+		if e.pending[tenant] = rest; len(rest) == 0 {
+			delete(e.pending, tenant)
 		}
 	}
-	e.pending = rest
-	return singles, walks
+	return singles, walks, more
 }
 
 // single returns the only bucket that a slowdown is about, if there is such a one.
@@ -152,71 +193,80 @@ func (e *EditSettler) tenant(id rules.TenantID) *rules.TenantRules {
 	return nil
 }
 
-// settled puts back what failed, for a later try, and tells how it went.
-func (e *EditSettler) settled(ctx context.Context, tried []slowdown, err error, failing *bool) {
-	if err == nil || len(tried) == 0 || ctx.Err() != nil {
-		*failing = *failing && len(tried) == 0
+// settled puts back what failed of so many that were tried, for a later try, and tells how it went.
+func (e *EditSettler) settled(ctx context.Context, tried int, failed []slowdown, err error, failing *bool) {
+	if err == nil || ctx.Err() != nil {
+		*failing = *failing && tried == 0
 		return
 	}
 	if !*failing {
 		e.log.WarnContext(ctx, "idle buckets could not be settled after edits that slow limits; this is tried again",
-			"edits", len(tried), "error", err)
+			"edits", len(failed), "error", err)
 	}
 	*failing = true
 	now := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range tried {
+	for _, s := range failed {
 		if now.After(s.until) {
 			e.lost.Add(1)
 			continue
 		}
 		s.due = now.Add(settleTick)
-		e.pending = append(e.pending, s)
+		e.put(s)
 	}
 }
 
-// look looks at single buckets, which settles them.
-func (e *EditSettler) look(ctx context.Context, singles []slowdown) error {
-	asks := make([]Ask, 0, len(singles))
-	for i := range singles {
-		if m, ok := e.single(&singles[i], time.Now()); ok {
-			tenant := singles[i].Tenant
+// look looks at single buckets, which settles them, and returns those that a store could not look at.
+func (e *EditSettler) look(ctx context.Context, singles []slowdown) (failed []slowdown, err error) {
+	for some := range slices.Chunk(singles, looksAtOnce) {
+		missed, missing := e.lookAtOnce(ctx, some)
+		failed, err = append(failed, missed...), cmp.Or(err, missing)
+		select {
+		case <-ctx.Done():
+			return failed, context.Cause(ctx)
+		case <-time.After(looksPause):
+		}
+	}
+	return failed, err
+}
+
+func (e *EditSettler) lookAtOnce(ctx context.Context, some []slowdown) (failed []slowdown, err error) {
+	asks := make([]Ask, 0, len(some))
+	of := make([]slowdown, 0, len(some)) // each ask
+	for i := range some {
+		if m, ok := e.single(&some[i], time.Now()); ok {
+			tenant := some[i].Tenant
 			asks = append(asks, Ask{
 				ReadAt: e.tenant(tenant).ReadAt(),
 				Tiers:  []Tier{{Key: Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}, Limit: m.Limit}},
 			})
+			of = append(of, some[i])
 		}
 	}
-	for len(asks) > 0 {
-		some := asks[:min(len(asks), looksAtOnce)]
-		asks = asks[len(some):]
-		for _, store := range e.stores {
-			if err := store.Take(ctx, some); err != nil {
-				return err
-			}
+	missed := make([]bool, len(asks))
+	for _, store := range e.stores {
+		for i := range asks {
+			asks[i].Answered = false
 		}
-		if len(asks) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(looksPause):
+		missing := store.Take(ctx, asks)
+		err = cmp.Or(err, missing)
+		for i := range asks {
+			missed[i] = missed[i] || missing != nil && !asks[i].Answered
 		}
 	}
-	return nil
+	for i := range missed {
+		if missed[i] {
+			failed = append(failed, of[i])
+		}
+	}
+	return failed, err
 }
 
 // walk has all buckets of the slowed rules settled.
 func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 	start := time.Now()
-	edits := make([]Edit, 0, len(walks))
-	for i := range walks {
-		if edit, ok := e.edit(&walks[i]); ok {
-			edits = append(edits, edit)
-		}
-	}
+	edits := e.edits(walks)
 	if len(edits) == 0 {
 		return nil
 	}
@@ -229,18 +279,40 @@ func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 	return nil
 }
 
-// edit returns a slowdown for the stores. It is not ok if the rule is gone, and its buckets with it.
-func (e *EditSettler) edit(s *slowdown) (edit Edit, ok bool) {
-	tenant := e.tenant(s.Tenant)
+// edits returns slowdowns for the stores, without those of rules that are gone, and their buckets with them.
+func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
+	ids := map[Key][]string{} // by tenant and rule
+	for i := range slowed {
+		of := Key{Tenant: slowed[i].Tenant, Rule: slowed[i].Rule}
+		ids[of] = append(ids[of], slowed[i].ID())
+	}
+	for of, ids := range ids {
+		if len(ids) > maxEdits {
+			slices.Sort(ids) // each process has them in an order of its own
+			sum := sha256.Sum256([]byte(strings.Join(ids, "\x00")))
+			ids = []string{hex.EncodeToString(sum[:])}
+		}
+		edit, ok := e.edit(of)
+		for i := 0; ok && i < len(ids); i++ {
+			edit.ID = ids[i]
+			edits = append(edits, edit)
+		}
+	}
+	return edits
+}
+
+// edit returns an edit of a rule without an ID. It is not ok if the rule is gone.
+func (e *EditSettler) edit(of Key) (edit Edit, ok bool) {
+	tenant := e.tenant(of.Tenant)
 	if tenant == nil {
 		return Edit{}, false
 	}
-	edit = Edit{Tenant: s.Tenant, Rule: s.Rule, ID: s.ID(), ReadAt: tenant.ReadAt()}
-	if common, ok := tenant.CommonLimit(s.Rule); ok {
+	edit = Edit{Tenant: of.Tenant, Rule: of.Rule, ReadAt: tenant.ReadAt()}
+	if common, ok := tenant.CommonLimit(of.Rule); ok {
 		edit.Common = &common
 	}
 	edit.Limit = func(subject string) (Limit, bool) {
-		m, ok := tenant.Bucket(s.Rule, subject, time.Now())
+		m, ok := tenant.Bucket(of.Rule, subject, time.Now())
 		return m.Limit, ok // another user's too: to look at a bucket that was not edited changes nothing
 	}
 	return edit, true

@@ -24,8 +24,11 @@ func after(d time.Duration) {
 type settledStore struct {
 	mu    sync.Mutex
 	fails bool
-	walks []string
-	looks []string
+	// failsFor is a tenant whose buckets cannot be reached.
+	failsFor rules.TenantID
+	walks    []string
+	looks    []string
+	widest   int // the most edits of one walk
 }
 
 // seen returns what it was asked, and says whether it fails from now on.
@@ -39,15 +42,22 @@ func (s *settledStore) seen(fails bool) (walks, looks []string) {
 func (s *settledStore) Take(_ context.Context, asks []Ask) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ask := range asks {
+	failed := s.err()
+	for i, ask := range asks {
+		if ask.Tiers[0].Key.Tenant == s.failsFor {
+			failed = errors.New("one node is away")
+			continue
+		}
+		asks[i].Answered = !s.fails
 		s.looks = append(s.looks, fmt.Sprintf("%s at %v, cost %v", ask.Tiers[0].Key.Text(), ask.Tiers[0].Limit.Rate, ask.Cost))
 	}
-	return s.err()
+	return failed
 }
 
 func (s *settledStore) Settle(_ context.Context, edits []Edit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.widest = max(s.widest, len(edits))
 	for i := range edits {
 		limit, ok := edits[i].LimitOf("42", false)
 		_, hashed := edits[i].LimitOf("digest", true)
@@ -63,20 +73,95 @@ func (s *settledStore) err() error {
 	return nil
 }
 
+// settledRules returns the same rules of two tenants.
 func settledRules(t *testing.T, overrides ...rules.Override) *rules.Snapshot {
 	t.Helper()
-	rows := rules.Rows{Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}}, Overrides: overrides}
-	for i, text := range []string{"user:{user_id}", "user:{user_id}:endpoint:{endpoint}", "global"} {
-		pattern, err := rules.ParsePattern(text)
-		if err != nil {
-			t.Fatal(err)
+	rows := rules.Rows{Overrides: overrides}
+	for tenant := rules.TenantID(1); tenant <= 2; tenant++ {
+		rows.Tenants = append(rows.Tenants, rules.Tenant{ID: tenant, Settings: rules.DefaultSettings()})
+		for i, text := range []string{"user:{user_id}", "user:{user_id}:endpoint:{endpoint}", "global"} {
+			pattern, err := rules.ParsePattern(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows.Rules = append(rows.Rules, rules.Rule{
+				ID: rules.RuleID(i + 1), TenantID: tenant, Pattern: pattern, Active: true, Version: 1,
+				Mode: rules.ModeEnforce, Action: rules.ActionLimit, RatePerSecond: float64(i + 1), Burst: 100,
+			})
 		}
-		rows.Rules = append(rows.Rules, rules.Rule{
-			ID: rules.RuleID(i + 1), TenantID: 1, Pattern: pattern, Active: true, Version: 1,
-			Mode: rules.ModeEnforce, Action: rules.ActionLimit, RatePerSecond: float64(i + 1), Burst: 100,
-		})
 	}
 	return rules.NewSnapshot(rows)
+}
+
+// startSettler runs an EditSettler of a store until the returned function is called.
+func startSettler(t *testing.T, store *settledStore, slowed []rules.Slowdown) (e *EditSettler, stop func()) {
+	t.Helper()
+	snapshot := settledRules(t)
+	e = NewEditSettler(func() *rules.Snapshot { return snapshot }, 0, slog.New(slog.DiscardHandler), store)
+	e.Add(slowed)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx) }()
+	return e, func() { cancel(); <-ended }
+}
+
+// ofUsers returns a slowdown for each of many users of a rule.
+func ofUsers(tenant rules.TenantID, rule rules.RuleID, users int) []rules.Slowdown {
+	slowed := make([]rules.Slowdown, users)
+	for i := range slowed {
+		slowed[i] = rules.Slowdown{Tenant: tenant, Rule: rule, User: fmt.Sprint(i), To: 5}
+	}
+	return slowed
+}
+
+func TestManyEditsOfOneTenantHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &settledStore{}
+		e, stop := startSettler(t, store, append(ofUsers(1, 1, 100_000), rules.Slowdown{Tenant: 2, Rule: 1, User: "other", To: 5}))
+		after(2 * time.Second)
+		_, looks := store.seen(false)
+		if at := slices.Index(looks, "1:other at 1, cost 0"); at < 0 || at > 10_000 {
+			t.Errorf("the other tenant's bucket was looked at after %d", at)
+		}
+		e.Add([]rules.Slowdown{{Tenant: 2, Rule: 1, User: "later", To: 6}, {Tenant: 2, Rule: 3, To: 7}})
+		after(3 * time.Second)
+		walks, looks := store.seen(false)
+		if len(looks) >= 100_000 || !slices.Contains(looks, "1:later at 1, cost 0") || len(walks) == 0 {
+			t.Errorf("after %d looks the other tenant's later edits are not settled", len(looks))
+		}
+		after(time.Minute)
+		if _, looks := store.seen(false); len(looks) != 100_002 {
+			t.Errorf("%d looks at 100,002 buckets", len(looks))
+		}
+		stop()
+	})
+}
+
+func TestBucketsThatCannotBeReachedHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &settledStore{failsFor: 1}
+		e, stop := startSettler(t, store, append(ofUsers(1, 1, 2*looksAtOnce), ofUsers(2, 1, 2*looksAtOnce)...))
+		after(2 * settleFor)
+		if _, looks := store.seen(false); len(looks) != 2*looksAtOnce || e.Lost() != 2*looksAtOnce {
+			t.Errorf("%d looks at %d buckets that can be reached, and %d are given up", len(looks), 2*looksAtOnce, e.Lost())
+		}
+		stop()
+	})
+}
+
+func TestManyEditsOfARuleAreFewForTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &settledStore{}
+		_, stop := startSettler(t, store, append(ofUsers(1, 2, 10_000), ofUsers(2, 2, 3)...))
+		after(2 * time.Second)
+		if walks, _ := store.seen(false); store.widest > 100 || len(walks) != store.widest || len(walks) < 4 {
+			t.Errorf("%d edits in one walk, and %d in all", store.widest, len(walks))
+		}
+		stop()
+	})
 }
 
 func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {

@@ -19,7 +19,12 @@ import (
 // slotOf returns the slot of a tenant's buckets.
 func (n *clusterNode) slotOf(t *testing.T, tenant rules.TenantID) int {
 	t.Helper()
-	slot, err := n.direct.ClusterKeySlot(t.Context(), fmt.Sprintf("{s%d}", tenant)).Result()
+	return n.slotOfKey(t, fmt.Sprintf("{s%d}", tenant))
+}
+
+func (n *clusterNode) slotOfKey(t *testing.T, key string) int {
+	t.Helper()
+	slot, err := n.direct.ClusterKeySlot(t.Context(), key).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestConformance(t *testing.T) {
 			},
 			Settle: func(now int64, edits []enforce.Edit) error {
 				s.stamp, s.walkPause = func() int64 { return now }, 0
-				return s.walk(t.Context(), edits)
+				return newWalk(s, edits).over(t.Context(), s.rdb)
 			},
 			Newer: func(key enforce.Key) {
 				if err := rdb.Set(t.Context(), keyText(key), "\x02 whatever it is", 0).Err(); err != nil {

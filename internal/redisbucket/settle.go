@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,61 +36,127 @@ const (
 	walkKnown = 10 * time.Minute
 )
 
-// Settle implements enforce.Settler by a walk over all keys of the deployment with SCAN. Each page's buckets of
-// edited rules are looked at with take.lua, which settles them and so gives them a new expiry.
+// Settle implements enforce.Settler by walks with SCAN over all keys of the servers that keep edited buckets. Each
+// page's buckets of edited rules are looked at with take.lua, which settles them and so gives them a new expiry.
 //
-// One process walks for all of them: whoever holds the lease. Those that wait try again every half second,
-// so that a walker that died is replaced within a few seconds, from the start. A finished walk leaves a mark for
-// each of its edits, which says to the others that it is done. Many edits are one walk.
+// One process walks over a server for all processes: whoever holds the server's lease. Those that wait try again every
+// half second, so that a walker that died is replaced within a few seconds, from the start. A finished walk leaves a
+// mark for each of its edits, which tells the others that it is done. Many edits are one walk.
+//
+// Leases and marks are on the server that they are about. So a master of a Redis Cluster that is lost keeps only its own
+// buckets from being settled, and the others are not walked over again when Settle is called again.
 func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
+	servers, err := s.edited(ctx, edits)
+	if err != nil {
+		return fmt.Errorf("settle buckets in redis: %w", err)
+	}
+	errs := make([]error, len(servers))
+	var walks sync.WaitGroup
+	for i := range servers {
+		walks.Go(func() { errs[i] = servers[i].settle(ctx) })
+	}
+	walks.Wait()
+	return errors.Join(errs...)
+}
+
+// editedServer is a server that keeps buckets of edited rules.
+type editedServer struct {
+	store  *Store
+	name   string // for people
+	client redis.Cmdable
+	// lease is the key that the process holds which walks over this server. The marks share its hash tag, which no
+	// bucket has: theirs end with a number behind an s.
+	lease string
+	edits []enforce.Edit
+}
+
+// edited returns the servers that keep the edited buckets.
+func (s *Store) edited(ctx context.Context, edits []enforce.Edit) ([]*editedServer, error) {
+	if s.cluster == nil {
+		return []*editedServer{{s, s.single.addr, s.rdb, "{" + s.prefix + "walk}", edits}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	var servers []*editedServer
+	byMaster := map[*redis.Client]*editedServer{}
+	for i := range edits {
+		master, err := s.cluster.client.MasterForKey(ctx, string(appendRule(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant})))
+		if err != nil {
+			return nil, fmt.Errorf("find the master of a tenant's buckets: %w", err)
+		}
+		server := byMaster[master]
+		if server == nil {
+			server = &editedServer{store: s, name: master.Options().Addr, client: master, lease: s.leaseOn(ctx, master)}
+			byMaster[master] = server
+			servers = append(servers, server)
+		}
+		server.edits = append(server.edits, edits[i])
+	}
+	return servers, nil
+}
+
+// leaseOn returns the first of a row of lease keys that a master keeps. If it keeps none of very many, because slots
+// move just now, another process may find another key and walk as well, which does no harm.
+func (s *Store) leaseOn(ctx context.Context, master *redis.Client) (key string) {
+	for n := range 100_000 {
+		key = fmt.Sprintf("{%swalk%d}", s.prefix, n)
+		if keeper, err := s.cluster.client.MasterForKey(ctx, key); err != nil || keeper == master {
+			break
+		}
+	}
+	return key
+}
+
+// settle walks over the server, or waits until another process has.
+func (e *editedServer) settle(ctx context.Context) error {
 	for {
-		left, err := s.unwalked(ctx, edits)
+		left, err := e.unwalked(ctx, e.edits)
 		if err == nil && len(left) == 0 {
 			return nil
 		}
 		var walked bool
 		if err == nil {
-			walked, err = s.walkOnce(ctx, left)
+			walked, err = e.walkOnce(ctx, left)
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("settle buckets in redis: %w", err)
+			return fmt.Errorf("settle buckets in redis %s: %w", e.name, err)
 		case walked:
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for another process to settle buckets in redis: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for another process to settle buckets in redis %s: %w", e.name, context.Cause(ctx))
 		case <-time.After(walkTurn):
 		}
 	}
 }
 
-// leaseKey is held by the process that walks. The marks share its hash tag, which no bucket has: theirs end
-// with a number.
-func (s *Store) leaseKey() string { return "{" + s.prefix + "walk}" }
-
-func (s *Store) markKey(edit *enforce.Edit) string {
-	return fmt.Sprintf("%s:%d:%d:%s", s.leaseKey(), edit.Tenant, edit.Rule, edit.ID)
+func (e *editedServer) markKey(edit *enforce.Edit) string {
+	return fmt.Sprintf("%s:%d:%d:%s", e.lease, edit.Tenant, edit.Rule, edit.ID)
 }
 
 // unwalked returns the edits that no process has walked.
-func (s *Store) unwalked(ctx context.Context, edits []enforce.Edit) (left []enforce.Edit, err error) {
-	keys := make([]string, len(edits))
-	for i := range edits {
-		keys[i] = s.markKey(&edits[i])
-	}
-	var marks []any
-	err = s.step(ctx, func(ctx context.Context) (err error) {
-		marks, err = s.rdb.MGet(ctx, keys...).Result()
-		return err
-	})
-	for i := range marks {
-		if marks[i] == nil {
-			left = append(left, edits[i])
+func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (left []enforce.Edit, err error) {
+	for some := range slices.Chunk(edits, maxKeys) {
+		keys := make([]string, len(some))
+		for i := range some {
+			keys[i] = e.markKey(&some[i])
+		}
+		var marks []any
+		if err := e.store.step(ctx, func(ctx context.Context) (err error) {
+			marks, err = e.store.rdb.MGet(ctx, keys...).Result()
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		for i := range marks {
+			if marks[i] == nil {
+				left = append(left, some[i])
+			}
 		}
 	}
-	return left, err
+	return left, nil
 }
 
 // renewLease keeps a lease for its holder, and endLease gives it back.
@@ -101,22 +168,22 @@ var (
 var errLeaseLost = errors.New("another process has taken over")
 
 // walkOnce walks if no other process does, and reports whether it has.
-func (s *Store) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
-	holder := rand.Text()
+func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
+	s, holder := e.store, rand.Text()
 	if err := s.step(ctx, func(ctx context.Context) (err error) {
-		walked, err = s.rdb.SetNX(ctx, s.leaseKey(), holder, walkLease).Result()
+		walked, err = s.rdb.SetNX(ctx, e.lease, holder, walkLease).Result()
 		return err
 	}); err != nil || !walked {
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { s.keepLease(ctx, holder, cancel) })
-	edits, err = s.unwalked(ctx, edits) // another process may just have ended
+	renewing.Go(func() { e.keepLease(ctx, holder, cancel) })
+	edits, err = e.unwalked(ctx, edits) // another process may just have ended
 	if err == nil && len(edits) > 0 {
-		err = s.walk(ctx, edits)
+		err = newWalk(s, edits).over(ctx, e.client)
 		if err == nil {
-			err = s.mark(ctx, edits)
+			err = e.mark(ctx, edits)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -127,12 +194,12 @@ func (s *Store) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool
 	// Only what comes after is sooner for it: the lease ends by itself.
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer end()
-	_ = endLease.Run(ctx, s.rdb, []string{s.leaseKey()}, holder).Err()
+	_ = endLease.Run(ctx, s.rdb, []string{e.lease}, holder).Err()
 	return err == nil, err
 }
 
 // keepLease renews the lease until ctx ends, and cancels the walk if another process has it.
-func (s *Store) keepLease(ctx context.Context, holder string, cancel context.CancelCauseFunc) {
+func (e *editedServer) keepLease(ctx context.Context, holder string, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(walkLease / 4)
 	defer tick.Stop()
 	for {
@@ -142,7 +209,7 @@ func (s *Store) keepLease(ctx context.Context, holder string, cancel context.Can
 		case <-tick.C:
 		}
 		limited, end := context.WithTimeout(ctx, stepTimeout)
-		err := renewLease.Run(limited, s.rdb, []string{s.leaseKey()}, holder, walkLease.Milliseconds()).Err()
+		err := renewLease.Run(limited, e.store.rdb, []string{e.lease}, holder, walkLease.Milliseconds()).Err()
 		end()
 		if errors.Is(err, redis.Nil) { // false: it is not the holder's
 			cancel(errLeaseLost)
@@ -151,15 +218,20 @@ func (s *Store) keepLease(ctx context.Context, holder string, cancel context.Can
 	}
 }
 
-func (s *Store) mark(ctx context.Context, edits []enforce.Edit) error {
-	return s.step(ctx, func(ctx context.Context) error {
-		pipe := s.rdb.Pipeline()
-		for i := range edits {
-			pipe.Set(ctx, s.markKey(&edits[i]), "", walkKnown)
+func (e *editedServer) mark(ctx context.Context, edits []enforce.Edit) error {
+	for some := range slices.Chunk(edits, maxKeys) {
+		if err := e.store.step(ctx, func(ctx context.Context) error {
+			pipe := e.store.rdb.Pipeline()
+			for i := range some {
+				pipe.Set(ctx, e.markKey(&some[i]), "", walkKnown)
+			}
+			_, err := pipe.Exec(ctx)
+			return err
+		}); err != nil {
+			return err
 		}
-		_, err := pipe.Exec(ctx)
-		return err
-	})
+	}
+	return nil
 }
 
 // step runs one command of a walk, a few times if it fails, and then rests for as long as that took.
@@ -179,15 +251,6 @@ func (s *Store) step(ctx context.Context, run func(context.Context) error) (err 
 		}
 	}
 	return err
-}
-
-// walk settles the buckets of edited rules on each master of a cluster at once, or on the one server.
-func (s *Store) walk(ctx context.Context, edits []enforce.Edit) error {
-	w := newWalk(s, edits)
-	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return w.over(ctx, master) })
-	}
-	return w.over(ctx, s.rdb)
 }
 
 // walk is what one walk looks for.

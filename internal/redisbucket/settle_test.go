@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,12 +134,146 @@ func TestOneProcessSettlesForAll(t *testing.T) {
 	}
 }
 
+func TestManyEditsAreManySmallCommands(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	mustExhaust(t, s, user("42", fast))
+	most := &widest{}
+	s.rdb.AddHook(most)
+	edits := make([]enforce.Edit, 5*maxKeys+1)
+	for i := range edits {
+		edits[i] = slowed(fmt.Sprint(i))
+	}
+	for range 2 {
+		if err := s.Settle(t.Context(), edits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := most.commands.Load(); got > maxKeys {
+		t.Errorf("one round trip was about %d edits, want at most %d", got, maxKeys)
+	}
+	if marks := len(s.rdb.Keys(t.Context(), "{walk}:*").Val()); marks != len(edits) {
+		t.Errorf("%d edits have marks, want %d", marks, len(edits))
+	}
+}
+
+// widest remembers the most keys of one MGET and the most commands of one pipeline.
+type widest struct{ commands atomic.Int64 }
+
+func (*widest) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *widest) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "mget" {
+			w.note(len(cmd.Args()) - 1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (w *widest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		w.note(len(cmds))
+		return next(ctx, cmds)
+	}
+}
+
+func (w *widest) note(commands int) { w.commands.Store(max(w.commands.Load(), int64(commands))) }
+
+// editOf is the edit of a tenant's rule 1 from fast to slow.
+func editOf(tenant rules.TenantID) enforce.Edit {
+	edit := slowed("edit")
+	edit.Tenant = tenant
+	return edit
+}
+
+func userOf(tenant rules.TenantID) enforce.Tier {
+	tier := user("42", fast)
+	tier.Key.Tenant = tenant
+	return tier
+}
+
+func ttlOf(t *testing.T, s *Store, tier enforce.Tier) time.Duration {
+	t.Helper()
+	ttl, err := s.rdb.PTTL(t.Context(), keyText(tier.Key)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ttl
+}
+
+func TestAWalkReachesTheBucketsOfEachMasterOfACluster(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t, 3)
+	s := New(client(t, clusterURL(nodes), patience), patience)
+	var edits []enforce.Edit
+	tenants := tenantsOf(t, nodes[0], 3, 2)
+	for _, tenant := range slices.Concat(tenants...) {
+		mustExhaust(t, s, userOf(tenant))
+		edits = append(edits, editOf(tenant))
+	}
+	resting := tenants[0][1]
+	edits = slices.DeleteFunc(edits, func(edit enforce.Edit) bool { return edit.Tenant == resting })
+	if err := s.Settle(t.Context(), edits); err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range slices.Concat(tenants...) {
+		if ttl := ttlOf(t, s, userOf(tenant)); (ttl > time.Hour) != (tenant != resting) {
+			t.Errorf("the bucket of tenant %d expires in %v", tenant, ttl)
+		}
+	}
+}
+
+func TestAMasterThatIsLostKeepsNoBucketsOfOthersFromBeingSettled(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t, 3)
+	tenants := tenantsOf(t, nodes[0], 3, 1)
+	lost := nodes[0].slotOfKey(t, "{walk}") * 3 / 16384 // where one lease and one set of marks would be
+	const budget = 250 * time.Millisecond
+	var pages atomic.Int64
+	options, err := Options(clusterURL(nodes), budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClusterClient(options.Cluster())
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(scans{n: &pages}) })
+	s := New(rdb, budget)
+	var edits []enforce.Edit
+	for master := range tenants {
+		tier := userOf(tenants[master][0])
+		eventually(t, "a bucket is emptied", patience, func() bool {
+			asks := []enforce.Ask{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
+			return s.Take(t.Context(), asks) == nil
+		})
+		edits = append(edits, editOf(tier.Key.Tenant))
+	}
+	if err := nodes[lost].process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context(), edits); err == nil {
+		t.Error("no error although a master is lost")
+	}
+	for master := range tenants {
+		if ttl := nodes[master].direct.PTTL(t.Context(), keyText(userOf(tenants[master][0]).Key)).Val(); master != lost && ttl < time.Hour {
+			t.Errorf("on master %d, which is not lost, the bucket expires in %v", master, ttl)
+		}
+	}
+	walked := pages.Load()
+	if err := s.Settle(t.Context(), edits); err == nil {
+		t.Error("no error although a master is lost")
+	}
+	if again := pages.Load() - walked; again > 0 {
+		t.Errorf("%d pages were read again of masters whose buckets are settled", again)
+	}
+}
+
 func TestAProcessThatWasKilledWhileItSettledIsReplaced(t *testing.T) {
 	t.Parallel()
 	server, first := generous(t)
 	mustExhaust(t, first, user("42", fast))
 	// What a killed process leaves is its lease.
-	if err := first.rdb.Set(t.Context(), first.leaseKey(), "killed", walkLease).Err(); err != nil {
+	if err := first.rdb.Set(t.Context(), "{walk}", "killed", walkLease).Err(); err != nil {
 		t.Fatal(err)
 	}
 	second := New(client(t, server.URL(), patience), patience)
@@ -159,13 +294,13 @@ func TestAProcessThatLostItsLeaseStopsAndLeavesTheMarkToTheOther(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- s.Settle(context.WithoutCancel(t.Context()), []enforce.Edit{slowed("edit")}) }()
 	eventually(t, "the walk begins", patience, func() bool { return walks.Load() == 1 })
-	if err := s.rdb.Set(t.Context(), s.leaseKey(), "another", patience).Err(); err != nil {
+	if err := s.rdb.Set(t.Context(), "{walk}", "another", patience).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; !errors.Is(err, errLeaseLost) {
 		t.Errorf("the error is %v", err)
 	}
-	if s.rdb.Exists(t.Context(), "{walk}:1:1:edit").Val() != 0 || s.rdb.Get(t.Context(), s.leaseKey()).Val() != "another" {
+	if s.rdb.Exists(t.Context(), "{walk}:1:1:edit").Val() != 0 || s.rdb.Get(t.Context(), "{walk}").Val() != "another" {
 		t.Error("the process touched what is the other's")
 	}
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -314,11 +315,15 @@ func (t *tenantDraft) build(readAt int64) *TenantRules {
 		plans:       t.plans.table,
 		rules:       t.rules.table,
 		overrides:   t.overrides.table,
+		overridden:  t.held.overridden,
 		assignments: t.assignments.table,
 		index:       t.held.index,
 		readAt:      readAt,
 
 		unknownRules: t.held.unknownRules,
+	}
+	if t.overrides.changed || built.overridden == nil {
+		built.overridden = sync.OnceValue(func() map[RuleID]bool { return rulesOf(built.overrides) })
 	}
 	if t.rules.changed || built.index == nil {
 		built.index = newIndex(built.rules)

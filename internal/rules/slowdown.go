@@ -20,8 +20,14 @@ type Slowdown struct {
 	From, To int64
 }
 
-// ID tells the slowdown from others of the rule, in all processes alike.
-func (s Slowdown) ID() string { return fmt.Sprintf("%d-%d:%s", s.From, s.To, s.User) }
+// ID tells the slowdown from others of the rule, in all processes alike. Which limit was there before depends on when a
+// process read, so it counts only where it was the later one, which the database has lost.
+func (s Slowdown) ID() string {
+	if s.From > s.To {
+		return fmt.Sprintf("%d-%d:%s", s.From, s.To, s.User)
+	}
+	return fmt.Sprintf("%d:%s", s.To, s.User)
+}
 
 // Expired returns the slowdowns by overrides that expired after one moment and not after another. It looks at
 // every override: 50 ms for a million.
@@ -110,13 +116,22 @@ func (t *TenantRules) BucketOfUser(id RuleID, user string, now time.Time) (m Mat
 }
 
 // CommonLimit returns the limit of all buckets of a rule; ok is false if there is no such rule, or if users have
-// limits of their own.
+// have or had overrides for it.
 func (t *TenantRules) CommonLimit(id RuleID) (limit Limit, ok bool) {
 	rule, found := t.rules.get(id)
-	if !found || rule.Action != ActionLimit || rule.Pattern.splitsByUser() && t.overrides.size > 0 {
+	if !found || rule.Action != ActionLimit || rule.Pattern.splitsByUser() && t.overridden()[id] {
 		return Limit{}, false
 	}
 	return rule.ownLimit(), true
+}
+
+// rulesOf returns the rules that overrides are for: 50 ms for a million.
+func rulesOf(overrides table[overrideKey, override]) map[RuleID]bool {
+	of := map[RuleID]bool{}
+	for key := range overrides.all() {
+		of[key.rule] = true
+	}
+	return of
 }
 
 func (p Pattern) splitsByUser() bool {

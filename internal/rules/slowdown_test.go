@@ -148,6 +148,34 @@ func TestExpiredRaisesAreFound(t *testing.T) {
 	}
 }
 
+func TestALimitIsCommonUnlessUsersHaveOverridesForThatVeryRule(t *testing.T) {
+	t.Parallel()
+	overridden, other, global := activeRule(t, 1, "user:{user_id}"), activeRule(t, 2, "user:{user_id}"), activeRule(t, 3, "global")
+	other.Name = "other"
+	rows := Rows{Tenants: []Tenant{tenantRow()}, Rules: []Rule{overridden, other, global}}
+	before := NewSnapshot(rows)
+	after := before.With(Rows{Overrides: []Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, InForceSince: testNow}}})
+	for i, snapshot := range []*Snapshot{before, after} {
+		for id, want := range map[RuleID]bool{1: i == 0, 2: true, 3: true, 4: false} {
+			if _, ok := snapshot.Tenant(testTenant).CommonLimit(id); ok != want {
+				t.Errorf("with %d overrides, rule %d has a common limit: %t", i, id, ok)
+			}
+		}
+	}
+}
+
+func TestProcessesGiveAnEditOneIDWheneverTheyReadIt(t *testing.T) {
+	t.Parallel()
+	first, second := Slowdown{Rule: 1, From: 3, To: 7}, Slowdown{Rule: 1, From: 5, To: 7}
+	if first.ID() != second.ID() {
+		t.Errorf("%s and %s", first.ID(), second.ID())
+	}
+	lost := Slowdown{Rule: 1, From: 9, To: 7}
+	if lost.ID() == first.ID() {
+		t.Errorf("the return to a limit after one that was lost has the ID of the edit: %s", lost.ID())
+	}
+}
+
 func TestOfTwoVersionsOfARuleTheLaterOneHoldsAfterAnOverride(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Override{

@@ -80,7 +80,8 @@ type TenantRules struct {
 	plans       table[string, string] // each name to itself
 	rules       table[RuleID, *Rule]
 	overrides   table[overrideKey, override]
-	assignments table[string, string] // user id to plan
+	overridden  func() map[RuleID]bool // the rules that overrides are for
+	assignments table[string, string]  // user id to plan
 	index       *index
 	readAt      int64
 
