@@ -34,7 +34,7 @@ type conn struct {
 	// that waits, because most requests come in one packet.
 	begun, timed bool
 	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
-	unread       bool  // part of a request is left unread
+	unread       bool  // the connection ends with something left to read
 	// held is how many bytes of bodies count for the tenant holder.
 	held   int
 	holder rules.TenantID
@@ -190,7 +190,9 @@ func (c *conn) admit() admission {
 func (c *conn) readBody(a *admission, length int) error {
 	h := &c.ctx.Request.Header
 	if expect := h.Peek("Expect"); len(expect) > 0 && h.IsHTTP11() && c.in.Buffered() == 0 && bytes.EqualFold(expect, []byte("100-continue")) {
-		c.allowWrite()
+		if !c.enterAt(writing, c.allowWrite()) {
+			return net.ErrClosed
+		}
 		if _, err := c.out.WriteString("HTTP/1.1 100 Continue\r\n\r\n"); err != nil { // Read flushes it
 			return err //nolint:wrapcheck // refuseUnread judges it
 		}
@@ -222,6 +224,7 @@ func (c *conn) respond(last bool) bool {
 	case !ctx.Request.Header.IsHTTP11():
 		ctx.Response.Header.Set("Connection", "keep-alive")
 	}
+	c.unread = c.unread || last && c.in.Buffered() > 0 // of the requests behind it
 	now := c.allowWrite()
 	return c.enterAt(writing, now) && ctx.Response.Write(c.out) == nil && !last
 }

@@ -124,6 +124,19 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	})
 }
 
+// So does the word that a body may come, as an answer that is not read.
+func TestUnreadContinuesMakeRoom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
+		stuck := l.call(t, "192.0.2.1")
+		stuck.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" + withKey + "\r\n")
+		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
+		if got := l.call(t, "192.0.2.1").check(fullKey); got.status != 200 {
+			t.Errorf("another is answered %d %s", got.status, got.body)
+		}
+	})
+}
+
 // halfClosing is a connection whose server lingers for its caller to read the last answer.
 type halfClosing struct{ from }
 

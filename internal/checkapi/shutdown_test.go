@@ -85,6 +85,27 @@ func TestShutdownWaits(t *testing.T) {
 	}
 }
 
+// A caller that has sent more requests than are answered can read the answers before it learns of the end.
+func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n" + strings.Repeat("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 2000))
+	<-entered
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
+	}
+	close(leave)
+	if got := c.answer(); got.status != 200 || !got.last {
+		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
+	}
+	c.wantEnd()
+}
+
 // A connection that has sent nothing has nothing to be answered.
 func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
