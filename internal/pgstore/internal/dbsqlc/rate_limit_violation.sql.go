@@ -49,16 +49,16 @@ WITH counted AS MATERIALIZED (
     JOIN met ON met.rule_id = c.rule_id AND met.names_value AND ($8::text = '' OR met.mode = $8::text)
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
-    SELECT n.value, CASE WHEN met.rule_id IS NULL THEN n.count ELSE 0 END, n.last_at, 0
+    SELECT n.value,
+        CASE WHEN n.rule_id IN (SELECT met.rule_id FROM met WHERE met.names_value) AND NOT n.is_network THEN 0 ELSE n.count END,
+        n.last_at, 0
     FROM newest AS n
-    LEFT JOIN met ON met.rule_id = n.rule_id AND met.names_value AND NOT n.is_network
     WHERE n.value <> '' AND n.wanted
     UNION ALL
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
-    LEFT JOIN met ON met.rule_id = c.rule_id
-    WHERE (c.other OR c.is_network OR NOT coalesce(met.names_value, false))
-        AND ($8::text = '' OR met.mode = $8::text)
+    WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
+        AND ($8::text = '' OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $8::text))
     UNION ALL
     SELECT '', 0, NULL, 0
 )
@@ -96,7 +96,8 @@ type TopOfViolationsRow struct {
 //
 // A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
 // networks are no addresses, and name none. Of other rules the rows in detail name the value. What their counts know and
-// no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the newest at_most are looked at, back to looked_back_to.
+// no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the
+// newest at_most are looked at, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.Since,
