@@ -96,9 +96,9 @@ const CommitTime = int64(10 * time.Second / time.Microsecond)
 //
 // readAt is when the caller last read everything in the database, 0 if it never did; see Ask.ReadAt. If
 // that is well after the bucket's own limit came into force, and the caller's limit is another one, then
-// the database has lost the edit that made the bucket's. The caller's limit replaces it, as of readAt. It
-// counts as one microsecond later than the lost one, so that processes which still hold that one do not
-// bring it back, while the next edit is later still.
+// the database has lost the edit that made the bucket's. The caller's limit replaces it, as of readAt. From
+// then on it counts as CommitTime older than readAt: so of processes that hold different limits the one that
+// read everything last decides, and an edit that it may not have read is later still.
 //
 // Settle reports whether the bucket must be written even if nothing is taken: its limit was edited, or
 // its clock stepped back, and without the write it would stay as it was.
@@ -111,7 +111,7 @@ func (b *Bucket) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
 		if limit.SameAmounts(b.Limit) || b.Limit.Since+CommitTime >= readAt {
 			limit = b.Limit
 		} else {
-			from, limit.Since = readAt, b.Limit.Since+1
+			from, limit.Since = readAt, readAt-CommitTime
 		}
 	}
 	if limit != b.Limit {

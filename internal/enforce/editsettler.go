@@ -281,12 +281,17 @@ func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 
 // edits returns slowdowns for the stores, without those of rules that are gone, and their buckets with them.
 func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
-	ids := map[Key][]string{} // by tenant and rule
+	idsOf := map[Key][]string{} // by tenant and rule
+	var edited []Key            // the same, in order
 	for i := range slowed {
 		of := Key{Tenant: slowed[i].Tenant, Rule: slowed[i].Rule}
-		ids[of] = append(ids[of], slowed[i].ID())
+		if idsOf[of] == nil {
+			edited = append(edited, of)
+		}
+		idsOf[of] = append(idsOf[of], slowed[i].ID())
 	}
-	for of, ids := range ids {
+	for _, of := range edited {
+		ids := idsOf[of]
 		if len(ids) > maxEdits {
 			slices.Sort(ids) // each process has them in an order of its own
 			sum := sha256.Sum256([]byte(strings.Join(ids, "\x00")))

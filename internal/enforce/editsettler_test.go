@@ -191,7 +191,7 @@ func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {
 			t.Errorf("looked at %q and, where that fails, at %q", looks, tried)
 		}
 		after(2 * time.Second)
-		want := []string{"rule 1: 42 at 1, true, of all false", "rule 2: 42 at 0, false, of all false"}
+		want := []string{"rule 1: 42 at 1, true, of all true", "rule 2: 42 at 0, false, of all false"}
 		walks, looks := shared.seen(false)
 		if got := walks[len(walks)-3:]; !slices.Equal(got[:2], want) {
 			t.Errorf("walked for %q, want %q", got, want)

@@ -57,7 +57,7 @@ func (n *node) send(p *pipeline) {
 		s.crossSlot.Store(true)
 		n.sendPacked(p, true)
 	}
-	if s.cluster != nil && p.err != nil && !isRefusal(p.err) {
+	if s.cluster != nil && p.err != nil && !isRefusal(p.err) && !errors.Is(p.err, ErrUnknownVersion) {
 		s.cluster.client.ReloadState(context.Background()) // in the background, one at a time
 	}
 }

@@ -132,7 +132,7 @@ for i = 1, keys do
             local edit = min(max(read_at, stamp), now)
             m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
             stamp, must_write = edit, true
-            own_rate, own_burst, own_since = rate, burst, own_since + 1
+            own_rate, own_burst, own_since = rate, burst, read_at - COMMIT_TIME
           end
         end
         last_limit = last_limit + 1
