@@ -1,6 +1,7 @@
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
 import type { Account, AuditEntry, Key, Plan, Rule, Session, Tenant } from '~/api/types';
+import { mistakeOf } from './contract';
 
 /** What a component test's server answers to one request; a path ends where the query begins. */
 export interface Reply {
@@ -10,6 +11,9 @@ export interface Reply {
   events?: string;
   headers?: Record<string, string>;
 }
+/** How the answers of the present test differ from api/openapi.yaml; setup.ts fails the test for them. */
+export const broken: string[] = [];
+
 type Handler = (request: {
   path: string;
   query: URLSearchParams;
@@ -43,6 +47,10 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     const { status = 200, json, events, headers = {} } = reply;
     if (events !== undefined) {
       return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
+    }
+    if (json !== undefined && status !== 204) {
+      const mistake = mistakeOf(request.method, pathname, status, JSON.parse(JSON.stringify(json)));
+      if (mistake) broken.push(mistake);
     }
     const type = status >= 400 ? 'application/problem+json' : 'application/json';
     return new Response(status === 204 ? null : JSON.stringify(json), {

@@ -1,5 +1,6 @@
 import { cleanup, configure } from '@testing-library/react';
-import { afterEach, vi } from 'vitest';
+import { afterEach, expect, vi } from 'vitest';
+import { broken } from './fake';
 
 // A screen's code is loaded when it is visited, and the machine may have other things to do.
 configure({ asyncUtilTimeout: 60_000 });
@@ -24,7 +25,9 @@ Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
 
 afterEach(() => {
+  const mistakes = broken.splice(0);
   cleanup();
   localStorage.clear();
   vi.unstubAllGlobals();
+  expect([...new Set(mistakes)].join('\n'), 'answers that api/openapi.yaml does not know').toBe('');
 });

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Override } from '~/api/types';
-import { fakeServer, page, rule, session } from '../../../test/fake';
+import { fakeServer, page, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const acme = '/api/v1/tenants/acme';
@@ -35,7 +35,7 @@ function server(items: Override[]) {
         json: { items: first ? items : [override('99')], next_cursor: first && items.length ? 'next' : null },
       };
     },
-    [`GET ${acme}/users/42`]: { status: 404 },
+    [`GET ${acme}/users/42`]: () => problem(404, 'not-found'),
     [`GET ${acme}/users/42/buckets`]: { items: [], has_more: false },
   });
   return asked;

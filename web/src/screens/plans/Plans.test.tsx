@@ -2,20 +2,17 @@ import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
+import { top } from '../../../test/traffic';
 
 const free = rule({ rule_id: 1, plan: 'free', version: 1 });
 const pro = rule({ rule_id: 2, plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
 const row = { key_pattern: 'user:{user_id}', name: '', scope: 'user', rules: [free, pro] };
-const top = { by: 'rule', from: '', until: '', looked_back_to: null };
 
 const world = (role: 'viewer' | 'editor' = 'editor') => ({
   'GET /api/v1/session': session(role),
   'GET /api/v1/tenants/acme/plans': page([plan('pro'), plan('free', { is_default: true })]),
   'GET /api/v1/tenants/acme/matrix': page([row]),
-  'GET /api/v1/tenants/acme/stats/top': {
-    ...top,
-    items: [{ value: '1', denied: 412, checks: 1840, last_at: null, rule: null }],
-  },
+  'GET /api/v1/tenants/acme/stats/top': top('rule', [{ value: '1', denied: 412, checks: 1840 }]),
 });
 
 /** The cell of a plan in the only row. */

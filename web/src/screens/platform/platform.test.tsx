@@ -10,7 +10,7 @@ test('a tenant is made, its slug following its name', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
     'GET /api/v1/tenants': page([tenant()]),
-    'POST /api/v1/tenants': tenant({ slug: 'big-shop' }),
+    'POST /api/v1/tenants': () => ({ status: 201, json: tenant({ slug: 'big-shop' }) }),
   });
   const { user } = open('/platform/tenants');
   await user.click(await screen.findByRole('button', { name: 'New tenant' }));

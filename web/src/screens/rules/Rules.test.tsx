@@ -3,13 +3,12 @@ import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
 import { auditEntry, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { override } from '../../../test/traffic';
+import { override, series, top } from '../../../test/traffic';
 import { liveRules } from './Promote';
 import { fits } from './Rules';
 
 const live = rule({ rule_id: 1, plan: 'free' });
 const shadow = rule({ rule_id: 2, plan: 'free', name: 'half', mode: 'shadow', rate_per_second: 5 });
-const verdicts = { allowed: 0, denied: 0, bypassed: 0, degraded: 0, cost: 0 };
 
 const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   'GET /api/v1/session': session(role),
@@ -18,14 +17,8 @@ const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   [`GET /api/v1/tenants/acme/rules/${shown.rule_id}`]: () => ({ json: shown, headers: { ETag: '"3"' } }),
   [`GET /api/v1/tenants/acme/rules/${shown.rule_id}/overrides`]: page([]),
   'GET /api/v1/tenants/acme/audit': page([]),
-  'GET /api/v1/tenants/acme/stats/series': {
-    from: '',
-    until: '',
-    step_seconds: 900,
-    points: [],
-    total: verdicts,
-  },
-  'GET /api/v1/tenants/acme/stats/top': { by: 'rule', from: '', until: '', items: [], looked_back_to: null },
+  'GET /api/v1/tenants/acme/stats/series': { ...series([]), step_seconds: 900 },
+  'GET /api/v1/tenants/acme/stats/top': top('rule', []),
   'POST /api/v1/tenants/acme/simulate': {
     checks: 0,
     allowed: 0,
@@ -161,7 +154,7 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   const created = rule({ rule_id: 9, plan: 'free', name: 'candidate', mode: 'shadow' });
   const requests = fakeServer({
     ...world(),
-    'POST /api/v1/tenants/acme/rules': { ...created },
+    'POST /api/v1/tenants/acme/rules': () => ({ status: 201, json: created }),
     'GET /api/v1/tenants/acme/rules/9': () => ({ json: created, headers: { ETag: '"1"' } }),
     'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
   });
