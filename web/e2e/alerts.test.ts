@@ -72,7 +72,10 @@ test('a private address is refused at once, and a webhook passes the check that 
   const { signature, body } = received[0] as { signature: string; body: Buffer };
   expect(isFromSluice(secret, signature, body)).toBe(true);
   expect(isFromSluice(`${secret}x`, signature, body)).toBe(false);
-  await page.getByRole('dialog').getByText(/A test ·/).waitFor();
+  await page
+    .getByRole('dialog')
+    .getByText(/A test ·/)
+    .waitFor();
   expect(complaints).toEqual([]);
   await close();
 });

@@ -29,7 +29,10 @@ test('live, no row moves: what is new waits for a press, and a pause keeps it', 
     return false;
   });
   await page.getByRole('button', { name: 'Live' }).click();
-  await page.getByText(/^Live\./).first().waitFor();
+  await page
+    .getByText(/^Live\./)
+    .first()
+    .waitFor();
   const rows = await table.getByRole('row').count();
   await askAll(sluice, reports('602', 5));
   const show = page.getByRole('button', { name: /^\d+ new$/ });
