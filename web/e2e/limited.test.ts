@@ -63,7 +63,7 @@ test('why user 42 was limited is found out, and an override that expires lets it
     .waitFor();
   await panel.getByText('Bucket held').waitFor();
   await expectAccessible(page);
-  await panel.getByRole('link', { name: 'Raise this user’s limit' }).click();
+  await panel.getByRole('link', { name: 'Override this user’s limit' }).click();
 
   const raise = page.getByRole('dialog', { name: 'Override a limit of user 42' });
   await raise.getByText('10 times').click();
@@ -76,7 +76,7 @@ test('why user 42 was limited is found out, and an override that expires lets it
   // More at once than the bucket held before, however long one waited.
   await until(async () => (await askAll(sluice, reports('42', 1, 4)))[0] === 200);
 
-  const own = page.getByRole('table', { name: 'Own limits' });
+  const own = page.getByRole('table', { name: 'Overrides' });
   await own.getByText('their migration, ticket 1234').waitFor();
   await own.getByText(/^in (1.h|5\d.min)/).waitFor();
   const chip = page.getByRole('listitem').getByText('Override', { exact: true });
@@ -127,7 +127,10 @@ test('violations arrive live, a drag over the chart chooses their time, and back
   await signIn(page);
   await page.goto(`${at('violations')}?user=501`);
   await page.getByRole('button', { name: 'Live' }).click();
-  await page.getByText(/^Live\./).first().waitFor();
+  await page
+    .getByText(/^Live\./)
+    .first()
+    .waitFor();
   await askAll(sluice, reports('501', 5));
   const table = page.getByRole('table', { name: 'Violations' });
   await table.getByText('501').first().waitFor();

@@ -14,6 +14,8 @@ interface Props {
   /** The verb on the button: "Delete rule". */
   verb: string;
   destructive?: boolean;
+  /** Nothing is left to act on: somebody else removed it while this asked. */
+  gone?: boolean;
   action: () => Promise<unknown>;
 }
 
@@ -21,10 +23,13 @@ interface Props {
  * Asks before an act that limits or destroys, and says its effect. It stays open while the act runs and if it
  * fails. Focus is on Cancel where the act destroys, so that Enter alone destroys nothing.
  */
-export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, action }: Props) {
+export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, gone, action }: Props) {
   const queries = useQueryClient();
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>(null);
+
+  // While the act runs, its own success is what removed it.
+  const removed = gone && !pending;
 
   function close() {
     setError(null);
@@ -38,8 +43,8 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       await action();
       close();
     } catch (failure) {
-      // A newer version is asked about anew: the effect and the tag come from what is read again.
-      if (isStatus(failure, 412)) await queries.invalidateQueries();
+      // The effect and the tag come from queries: read again, they show the newer version, or that there is none.
+      if (isStatus(failure, 412) || isStatus(failure, 404)) await queries.invalidateQueries();
       setError(failure);
     } finally {
       setPending(false);
@@ -48,8 +53,8 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
 
   return (
     <Dialog opened={opened} onClose={close} title={title} pending={pending}>
-      <div className="soft">{effect}</div>
-      {error !== null && (
+      <div className="soft">{removed ? 'Somebody removed it already.' : effect}</div>
+      {error !== null && !removed && (
         <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
           {isStatus(error, 412)
             ? 'Somebody changed this meanwhile, so nothing was done. This is how it is now. Confirm again to go on.'
@@ -63,11 +68,12 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
           disabled={pending}
           data-autofocus={destructive || undefined}
         >
-          Cancel
+          {removed ? 'Close' : 'Cancel'}
         </Button>
         <Button
           color={destructive ? 'red.8' : undefined}
           loading={pending}
+          disabled={removed}
           onClick={act}
           data-autofocus={!destructive || undefined}
         >

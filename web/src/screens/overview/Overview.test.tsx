@@ -1,11 +1,15 @@
-import { screen, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
+import { screen, waitFor, within } from '@testing-library/react';
+import { afterEach, expect, test, vi } from 'vitest';
 import { account, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { process, series, status, summary, tenantStatus, top, verdicts } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 const day = 86_400_000;
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 /** Sums of today and, when asked for the same time a day before, of yesterday. */
 function sums(today: ReturnType<typeof summary>, yesterday = summary(verdicts(99, 1))) {
@@ -45,6 +49,34 @@ test('the share denied stands beside that of the same time yesterday', async () 
   const tiles = await screen.findByRole('region', { name: 'Summary' });
   expect(await within(tiles).findByText(/1\.0 % yesterday/)).toBeDefined();
   expect(within(tiles).getByText('2.0 %')).toBeDefined();
+});
+
+test('the comparison with yesterday is read again as its range moves with the time', async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  const asked: number[] = [];
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: ({ query }: { query: URLSearchParams }) => {
+        const until = Date.parse(query.get('until') ?? '');
+        const old = Date.now() - until > day / 2;
+        if (old) asked.push(until);
+        return { json: old ? summary(verdicts(100 - asked.length, asked.length)) : summary(verdicts(98, 2)) };
+      },
+    }),
+  );
+  open('/t/acme/overview?range=1h');
+  const tiles = await screen.findByRole('region', { name: 'Summary' });
+  expect(await within(tiles).findByText(/1\.0 % yesterday/)).toBeDefined();
+  await vi.advanceTimersByTimeAsync(60_000);
+  await waitFor(() => expect(asked.length).toBeGreaterThan(1));
+  expect(asked[1]).toBeGreaterThan(asked[0] ?? 0);
+  await waitFor(() => expect(within(tiles).queryByText(/1\.0 % yesterday/)).toBeNull());
+});
+
+test('a tenant without Redis is told that its buckets are in memory', async () => {
+  fakeServer(traffic({ [`GET ${base}/status`]: tenantStatus({ redis: 'memory' }) }));
+  open('/t/acme/overview');
+  expect(await screen.findByText('No Redis in use: buckets are in memory')).toBeDefined();
 });
 
 test('who was denied most leads to the user', async () => {

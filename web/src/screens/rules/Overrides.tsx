@@ -9,11 +9,10 @@ import type { Override, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Dialog } from '~/components/Dialog';
+import { Ends } from '~/components/Ends';
 import { IconDots, IconPencil, IconPlus, IconTrash } from '~/components/icons';
-import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { limitSentence, rateShort } from '~/domain/rate';
 import { useRole } from '~/session';
@@ -145,23 +144,18 @@ export function Overrides({ tenant, rule }: { tenant: string; rule: Rule }) {
         </Dialog>
       )}
       <ConfirmAction
-        opened={removing !== null}
+        opened={removingUser !== null}
         onClose={() => setRemoving(null)}
         title="Remove this override?"
         effect={
           removing &&
-          `User ${removing.user_id} goes from ${limitSentence(removing)} to ${limitSentence(rule)} at once.`
+          `User ${removing.user_id} goes from ${limitSentence(removing)} to ${limitSentence(rule)} within 2 s.`
         }
         verb="Remove override"
+        gone={removingUser !== null && !removing}
         destructive
         action={async () => removing && remove(removing)}
       />
     </Card>
   );
-}
-
-function Ends({ override: { expires_at, expired } }: { override: Override }) {
-  if (!expires_at) return <span className="soft">never</span>;
-  if (expired) return <Outcome tone="neutral">ended</Outcome>;
-  return <RelativeTime at={expires_at} />;
 }

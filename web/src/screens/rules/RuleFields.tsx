@@ -3,7 +3,7 @@ import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { limitProblems, limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
-import { burstCredit, leaky, type RuleDraft } from './ruleDraft';
+import { burstCredit, type RuleDraft, strictPacing } from './ruleDraft';
 
 interface Props {
   draft: RuleDraft;
@@ -117,9 +117,9 @@ function LimitFields({ draft, onChange, problem, disabled }: Props) {
       </div>
       {!disabled && !wrong.rate && (
         <p className={styles.presets}>
-          <span>As a</span>
-          <button type="button" onClick={() => onChange(leaky(draft))}>
-            leaky bucket (burst 1)
+          <span>Preset:</span>
+          <button type="button" onClick={() => onChange(strictPacing(draft))}>
+            strict pacing (burst 1)
           </button>
           <button type="button" onClick={() => onChange(burstCredit(draft))}>
             burst credit (5 min of the rate)

@@ -13,6 +13,7 @@ import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
+import { EndingSoon } from '~/screens/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';
@@ -95,6 +96,7 @@ export default function Rules() {
           );
           return (
             <>
+              <EndingSoon tenant={tenant} />
               <Filters search={search} set={set} tenant={tenant} />
               <Card flush>
                 {shown.length === 0 ? (

@@ -11,7 +11,7 @@ const limit = (rate: number, burst: number): Limit => ({
 
 const kinds: [string, Limit][] = [
   ['10 per second', limit(10, 50)],
-  ['leaky', limit(5, 1)],
+  ['strict pacing', limit(5, 1)],
   ['1000 per day', limit(1000 / 86400, 1000)],
   ['a million per second', limit(1e6, 1e6)],
   ['the slowest', limit(1e-6, 31)],

@@ -101,8 +101,8 @@ export function isDirty(rule: Rule, draft: RuleDraft): boolean {
   return Object.keys(patch(rule, draft)).length > 0;
 }
 
-/** A bucket that holds one: requests pass at the rate and never faster. */
-export function leaky(limit: Limit): Limit {
+/** Strict pacing: a bucket of one token, so that requests pass at the rate and never faster. */
+export function strictPacing(limit: Limit): Limit {
   return { ...limit, burst_capacity: 1 };
 }
 

@@ -41,7 +41,10 @@ function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owne
 
 test('a new key is shown once, with a line to paste, and neither Escape nor a click beside it loses it', async () => {
   const requests = server({
-    [`POST ${acme}/api-keys`]: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+    [`POST ${acme}/api-keys`]: () => ({
+      status: 201,
+      json: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+    }),
   });
   const { user } = open('/t/acme/settings/keys');
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
@@ -63,7 +66,10 @@ test('the form of a new key is gone when its secret is shown, however long the l
   let reads = 0;
   server({
     [`GET ${acme}/api-keys`]: () => (reads++ === 0 ? { json: page([key()]) } : new Promise(() => {})),
-    [`POST ${acme}/api-keys`]: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+    [`POST ${acme}/api-keys`]: () => ({
+      status: 201,
+      json: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
+    }),
   });
   const { user } = open('/t/acme/settings/keys');
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
@@ -91,7 +97,10 @@ test('a key that cannot be made says so at its field, and keeps what was typed',
 
 test('rotating gives the old key its grace', async () => {
   const requests = server({
-    [`POST ${acme}/api-keys/k3Jx9mQ2/rotate`]: { key: key({ key_id: 'new' }), secret: 'slk_new_secret' },
+    [`POST ${acme}/api-keys/k3Jx9mQ2/rotate`]: () => ({
+      status: 201,
+      json: { key: key({ key_id: 'new4Jx9m' }), secret: 'slk_new_secret' },
+    }),
   });
   const { user } = open('/t/acme/settings/keys');
   await user.click(await screen.findByRole('button', { name: 'Actions of gateway' }));
@@ -105,7 +114,9 @@ test('rotating gives the old key its grace', async () => {
 });
 
 test('an invitation gives a link, its token in the fragment', async () => {
-  server({ [`POST ${acme}/invitations`]: { invitation, token: '3q2-7wAB9x' } });
+  server({
+    [`POST ${acme}/invitations`]: () => ({ status: 201, json: { invitation, token: '3q2-7wAB9x' } }),
+  });
   const { user } = open('/t/acme/settings/members');
   await user.click(await screen.findByRole('button', { name: 'Invite' }));
   await user.type(await screen.findByLabelText('E-mail'), 'grace@example.com');
@@ -197,6 +208,29 @@ test('a file that cannot be read says on which line', async () => {
   expect((await screen.findByText('Line 3:')).parentElement?.textContent).toBe('Line 3: rate is missing');
 });
 
+test('what was undone from the audit log can be made again, but not undone twice', async () => {
+  const entries = [auditEntry()];
+  const requests = server({
+    [`GET ${acme}/audit`]: () => ({ json: page(entries) }),
+    [`POST ${acme}/audit/812/revert`]: () => {
+      const [done] = entries as [ReturnType<typeof auditEntry>];
+      const actor = { ...done.actor, act: 'revert 812' };
+      const undo = { ...done, audit_id: 813, actor, before: done.after, after: done.before };
+      entries.unshift(undo);
+      return { json: undo };
+    },
+    [`GET ${acme}/audit/813`]: () => ({ json: entries[0] }),
+  });
+  const { user, router } = open('/t/acme/settings/audit?entry=812');
+  await user.click(await screen.findByRole('button', { name: 'Undo …' }));
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  expect(await screen.findByText('This was undone.')).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Undo …' })).toBeNull();
+  router.history.push('/t/acme/settings/audit?entry=813');
+  expect(await screen.findByRole('button', { name: 'Redo …' })).toBeDefined();
+  expect(requests.filter(({ path }) => path.endsWith('/revert'))).toHaveLength(1);
+});
+
 test('an entry of the audit log shows what differed, and undoing it asks first', async () => {
   const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: 813 }) });
   const { user, router } = open('/t/acme/settings/audit');
@@ -224,7 +258,9 @@ test('the filters of the audit log are in the address, and asked of the server',
 });
 
 test('the first alert is made, and its secret shown once', async () => {
-  const requests = server({ [`POST ${acme}/alerts`]: { alert: {}, secret: 'slw_secret' } });
+  const requests = server({
+    [`POST ${acme}/alerts`]: () => ({ status: 201, json: { alert: loud, secret: 'slw_secret' } }),
+  });
   const { user } = open('/t/acme/settings/alerts');
   await user.click(await screen.findByRole('button', { name: 'New alert' }));
   await user.type(await screen.findByLabelText('Name'), 'Search');
@@ -289,6 +325,32 @@ test('a webhook inside the network is refused at its field', async () => {
   await user.click(await screen.findByRole('button', { name: 'Save' }));
   await waitFor(() => expect(screen.getByLabelText('Webhook').getAttribute('aria-invalid')).toBe('true'));
   expect(screen.getByText(new RegExp(detail, 'i'))).toBeDefined();
+});
+
+test('a lost race over an alert shows both versions, and mine is saved over theirs', async () => {
+  const tags: (string | null)[] = [];
+  const theirs = { ...loud, threshold: 5000, version: 2 };
+  server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4`]: theirs,
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+    [`PATCH ${acme}/alerts/4`]: ({ headers }: { headers: Headers }) => {
+      tags.push(headers.get('If-Match'));
+      return tags.length > 1 ? { json: { ...loud, version: 3 } } : problem(412, 'precondition-failed');
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  const name = await screen.findByLabelText('Name');
+  await user.clear(name);
+  await user.type(name, 'Louder');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed this alert/ });
+  expect(within(dialog).getByRole('row', { name: 'Name Loud Louder' })).toBeDefined();
+  expect(within(dialog).getByRole('row', { name: 'Denials 5,000 1,000' })).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await waitFor(() => expect(tags).toEqual(['"1"', '"2"']));
+  await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
 });
 
 test('a webhook that waits for its retry is sent again by a press', async () => {

@@ -26,13 +26,15 @@ interface Props {
   onEdit: (rule: number) => void;
 }
 
-/** The limits that the user has of their own. */
+/** One user's overrides, and the buttons to edit and remove them. */
 export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdit }: Props) {
-  const [ending, setEnding] = useState<Override | null>(null);
+  const [removingRule, setRemoving] = useState<number | null>(null);
   const queries = useQueryClient();
   // The user's own answer has the first overrides only.
   const list = useInfiniteQuery({ ...tenantOverridesQuery(tenant, { user }), enabled: hasMore });
   const rows = (hasMore && list.data?.pages.flatMap(({ items }) => items)) || overrides;
+  // From the list, so that after a 412 the newer version is what is shown and removed.
+  const removing = rows.find(({ rule_id }) => rule_id === removingRule);
   const ruleOf = ({ rule_id }: Override) => rules.find((rule) => rule.rule_id === rule_id);
 
   const columns: Column<Override>[] = [
@@ -45,7 +47,7 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
         </Link>
       ),
     },
-    { key: 'limit', header: 'Own limit', render: limitSentence },
+    { key: 'limit', header: 'Limit', render: limitSentence },
     {
       key: 'reason',
       header: 'Reason',
@@ -57,15 +59,15 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
   if (edit) {
     columns.push({
       key: 'acts',
-      header: 'Change',
+      header: 'Actions',
       width: 88,
       numeric: true,
       render: (override) => (
         <Group gap={0} justify="flex-end" wrap="nowrap">
-          <ActionIcon aria-label="Change this limit" onClick={() => onEdit(override.rule_id)}>
+          <ActionIcon aria-label="Edit this override" onClick={() => onEdit(override.rule_id)}>
             <IconPencil size={15} />
           </ActionIcon>
-          <ActionIcon aria-label="End this limit" onClick={() => setEnding(override)}>
+          <ActionIcon aria-label="Remove this override" onClick={() => setRemoving(override.rule_id)}>
             <IconTrash size={15} />
           </ActionIcon>
         </Group>
@@ -73,7 +75,7 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
     });
   }
 
-  async function end(override: Override) {
+  async function remove(override: Override) {
     await body(
       api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
         params: {
@@ -83,16 +85,16 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
       }),
     );
     await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
-    done('The rule’s own limit holds again');
+    done(`Override removed. User ${user} has the rule’s limit again`);
   }
 
-  const rule = ending && ruleOf(ending);
+  const rule = removing && ruleOf(removing);
   return (
-    <Card title="Own limits" lead="Overrides of a rule for this user alone." flush>
+    <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
       {rows.length === 0 ? (
-        <p className={styles.none}>None. The limits of the rules hold.</p>
+        <p className={styles.none}>No overrides: this user has the rules’ limits.</p>
       ) : (
-        <DataTable label="Own limits" columns={columns} rows={rows} rowKey={({ rule_id }) => rule_id} />
+        <DataTable label="Overrides" columns={columns} rows={rows} rowKey={({ rule_id }) => rule_id} />
       )}
       {hasMore && list.hasNextPage && (
         <footer className={styles.footer}>
@@ -102,22 +104,23 @@ export function Overrides({ tenant, user, overrides, hasMore, rules, edit, onEdi
           </Button>
         </footer>
       )}
-      {ending && (
-        <ConfirmAction
-          opened
-          onClose={() => setEnding(null)}
-          title="End this limit?"
-          effect={
+      <ConfirmAction
+        opened={removingRule !== null}
+        onClose={() => setRemoving(null)}
+        title="Remove this override?"
+        effect={
+          removing && (
             <>
-              User {user} then has {rule ? limitSentence(rule) : 'the rule’s own limit'} instead of{' '}
-              {limitSentence(ending)}, within 2 s.
+              User {user} then has {rule ? limitSentence(rule) : 'the rule’s limit'} instead of{' '}
+              {limitSentence(removing)}, within 2 s.
             </>
-          }
-          verb="End it"
-          destructive
-          action={() => end(ending)}
-        />
-      )}
+          )
+        }
+        verb="Remove override"
+        gone={removingRule !== null && !removing}
+        destructive
+        action={async () => removing && remove(removing)}
+      />
     </Card>
   );
 }

@@ -130,15 +130,83 @@ test('a lost race shows both raises, and mine can be saved over theirs', async (
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });
 
-test('an own limit can be ended, after its effect was said', async () => {
-  const requests = server({ [`DELETE ${base}/rules/12/overrides/42`]: { status: 204 } }, () => [override()]);
+test('an override can be removed, after its effect was said', async () => {
+  const requests = server({ [`DELETE ${base}/rules/12/overrides/42`]: () => ({ status: 204 }) }, () => [
+    override(),
+  ]);
   const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'End this limit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'End this limit?' });
+  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
   expect(dialog.textContent).toMatch(/then has 10 per second, bursts to 50 instead of 100 per second/);
-  await user.click(within(dialog).getByRole('button', { name: 'End it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
+});
+
+test('removing an override that somebody changed asks again with their version', async () => {
+  const tags: (string | null)[] = [];
+  let stored = [override()];
+  server(
+    {
+      [`DELETE ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
+        tags.push(headers.get('If-Match'));
+        if (tags.length > 1) return { status: 204 };
+        stored = [override({ version: 32, rate_per_second: 70 })];
+        return problem(412, 'precondition-failed');
+      },
+    },
+    () => stored,
+  );
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
+  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
+  expect(await within(dialog).findByText(/instead of 70 per second/)).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
+  await waitFor(() => expect(tags).toEqual(['"31"', '"32"']));
+});
+
+test.each([404, 412])('removing an override that somebody removed says so, after a %s', async (status) => {
+  let stored = [override()];
+  const kind = status === 404 ? 'not-found' : 'precondition-failed';
+  const requests = server(
+    {
+      [`DELETE ${base}/rules/12/overrides/42`]: () => {
+        stored = [];
+        return problem(status, kind);
+      },
+    },
+    () => stored,
+  );
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
+  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
+  expect(await within(dialog).findByText('Somebody removed it already.')).toBeDefined();
+  expect(within(dialog).getByRole('button', { name: 'Remove override' })).toHaveProperty('disabled', true);
+  await user.click(within(dialog).getAllByRole('button', { name: 'Close' }).at(-1) as HTMLElement);
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(requests.filter(({ method }) => method === 'DELETE')).toHaveLength(1);
+});
+
+test('an override that somebody removed while it was edited can be given again', async () => {
+  const tags: (string | null)[] = [];
+  server(
+    {
+      [`GET ${base}/rules/12/overrides/42`]: () => problem(404, 'not-found'),
+      [`PUT ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
+        tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));
+        return tags.length > 1 ? { status: 201, json: override() } : problem(412, 'precondition-failed');
+      },
+    },
+    () => [override()],
+  );
+  const { user } = open('/t/acme/users/42?raise=12');
+  await user.click(await screen.findByRole('button', { name: 'Save override' }));
+  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
+  expect(within(dialog).getByText(/^no override: 10 per second/)).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await waitFor(() => expect(tags).toEqual(['"31"', '*']));
 });
 
 test('a user with more than is shown says so, and shows more overrides', async () => {

@@ -72,7 +72,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
         className={styles.rule}
         comboboxProps={{ width: 360, position: 'bottom-start' }}
         clearButtonProps={{ 'aria-label': 'Any rule' }}
-        nothingFoundMessage="No rule is called that"
+        nothingFoundMessage="No results"
         data={ruleChoices(rules, search.rule)}
         value={search.rule === undefined ? null : String(search.rule)}
         onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}

@@ -48,7 +48,7 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
   return (
     <EmptyState
       icon={icon}
-      title="Nobody was limited in this time"
+      title="No violations in this time range"
       action={
         <Button
           variant="default"

@@ -102,11 +102,11 @@ function InMinute({ violation, detail }: { violation: Violation; detail: Violati
 function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
   const { edit } = useRole();
   const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
-  const raisable =
+  const overridable =
     edit && user_id !== null && mode === 'enforce' && reason !== 'blocked' && splitsByUser(key_pattern);
   return (
     <div className={styles.acts}>
-      {raisable && (
+      {overridable && (
         <Button
           renderRoot={(props) => (
             <Link
@@ -117,7 +117,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
             />
           )}
         >
-          Raise this user’s limit
+          Override this user’s limit
         </Button>
       )}
       {user_id !== null && (

@@ -52,7 +52,7 @@ test('filters come from the address and go there', async () => {
   expect(screen.getByLabelText('User')).toHaveProperty('value', '');
 });
 
-test('a row opens to say what happened, and leads to a raise', async () => {
+test('a row opens to say what happened, and leads to an override', async () => {
   server({ [`GET ${base}/violations/${violation().violation_id}`]: oneOf() });
   const { user, router } = open('/t/acme/violations');
   const table = await screen.findByRole('table', { name: 'Violations' });
@@ -60,7 +60,7 @@ test('a row opens to say what happened, and leads to a raise', async () => {
   const panel = await screen.findByRole('dialog', { name: 'Violation' });
   expect(within(panel).getByText(/^User 42 on free was denied 11 times/)).toBeDefined();
   expect(await within(panel).findByText(/denied this user 61 times in all/)).toBeDefined();
-  expect(within(panel).getByRole('link', { name: 'Raise this user’s limit' }).getAttribute('href')).toBe(
+  expect(within(panel).getByRole('link', { name: 'Override this user’s limit' }).getAttribute('href')).toBe(
     '/t/acme/users/42?raise=12',
   );
   expect(router.state.location.search).toEqual({ open: violation().violation_id });
@@ -77,7 +77,7 @@ test('a rule that was edited or removed since is said to be', async () => {
   expect(await screen.findByText('The rule was removed since.')).toBeDefined();
 });
 
-test('a viewer sees no button that would raise', async () => {
+test('a viewer sees no button that makes an override', async () => {
   const id = violation().violation_id;
   server({ 'GET /api/v1/session': session('viewer'), [`GET ${base}/violations/${id}`]: oneOf() });
   open(`/t/acme/violations?open=${id}`);
@@ -101,7 +101,9 @@ test('a scan that found nothing yet says how far it got, and goes on', async () 
   const back = exactTime(Date.parse('2026-11-21T05:00:00Z')); // which day that is depends on where one is
   expect(await screen.findByText((text) => text.includes(`Everything back to ${back}`))).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Go on looking' }));
-  expect(await screen.findByText(/1 violation, 11 checks. That is all in this time./)).toBeDefined();
+  // The same text is also announced.
+  const all = /1 violation, 11 checks. That is all in this time./;
+  expect(await screen.findByText(all, { ignore: '[role=status]' })).toBeDefined();
   // Both pages are of the same time, however long one waited before turning the page.
   expect(asked[1]?.get('cursor')).toBe('c1');
   expect(asked[1]?.get('until')).toBe(asked[0]?.get('until'));
@@ -146,7 +148,7 @@ test('starting Live on an old list reads it again, so that nothing is missing be
     [`GET ${base}/violations/tail`]: () => ({ events: ': alive\n\n' }),
   });
   const { user } = open('/t/acme/violations');
-  await screen.findByText('Nobody was limited in this time');
+  await screen.findByText('No violations in this time range');
   await user.click(screen.getByRole('button', { name: 'Live' }));
   expect(await screen.findByText('55')).toBeDefined();
 });
@@ -210,10 +212,10 @@ test('export takes the filters along', async () => {
   });
 });
 
-test('where nobody was limited one learns what a violation is', async () => {
+test('an empty list explains what a violation is', async () => {
   server({ [`GET ${base}/violations`]: list([]) });
   open('/t/acme/violations');
-  expect(await screen.findByRole('heading', { name: 'Nobody was limited in this time' })).toBeDefined();
+  expect(await screen.findByRole('heading', { name: 'No violations in this time range' })).toBeDefined();
 });
 
 test('somebody whose role does not include it is told so', async () => {

@@ -2,10 +2,22 @@ import { Group, NativeSelect, NumberInput, Select, Switch, TextInput } from '@ma
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body, etagOf, ifMatch } from '~/api/client';
+import { isStatus } from '~/api/problem';
 import { tenantKey } from '~/api/queries';
 import type { Alert, Rule } from '~/api/types';
+import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
+import { type AlertFields, alertVersions, countedAs, ruleLabel } from './versions';
+
+type Choice = 'mine' | 'theirs' | 'back';
+
+/** A save that somebody else's came before. It goes on when the reader chooses. */
+interface Conflict {
+  mine: AlertFields;
+  theirs: Alert;
+  choose: (choice: Choice) => void;
+}
 
 interface Props {
   tenant: string;
@@ -28,6 +40,29 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   const [url, setUrl] = useState(alert?.url ?? '');
   const [active, setActive] = useState(alert?.is_active ?? true);
 
+  const [conflict, setConflict] = useState<Conflict | null>(null);
+
+  /** Saves over the version that the form began with. On a 412 the reader chooses between the two versions. */
+  async function update(mine: AlertFields, basis: Alert) {
+    const path = { tenant, alert_id: basis.alert_id };
+    try {
+      await body(
+        api.PATCH('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
+          params: { path, header: ifMatch(etagOf(basis)) },
+          body: mine,
+        }),
+      );
+      done(`Alert ${mine.name} saved`);
+    } catch (error) {
+      if (!isStatus(error, 412)) throw error;
+      const theirs = await body(api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params: { path } }));
+      const choice = await new Promise<Choice>((choose) => setConflict({ mine, theirs, choose }));
+      setConflict(null);
+      if (choice === 'back') throw error;
+      if (choice === 'mine') await update(mine, theirs);
+    }
+  }
+
   async function save() {
     const wanted = {
       name,
@@ -39,13 +74,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       is_active: active,
     };
     if (alert) {
-      await body(
-        api.PATCH('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
-          params: { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) },
-          body: wanted,
-        }),
-      );
-      done(`Alert ${name} saved`);
+      await update(wanted, alert);
     } else {
       const created = await body(
         api.POST('/api/v1/tenants/{tenant}/alerts', { params: { path: { tenant } }, body: wanted }),
@@ -57,7 +86,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
     if (alert) await read;
   }
 
-  return (
+  const form = (
     <FormDialog
       title={alert ? `Alert ${alert.name}` : 'New alert'}
       verb={alert ? 'Save' : 'Make alert'}
@@ -110,10 +139,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
           </Group>
           <NativeSelect
             label="Counted"
-            data={[
-              { value: 'rule', label: 'All that the rule denies together' },
-              { value: 'subject', label: 'Each subject (user, address) alone' },
-            ]}
+            data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
             value={per}
             error={wrong('/per')}
             onChange={(event) => setPer(event.currentTarget.value as Alert['per'])}
@@ -133,8 +159,19 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       )}
     </FormDialog>
   );
-}
-
-function ruleLabel({ key_pattern, name, plan }: Rule): string {
-  return [key_pattern, name, plan].filter(Boolean).join(' · ');
+  return (
+    <>
+      {form}
+      {conflict && (
+        <ConflictDialog
+          opened
+          what="this alert"
+          versions={alertVersions(conflict.mine, conflict.theirs, rules)}
+          onKeepMine={() => conflict.choose('mine')}
+          onTakeTheirs={() => conflict.choose('theirs')}
+          onClose={() => conflict.choose('back')}
+        />
+      )}
+    </>
+  );
 }
