@@ -43,6 +43,8 @@ type visit struct {
 	isUnattended bool
 	// admitAgain finds out anew whether the caller may still do this, for what takes long.
 	admitAgain func() error
+	places     places
+	running    *shares.Shares // of which places.running is one
 }
 
 type visitKey struct{}
@@ -70,14 +72,13 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v := &visit{w: w, r: r, requestID: httpapi.RequestID(w), isUnattended: r.Header.Get(lastEventID) != ""}
-		release, err := s.check(v, rt, o)
-		if err != nil {
+		v := &visit{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), isUnattended: r.Header.Get(lastEventID) != ""}
+		defer v.places.release()
+		if err := s.check(v, rt, o); err != nil {
 			s.handlerFailed(w, r, err)
 			return nil
 		}
-		defer release()
-		v.r = r.WithContext(v.context())
+		v.r = v.r.WithContext(v.context())
 		rt.handler(w, v.r)
 		return nil
 	}
@@ -92,28 +93,39 @@ func (v *visit) context() context.Context {
 	return shares.With(ctx, v.caller())
 }
 
-// check looks at where a request comes from, then at whose it is, and only then at what it says. A file may
-// take minutes to come, in which its sender may have lost their session, key or role, or the tenant may
-// have been suspended; so it looks again. release ends what the request keeps until its end.
-func (s *surface) check(v *visit, rt route, o *operation) (release func(), err error) {
+// check looks at where a request comes from, then at who sent it, and only then at what it says. A file may
+// take minutes to arrive, in which its sender may have lost their session, key or role, or the tenant may
+// have been suspended; so it looks again. The request keeps the places that it takes here until its end.
+func (s *surface) check(v *visit, rt route, o *operation) error {
 	if err := s.origins.Check(v.r); err != nil {
-		return nil, httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
+		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
+	}
+	door := s.doorOf(rt, o)
+	if err := door.arrive(v); err != nil {
+		return err
 	}
 	if err := s.admit(v, rt); err != nil {
-		return nil, err
+		return err
 	}
 	v.admitAgain = func() error { return s.admit(v.again(), rt) }
-	if release, err = s.transfer(v, o); err != nil {
-		return nil, err
+	if err := s.transfer(v, o); err != nil {
+		return err
 	}
-	err = o.check(v.w, v.r)
+	if err := o.checkAddress(v.r); err != nil {
+		return err
+	}
+	body, err := o.read(v.w, v.r)
 	if err == nil && o.isUpload() {
 		err = v.admitAgain()
 	}
 	if err != nil {
-		release()
+		return err
 	}
-	return release, err
+	// The place is taken after the body has arrived, so that a slow network holds none, and before the body is parsed.
+	if err := door.enter(v); err != nil {
+		return err
+	}
+	return o.checkBody(v.r, body)
 }
 
 // again is a visit like this one of which nothing is known yet.

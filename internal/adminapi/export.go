@@ -47,7 +47,7 @@ func (f *file) send(w http.ResponseWriter) error {
 	if f.visit.r.Method == http.MethodHead {
 		return nil // without reading what would not be sent
 	}
-	sent := &begun{Writer: w, controller: http.NewResponseController(w)}
+	sent := &begun{Writer: w, visit: f.visit, controller: http.NewResponseController(w)}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
 	if f.patience > 0 {
@@ -68,9 +68,10 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// begun remembers that something was written, and gives each write its time.
+// begun remembers that something was written, gives each write its time, and gives others the request's place meanwhile.
 type begun struct {
 	io.Writer
+	visit      *visit
 	controller *http.ResponseController
 	end        time.Time // of all writes; zero for none
 	yes        bool
@@ -83,7 +84,12 @@ func (b *begun) Write(p []byte) (int, error) {
 		deadline = b.end
 	}
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
-	return b.Writer.Write(p)
+	var n int
+	err := b.visit.whileAway(b.visit.r.Context(), func() (err error) {
+		n, err = b.Writer.Write(p)
+		return err
+	})
+	return n, err
 }
 
 // VisitExportUsersResponse makes a file an answer.
@@ -213,7 +219,7 @@ func (s *surface) ExportConfig(ctx context.Context, _ openapi.ExportConfigReques
 // packConfig writes a tenant's configuration into memory, compressed: a tenth of it stays there while its reader
 // takes it slowly, and others need not wait for that.
 func (s *surface) packConfig(ctx context.Context, tenant rules.TenantID) (*bytes.Buffer, error) {
-	release, err := takeFor(ctx, s.whole)
+	release, err := s.takeWhole(ctx)
 	if err != nil {
 		return nil, err
 	}

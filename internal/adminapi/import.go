@@ -27,7 +27,7 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 	if err != nil {
 		return nil, err
 	}
-	release, err := takeFor(ctx, s.whole)
+	release, err := s.takeWhole(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*rules.TenantRules, error)
 // ImportConfig handles POST …/import.
 func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
 	tenant := visitOf(ctx).tenant.ID
-	release, err := takeFor(ctx, s.whole)
+	release, err := s.takeWhole(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -87,9 +87,8 @@ func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload(
 // isUpload says that the body is a file, which may take long to come.
 func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }
 
-// check holds a request to the description, as strictly as httpapi reads JSON. The body is replaced by what
-// was read of it.
-func (o *operation) check(w http.ResponseWriter, r *http.Request) error {
+// checkAddress compares a request's path and query with the description.
+func (o *operation) checkAddress(r *http.Request) error {
 	wrong, err := o.checkQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -103,13 +102,43 @@ func (o *operation) check(w http.ResponseWriter, r *http.Request) error {
 		return httpapi.InvalidRequest.Problem("Correct the address where errors points; nothing was done.",
 			wrong[:min(len(wrong), httpapi.MaxFieldErrors)]...)
 	}
+	return nil
+}
+
+// read reads the body to its end, if the operation has one.
+func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	var body bytes.Buffer
+	var err error
 	switch o.mediaType {
 	case "":
-		return nil
 	case jsonType:
-		return o.checkJSON(w, r)
+		err = httpapi.ReadBody(w, r, o.maxBody, &body)
+	default:
+		err = o.readFile(w, r, &body)
 	}
-	return o.checkFile(w, r)
+	return body.Bytes(), err
+}
+
+// checkBody compares a JSON body with the description, as strictly as httpapi reads JSON. What is wrong in a file is
+// for the handler to say. The request's body becomes what was read of it.
+func (o *operation) checkBody(r *http.Request, body []byte) error {
+	if o.mediaType == "" {
+		return nil
+	}
+	if o.mediaType == jsonType {
+		var value any
+		if err := httpapi.Decode(body, &value); err != nil {
+			return err
+		}
+		if err := httpapi.BodyProblem(mismatches(o.schema, value)); err != nil {
+			return err
+		}
+	}
+	r.Body = http.NoBody
+	if len(body) > 0 {
+		r.Body = readOnce{bytes.NewReader(body)}
+	}
+	return nil
 }
 
 func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
@@ -182,40 +211,15 @@ func wrongText(text string) string {
 	return ""
 }
 
-func (o *operation) checkJSON(w http.ResponseWriter, r *http.Request) error {
-	var body bytes.Buffer
-	if err := httpapi.ReadBody(w, r, o.maxBody, &body); err != nil {
-		return err
-	}
-	var value any
-	if err := httpapi.Decode(body.Bytes(), &value); err != nil {
-		return err
-	}
-	if err := httpapi.BodyProblem(mismatches(o.schema, value)); err != nil {
-		return err
-	}
-	r.Body = http.NoBody
-	if body.Len() > 0 {
-		r.Body = readOnce{bytes.NewReader(body.Bytes())}
-	}
-	return nil
-}
-
-// checkFile reads the file to its end, so that what it says is acted upon only once all of it is here. What
-// is wrong in it is for the handler to say.
-func (o *operation) checkFile(w http.ResponseWriter, r *http.Request) error {
+// readFile reads all of a file before anything in it takes effect.
+func (o *operation) readFile(w http.ResponseWriter, r *http.Request, body *bytes.Buffer) error {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := r.Header.Get("Content-Encoding")
 	if err != nil || mediaType != o.mediaType || encoding != "" && encoding != "identity" {
 		return httpapi.WrongMediaType.Problem("Send the body uncompressed, with Content-Type: " + o.mediaType + ".")
 	}
 	allowTime(w)
-	var body bytes.Buffer
-	if err := httpapi.ReadFile(w, r, o.maxBody, &body); err != nil {
-		return err
-	}
-	r.Body = readOnce{bytes.NewReader(body.Bytes())}
-	return nil
+	return httpapi.ReadFile(w, r, o.maxBody, body)
 }
 
 type readOnce struct{ *bytes.Reader }

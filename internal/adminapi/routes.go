@@ -17,11 +17,12 @@ import (
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies, CheckURL,
-// Closing, UI and Now must be given.
+// Closing, UI, ObserveShares and Now must be given.
 type Config struct {
 	Stores rules.Stores
 	People auth.Store
@@ -40,6 +41,8 @@ type Config struct {
 	Explain func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error)
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
+	// ObserveShares is called once for each class of places that this surface divides, with what counts them; it may be nil.
+	ObserveShares func(class string, count func() shares.Count)
 	// Readiness must answer from memory, at once.
 	Readiness func() Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
@@ -210,6 +213,9 @@ func NewHandler(c Config) (http.Handler, error) {
 	s := &surface{
 		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(),
 		divided: divide(),
+	}
+	if c.ObserveShares != nil {
+		s.observe(c.ObserveShares)
 	}
 	if s.reference, err = newReference(description); err != nil {
 		return nil, err

@@ -14,23 +14,35 @@ import (
 // divided is what this process divides among tenants and their members. Connections to the database are divided by
 // the store; see visit.caller.
 type divided struct {
-	// uploads, downloads and tails take as long as their callers' networks, so nobody waits for one to end. An
-	// upload has its file in memory. A tail asks the database once a second.
+	// uploads, downloads and tails take as long as their callers' networks. An upload has its file in memory. A tail
+	// asks the database once a second; nobody waits for one to end.
 	uploads, downloads, tails *shares.Shares
 	// whole operations have all of a tenant's configuration or users in memory, up to some hundred MB of it.
 	whole *shares.Shares
-	// simulations keep a core busy for up to a second, and leave half of the cores to everybody else.
-	simulations *shares.Shares
+	// light and heavy are the doors that requests go through; see door.
+	light, heavy door
 }
 
 func divide() divided {
+	cores := runtime.GOMAXPROCS(0)
 	return divided{
-		uploads:   shares.New(shares.Limits{Places: 24, PerTenant: 4, PerAccount: 2}),
-		downloads: shares.New(shares.Limits{Places: 64, PerTenant: 16, PerAccount: 4}),
+		uploads:   shares.New(shares.Limits{Places: 24, PerTenant: 4, PerAccount: 2, Waiting: maxHeavy, Patience: filePatience}),
+		downloads: shares.New(shares.Limits{Places: 64, PerTenant: 16, PerAccount: 4, Waiting: maxHeavy, Patience: filePatience}),
 		// A browser has six connections to a host, so that more than 4 tails would leave it none for the rest.
-		tails:       shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
-		whole:       shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 4, Patience: 30 * time.Second}),
-		simulations: shares.New(shares.Limits{Places: max(1, runtime.GOMAXPROCS(0)/2), PerTenant: 1, Waiting: 16, Patience: 10 * time.Second}),
+		tails: shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		whole: shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 4, Patience: 30 * time.Second}),
+		light: newDoor(maxLight, shares.Limits{Places: 8 * cores, PerTenant: 4 * cores, PerAccount: 2 * cores, Patience: lightPatience}),
+		heavy: newDoor(maxHeavy, shares.Limits{Places: max(2, cores), PerTenant: max(1, cores/2), Patience: heavyPatience}),
+	}
+}
+
+// observe shows each of the shares to an observer, by name.
+func (d *divided) observe(show func(class string, count func() shares.Count)) {
+	for class, of := range map[string]*shares.Shares{
+		"light": d.light.running, "heavy": d.heavy.running, "light_arrivals": d.light.arrivals, "heavy_arrivals": d.heavy.arrivals,
+		"uploads": d.uploads, "downloads": d.downloads, "tails": d.tails, "whole": d.whole,
+	} {
+		show(class, of.Count)
 	}
 }
 
@@ -40,7 +52,7 @@ func (v *visit) caller() shares.Caller {
 }
 
 // transfer takes a place for a file or stream, which is kept until the request ends. Other operations need none.
-func (s *surface) transfer(v *visit, o *operation) (release func(), err error) {
+func (s *surface) transfer(v *visit, o *operation) error {
 	of, what := s.downloads, "files"
 	switch {
 	case o.isUpload():
@@ -48,23 +60,34 @@ func (s *surface) transfer(v *visit, o *operation) (release func(), err error) {
 	case o.isStream:
 		of, what = s.tails, "streams"
 	case !o.isFile:
-		return func() {}, nil
+		return nil
 	}
-	release, err = of.Take(v.r.Context(), v.caller())
+	release, err := of.Take(v.r.Context(), v.caller())
 	switch {
 	case errors.Is(err, shares.ErrAccount):
-		err = httpapi.TooSoon.Problem("You have too many " + what + " open already; close one, or wait until one ends.")
+		return httpapi.TooSoon.Problem("You have too many " + what + " open already; close one, or wait until one ends.")
 	case errors.Is(err, shares.ErrTenant):
-		err = httpapi.TooSoon.Problem("The members of this tenant have too many " + what + " open already; wait until one ends.")
+		return httpapi.TooSoon.Problem("The members of this tenant have too many " + what + " open already; wait until one ends.")
 	case errors.Is(err, shares.ErrBusy):
-		err = httpapi.Unavailable.Problem("Too many " + what + " are open on this server; try again later.")
+		return httpapi.Unavailable.Problem("Too many " + what + " are open on this server; try again later.")
+	case err != nil:
+		return err
 	}
-	return release, err
+	v.places.transfer = release
+	return nil
 }
 
-// takeFor waits for a place in the name of the caller.
-func takeFor(ctx context.Context, of *shares.Shares) (release func(), err error) {
-	return of.Take(ctx, visitOf(ctx).caller())
+// takeWhole waits for one of the places for whole operations, and keeps no other one meanwhile.
+func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
+	v := visitOf(ctx)
+	err = v.whileAway(ctx, func() (err error) {
+		release, err = s.whole.Take(ctx, v.caller())
+		return err
+	})
+	if err != nil && release != nil {
+		release()
+	}
+	return release, err
 }
 
 // sharesProblem says what a request waited for, or nil if err is about no share.

@@ -32,11 +32,6 @@ func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestO
 	if err != nil {
 		return nil, err
 	}
-	release, err := takeFor(ctx, s.simulations)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	simulation, err := enforce.Simulate(ctx, candidates, arrivals, until)
 	var wrong rules.FieldErrors
 	if errors.As(err, &wrong) {

@@ -282,3 +282,25 @@ func TestAnAccountHasFourTailsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestATenantHasTwentyTailsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStreaming(t)
+	for range 5 {
+		by := s.person(s.acme, auth.Viewer)
+		for range 4 {
+			s.watch(by, "")
+		}
+	}
+	colleague := s.person(s.acme, auth.Viewer)
+	got := s.send(colleague, "GET", ours+"/tail", nil)
+	if got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "members of this tenant") {
+		t.Errorf("the tenant's 21st is answered %d: %s", got.status, got.body)
+	}
+	if got := s.send(s.person(s.other, auth.Viewer), "GET", "/api/v1/tenants/other/violations/tail", nil); got.status != http.StatusOK {
+		t.Errorf("a neighbour's first is answered %d: %s", got.status, got.body)
+	}
+	if got := s.send(colleague, "GET", "/api/v1/tenants/acme/rules", nil); got.status != http.StatusOK {
+		t.Errorf("a member cannot read rules beside the tails: answered %d: %s", got.status, got.body)
+	}
+}

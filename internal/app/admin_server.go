@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/webhook"
 	"github.com/sluicegate/sluice/web"
 )
@@ -66,6 +67,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 			return nil, err
 		}
 	}
+	showPlaces := func(class string, count func() shares.Count) {
+		m.AdminPlaces(class, func() metrics.Places { return metrics.Places(count()) })
+	}
+	a.store.ObserveShares(showPlaces)
 	ui, err := web.Handler(log)
 	if err != nil {
 		return nil, err
@@ -82,9 +87,10 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Buckets:      a.manageable(),
 		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		Readiness: func() adminapi.Readiness { return adminapi.Readiness(a.readiness()) },
-		Requests:  &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
-		UI:        ui,
+		ObserveShares: showPlaces,
+		Readiness:     func() adminapi.Readiness { return adminapi.Readiness(a.readiness()) },
+		Requests:      &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:            ui,
 	})
 	if err != nil {
 		return nil, err

@@ -179,6 +179,29 @@ func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 		func() float64 { return float64(evictions()) })
 }
 
+// Places counts the places of a class that requests share.
+type Places struct {
+	Held, Waiting int
+	Refused       int64
+}
+
+// AdminPlaces shows how many places of a class are held, waited for and refused. Classes are names that the program
+// gives; each is shown once.
+func (m *Metrics) AdminPlaces(class string, count func() Places) {
+	labels := prometheus.Labels{"class": class}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_admin_places_held", Help: "Places that requests to the admin API hold.", ConstLabels: labels,
+		}, func() float64 { return float64(count().Held) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_admin_places_waiting", Help: "Requests to the admin API that wait for a place.", ConstLabels: labels,
+		}, func() float64 { return float64(count().Waiting) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sluice_admin_places_refused_total", Help: "Requests to the admin API that were refused a place.", ConstLabels: labels,
+		}, func() float64 { return float64(count().Refused) }),
+	)
+}
+
 // Connections counts the connections of a process's check port.
 type Connections struct {
 	Open             int

@@ -36,6 +36,8 @@ func everything() *Metrics {
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	m.CheckConnections(func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
+	m.AdminPlaces("light", func() Places { return Places{Held: 18, Waiting: 19, Refused: 20} })
+	m.AdminPlaces("heavy", func() Places { return Places{Refused: 21} })
 	return m
 }
 
@@ -76,6 +78,10 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_check_connections 10`,
 		`sluice_check_connections_refused_total 11`,
 		`sluice_check_connections_evicted_total 12`,
+		`sluice_admin_places_held{class="light"} 18`,
+		`sluice_admin_places_waiting{class="light"} 19`,
+		`sluice_admin_places_refused_total{class="light"} 20`,
+		`sluice_admin_places_refused_total{class="heavy"} 21`,
 		`sluice_check_requests_total{route="/v1/check",status="200"} 1`,
 		`sluice_admin_requests_total{route="/api/v1/session",status="200"} 1`,
 	} {

@@ -49,6 +49,16 @@ func newPlaces(connections int32) *places {
 	}
 }
 
+// ObserveShares shows each class of connections to an observer, with what counts them.
+func (s *Store) ObserveShares(show func(class string, count func() shares.Count)) {
+	for class, of := range map[string]*shares.Shares{
+		"db_reads": s.places.reads, "db_heavy": s.places.heavy, "db_writes": s.places.writes, "db_bulk": s.places.bulk,
+		"db_turns": s.places.turns,
+	} {
+		show(class, of.Count)
+	}
+}
+
 // forRows are the places of a read that returns up to so many rows.
 func (p *places) forRows(rows int) *shares.Shares {
 	if rows > manyRows {

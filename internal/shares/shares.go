@@ -2,8 +2,9 @@
 //
 // A [Shares] has a fixed number of places. A tenant holds at most its share of them at once and an account at most
 // its own, so that neither a tenant nor one of its members can hold all. Callers that find no place wait in line. A
-// place that becomes free goes to the tenant that holds the fewest, then to the account that holds the fewest, then
-// to the caller that has waited longest: a caller that asks for little does not wait behind one that asks for much.
+// place that becomes free goes to the tenant that holds the fewest, then to the account that holds the fewest. Tenants
+// that hold as many take turns, and so do accounts: a caller that asks for little does not wait behind one that asks
+// for much, even if there is a single place.
 //
 // Whoever waits longer than Limits.Patience, or has too many requests in line, is refused with one of the errors
 // below, which say whose requests took the places.
@@ -12,6 +13,7 @@ package shares
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -64,7 +66,9 @@ type Shares struct {
 	held    int
 	tenants map[rules.TenantID]int // places held; none of them is 0
 	owners  map[owner]int          // likewise
-	line    []*waiter              // in the order of arrival
+	waiting map[owner]int          // how many of each owner are in line; none of them is 0
+	refused int64
+	line    []*waiter // the first is served first among those whose tenants hold as many
 }
 
 // owner is whose share of an account a place counts for: the account's in all tenants, or the tenant's without one.
@@ -95,64 +99,81 @@ type waiter struct {
 
 // New returns Shares with all places free.
 func New(limits Limits) *Shares {
-	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}}
+	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}, waiting: map[owner]int{}}
 }
 
-// Held returns how many places are taken.
-func (s *Shares) Held() int {
+// Count is how much Shares are used.
+type Count struct {
+	Held, Waiting int
+	Refused       int64 // since the start
+}
+
+// Count returns how much they are used now.
+func (s *Shares) Count() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held
+	return Count{Held: s.held, Waiting: len(s.line), Refused: s.refused}
 }
 
 // Take waits for a place. release gives it back and must be called once. The error is the context's if that ended
 // first, else a reason for a refusal.
 func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
-	if err := s.enter(w); err != nil {
+	if err := s.enter(w, s.limits.Waiting); err != nil {
 		return nil, err
 	}
-	release = func() { s.release(caller) }
 	select {
-	case <-w.ready:
-		return release, nil
+	case <-w.ready: // at once, which needs no timer
+		return func() { s.release(caller) }, nil
 	default:
 	}
 	patience := time.NewTimer(s.limits.Patience)
 	defer patience.Stop()
+	return s.await(ctx, w, patience.C)
+}
+
+// TakeAgain takes a place for work that gave its place back while it waited for something else, such as its client's
+// network. It waits until the context ends, because refusing it would waste what it did before.
+func (s *Shares) TakeAgain(ctx context.Context, caller Caller) (release func(), err error) {
+	w := &waiter{caller, make(chan struct{})}
+	if err := s.enter(w, math.MaxInt); err != nil {
+		return nil, err
+	}
+	return s.await(ctx, w, nil)
+}
+
+func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time) (release func(), err error) {
+	release = func() { s.release(w.Caller) }
 	select {
 	case <-w.ready:
 		return release, nil
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-patience.C:
+	case <-patience:
 	}
 	return s.giveUp(w, release, err)
 }
 
-// enter gives a place or joins the line.
-func (s *Shares) enter(w *waiter) error {
+// enter gives a place or joins the line, if fewer than maxWaiting of the same owner are in it.
+func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Whoever waits can be given none of the places that are free, so the newcomer overtakes nobody.
-	if s.isFree(w.Caller) {
+	reason := s.reason(w.Caller)
+	if reason == nil {
 		s.give(w)
 		return nil
 	}
-	waiting := 0
-	for _, other := range s.line {
-		if ownerOf(other.Caller) == ownerOf(w.Caller) {
-			waiting++
-		}
+	if s.waiting[ownerOf(w.Caller)] < maxWaiting {
+		s.waiting[ownerOf(w.Caller)]++
+		s.line = append(s.line, w)
+		return nil
 	}
-	if waiting >= s.limits.Waiting {
-		if reason := s.reason(w.Caller); s.limits.Waiting == 0 {
-			return reason
-		}
-		return ErrAccount
+	s.refused++
+	if maxWaiting == 0 {
+		return reason
 	}
-	s.line = append(s.line, w)
-	return nil
+	return ErrAccount
 }
 
 // giveUp leaves the line, unless a place came in the same moment.
@@ -163,8 +184,9 @@ func (s *Shares) giveUp(w *waiter, release func(), err error) (func(), error) {
 	if i < 0 {
 		return release, nil
 	}
-	s.line = slices.Delete(s.line, i, i+1)
+	s.leaveLine(i)
 	if err == nil {
+		s.refused++
 		err = s.reason(w.Caller)
 	}
 	return nil, err
@@ -181,9 +203,31 @@ func (s *Shares) release(caller Caller) {
 		if next < 0 {
 			return
 		}
-		s.give(s.line[next])
-		s.line = slices.Delete(s.line, next, next+1)
+		w := s.line[next]
+		s.leaveLine(next)
+		s.give(w)
+		s.endTurn(w)
 	}
+}
+
+func (s *Shares) leaveLine(i int) {
+	leave(s.waiting, ownerOf(s.line[i].Caller))
+	s.line = slices.Delete(s.line, i, i+1)
+}
+
+// endTurn moves the other requests of the tenant that was served to the end of the line, and those of the same account
+// behind them.
+func (s *Shares) endTurn(served *waiter) {
+	rank := func(w *waiter) int {
+		switch {
+		case tenantOf(w.Caller) != tenantOf(served.Caller):
+			return 0
+		case ownerOf(w.Caller) != ownerOf(served.Caller):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(s.line, func(a, b *waiter) int { return rank(a) - rank(b) })
 }
 
 func leave[Key comparable](held map[Key]int, key Key) {

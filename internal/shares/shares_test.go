@@ -59,7 +59,7 @@ func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 			for _, release := range releases {
 				release()
 			}
-			if s.Held()+len(s.tenants)+len(s.owners) != 0 {
+			if s.Count().Held+len(s.tenants)+len(s.owners) != 0 {
 				t.Errorf("places are held by nobody: %d, %v, %v", s.held, s.tenants, s.owners)
 			}
 		})
@@ -97,8 +97,8 @@ func TestAFreePlaceGoesToWhoeverHoldsLeast(t *testing.T) {
 		group.Wait()
 		second()
 		third()
-		// Tenant 3 holds nothing, and of tenant 1 account c. Tenants 1 and 2 hold as many, so then it is first come, first served.
-		if want := []string{"3e", "1c", "1b", "1b", "2d"}; !slices.Equal(order, want) {
+		// Tenant 3 holds nothing, and of tenant 1 account c. Tenants 1 and 2 hold as many, so then they take turns.
+		if want := []string{"3e", "1c", "2d", "1b", "1b"}; !slices.Equal(order, want) {
 			t.Errorf("served in the order %v, want %v", order, want)
 		}
 	})
@@ -139,8 +139,77 @@ func TestWaitingEnds(t *testing.T) {
 		}()
 		synctest.Wait()
 		held()
-		if err := <-results; err != nil || s.Held() != 0 || len(s.line) != 0 {
-			t.Errorf("who waited got %v; %d places are held and %d wait", err, s.Held(), len(s.line))
+		if err := <-results; err != nil || s.Count() != (Count{Refused: 2}) || len(s.waiting) != 0 {
+			t.Errorf("who waited got %v; the count is %+v, and %v wait", err, s.Count(), s.waiting)
+		}
+	})
+}
+
+// TestTenantsAndAccountsTakeTurnsForOnePlace fills the line with one account's callers before a colleague and a
+// neighbour come. Nobody who waits holds anything then.
+func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Limits{Places: 1, Waiting: 10, Patience: time.Minute})
+		first, err := s.Take(t.Context(), caller(1, "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string // one place: no two append at once
+		var group sync.WaitGroup
+		for _, c := range []Caller{
+			caller(1, "a"), caller(1, "a"), caller(1, "a"), caller(1, "b"), caller(1, "b"), caller(2, "c"), caller(2, "c"),
+		} {
+			group.Go(func() {
+				release, err := s.Take(t.Context(), c)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, fmt.Sprintf("%d%s", c.Tenant, c.Account))
+				release()
+			})
+			synctest.Wait()
+		}
+		first()
+		group.Wait()
+		if want := []string{"1a", "2c", "1b", "2c", "1a", "1b", "1a"}; !slices.Equal(order, want) {
+			t.Errorf("served in the order %v, want %v", order, want)
+		}
+	})
+}
+
+func TestWorkThatTakesItsPlaceAgainIsNotRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Limits{Places: 1, Waiting: 1, Patience: time.Second})
+		held, err := s.Take(t.Context(), caller(1, "a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() {
+				release, err := s.TakeAgain(t.Context(), caller(1, "a"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release()
+			})
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // in synctest: longer than anybody's patience
+		held()
+		group.Wait()
+		gone, cancel := context.WithCancel(t.Context())
+		held, _ = s.TakeAgain(gone, caller(1, "a"))
+		cancel()
+		if _, err := s.TakeAgain(gone, caller(1, "a")); !errors.Is(err, context.Canceled) {
+			t.Errorf("work whose client left got %v", err)
+		}
+		held()
+		if s.Count() != (Count{}) {
+			t.Errorf("the count is %+v", s.Count())
 		}
 	})
 }
