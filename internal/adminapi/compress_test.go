@@ -20,7 +20,10 @@ func (s *streaming) rawGet(by caller, path string) (header http.Header, body io.
 	q := must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.server.URL+path, nil))(s.t)
 	q.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
 	q.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
-	got := must(http.DefaultTransport.RoundTrip(q))(s.t)
+	got, err := http.DefaultTransport.RoundTrip(q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	s.t.Cleanup(func() { _ = got.Body.Close() })
 	if got.StatusCode != http.StatusOK {
 		s.t.Fatalf("%s is answered with %s", path, got.Status)

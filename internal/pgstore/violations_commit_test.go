@@ -102,7 +102,9 @@ func TestABatchWhoseCommitWasNotAnsweredIsCountedOnce(t *testing.T) {
 		}
 		return batches
 	}
-	for deadline := time.Now().Add(time.Minute); written() == 0; time.Sleep(10 * time.Millisecond) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.Now().Add(time.Minute); written() == 0; <-poll.C {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was written")
 		}
