@@ -23,6 +23,8 @@ export interface NewRuleSearch {
   from?: number;
   /** shadow: a candidate that is tried beside it. */
   mode?: 'shadow';
+  /** Instead of a copy, a rule that blocks this address. */
+  block?: string;
 }
 
 export interface ViolationsSearch extends TimeSearch {
@@ -121,7 +123,11 @@ export function rulesSearch(raw: Raw): RulesSearch {
 }
 
 export function newRuleSearch(raw: Raw): NewRuleSearch {
-  return given({ from: number(raw.from), mode: oneOf(raw.mode, ['shadow'] as const) });
+  return given({
+    from: number(raw.from),
+    mode: oneOf(raw.mode, ['shadow'] as const),
+    block: text(raw.block),
+  });
 }
 
 export function violationsSearch(raw: Raw): ViolationsSearch {

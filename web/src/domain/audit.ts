@@ -208,9 +208,12 @@ export function isUndo({ actor: { act } }: AuditEntry): boolean {
   return act.startsWith('revert ');
 }
 
-/** Whether an entry gave a rule the limit of a shadow rule, which is gone since. */
-export function isPromotion({ actor: { act }, object: { kind }, action }: AuditEntry): boolean {
-  return act === 'promote' && kind === 'rule' && action === 'update';
+/**
+ * Whether an entry gave a live rule the limit of a shadow rule, which was removed. A shadow rule that was enforced
+ * itself replaced no other.
+ */
+export function isPromotion({ actor: { act }, object: { kind }, action, before }: AuditEntry): boolean {
+  return act === 'promote' && kind === 'rule' && action === 'update' && before?.mode !== 'shadow';
 }
 
 /** What undoing a change does. */

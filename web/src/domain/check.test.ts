@@ -46,6 +46,12 @@ test.each([
   expect(verdict(answer)).toMatch(sentence);
 });
 
+test('where everything that matches is in shadow, no rule is said to be missing', () => {
+  expect(verdict(explanation({ limit: null, remaining: null }, [matched(12, { mode: 'shadow' })]))).toBe(
+    'The rules that match it are in shadow: they report, and deny nothing.',
+  );
+});
+
 test('a bypass is said to be one', () => {
   expect(verdict(explanation({ limit: null, remaining: null }, [matched(2, { action: 'bypass' })]))).toMatch(
     /without any other rule/,

@@ -51,6 +51,9 @@ export function verdict(explanation: Explanation): string {
   const { decision, rules } = explanation;
   const bypass = rules.find(({ action, mode }) => action === 'bypass' && mode === 'enforce');
   if (decision.allowed && bypass) return `${bypass.key_pattern} lets it pass without any other rule.`;
+  if (decision.allowed && rules.length > 0 && rules.every(({ mode }) => mode === 'shadow')) {
+    return 'The rules that match it are in shadow: they report, and deny nothing.';
+  }
   if (decision.allowed && decision.remaining === null) return 'No rule limits it.';
   if (decision.allowed) {
     const { remaining, limit } = decision;

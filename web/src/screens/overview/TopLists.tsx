@@ -60,6 +60,8 @@ function TopList({ tenant, span, by, title }: Props) {
   );
 }
 
+const subjects: Record<TopBy, string> = { rule: 'rule', user: 'user', ip: 'address', endpoint: 'endpoint' };
+
 function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }) {
   const items = top.items.filter(({ denied }) => denied > 0);
   if (items.length === 0) return <p className={styles.none}>No denials in this time.</p>;
@@ -78,7 +80,8 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
       </ol>
       {top.unattributed > 0 && (
         <p className={styles.none}>
-          At least: of <Num value={top.unattributed} unit="denials" /> no record says who it was.
+          Lower bounds: for <Num value={top.unattributed} unit="denials" /> no {subjects[top.by]} was
+          recorded.
         </p>
       )}
       {top.looked_back_to && (

@@ -60,7 +60,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
           />
           <TextInput
             label="Default plan"
-            description="Made with it; the plan of users who have none of their own. May be empty."
+            description="Created with the tenant, for users without a plan of their own. May be empty."
             value={plan}
             error={wrong('/default_plan')}
             onChange={(event) => setPlan(event.currentTarget.value)}

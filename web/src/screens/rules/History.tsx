@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
@@ -13,22 +13,14 @@ import { limitSentence } from '~/domain/rate';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
+import { ruleHistoryQuery } from './ruleHistory';
 
 /** How the rule came to be as it is; each change can be undone as long as nothing was changed after it. */
 export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
   const { edit } = useRole();
   const queries = useQueryClient();
   const [undoing, setUndoing] = useState<AuditEntry | null>(null);
-  const history = useQuery({
-    queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: { path: { tenant }, query: { object_kind: 'rule', object_id: String(ruleId), limit: 20 } },
-          signal,
-        }),
-      ),
-  });
+  const history = useQuery(ruleHistoryQuery(tenant, ruleId));
 
   async function undo(entry: AuditEntry) {
     await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
@@ -84,10 +76,19 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
   );
 }
 
+function effectOf(rule: Rule): string {
+  if (rule.action === 'block') return 'always denied';
+  return rule.action === 'bypass' ? 'let through without any other rule' : limitSentence(rule);
+}
+
 function Change({ entry: { action, before, after } }: { entry: AuditEntry }) {
   const [old, now] = [before as unknown as Rule | null, after as unknown as Rule | null];
   if (action === 'create' && now)
-    return <span>Made{now.action === 'limit' && `: ${limitSentence(now)}`}</span>;
+    return (
+      <span>
+        Made{now.mode === 'shadow' && ' in shadow'}: {effectOf(now)}
+      </span>
+    );
   if (action === 'remove') return <span>Removed</span>;
   if (!old || !now) return <span>Changed</span>;
   return differences(old, now).map(({ label, from, to }) => (

@@ -17,14 +17,14 @@ import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
+import { blockOf, copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
 
 /** A new rule: an empty one, or a copy of another. */
 export default function NewRule() {
   const tenant = useTenant();
-  const { from, mode } = useSearch({ from: '/shell/t/$tenant/rules/new' });
+  const { from, mode, block } = useSearch({ from: '/shell/t/$tenant/rules/new' });
   const rules = useQuery({ ...rulesQuery(tenant), enabled: from !== undefined });
-  if (from === undefined) return <Form begin={newRule} />;
+  if (from === undefined) return <Form begin={block ? blockOf(block) : newRule} />;
   return (
     <Query query={rules}>
       {(all) => {
@@ -52,7 +52,11 @@ function Form({ begin }: { begin: RuleDraft }) {
       ),
     onSuccess: async (rule) => {
       await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
-      done('Rule made; in force everywhere within 2 s');
+      done(
+        rule.mode === 'shadow'
+          ? 'Rule made; within 2 s it reports, and denies nothing'
+          : 'Rule made; in force everywhere within 2 s',
+      );
       navigate({
         to: '/t/$tenant/rules/$rule',
         params: { tenant, rule: String(rule.rule_id) },

@@ -20,6 +20,8 @@ const effects = {
   shadow: 'It counts and reports what it would deny, and denies nothing.',
 };
 
+const blocks = 'It decides: every request that matches is denied.';
+
 /** Everything about a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   return (
@@ -53,7 +55,9 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
               { value: 'shadow', label: 'Shadow' },
             ]}
           />
-          <p className="field-note">{effects[draft.mode]}</p>
+          <p className="field-note">
+            {draft.action === 'block' && draft.mode === 'enforce' ? blocks : effects[draft.mode]}
+          </p>
           {stops && draft.mode === 'shadow' && (
             <p className={styles.warning}>Once this is saved, the limit stops: nothing is denied by it.</p>
           )}

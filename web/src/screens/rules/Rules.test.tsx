@@ -229,3 +229,69 @@ test('an override that somebody else gave meanwhile is shown beside mine', async
   await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });
+
+test('a rule that was enforced today does not claim to have denied what it only reported before', async () => {
+  const enforced = auditEntry({
+    actor: { kind: 'account', id: '1', name: 'ada@example.com', act: 'promote', request_id: 'req-1' },
+    at: '2026-11-20T12:00:00Z',
+    before: { ...live, mode: 'shadow' },
+    after: { ...live },
+  });
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/audit': page([enforced]),
+    'GET /api/v1/tenants/acme/stats/series': {
+      from: '2026-11-19T12:30:00Z',
+      until: '2026-11-20T12:30:00Z',
+      step_seconds: 900,
+      points: [],
+      total: { ...verdicts, allowed: 4, denied: 26 },
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  expect(
+    await screen.findByText('26 of 30 checks were denied, or would have been while in shadow (87 %).'),
+  ).toBeDefined();
+  expect(screen.queryByText('From a shadow rule')).toBeNull();
+  await user.click(screen.getByRole('button', { name: 'Undo' }));
+  expect((await screen.findByRole('dialog')).textContent).not.toMatch(/comes back/);
+});
+
+test('a new shadow rule is announced and kept in the history as one', async () => {
+  const made = rule({ rule_id: 9, mode: 'shadow' });
+  fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/rules': made,
+    'GET /api/v1/tenants/acme/rules/9': () => ({ json: made, headers: { ETag: '"1"' } }),
+    'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
+    'GET /api/v1/tenants/acme/audit': page([
+      auditEntry({ action: 'create', before: null, after: { ...made } }),
+      auditEntry({
+        audit_id: 811,
+        action: 'create',
+        before: null,
+        after: { ...made, action: 'block', mode: 'enforce' },
+      }),
+    ]),
+  });
+  const { user } = open('/t/acme/rules/new');
+  await user.click(await screen.findByText('Shadow'));
+  await user.click(screen.getByRole('button', { name: 'Make rule' }));
+  expect(await screen.findByText('Rule made; within 2 s it reports, and denies nothing')).toBeDefined();
+  expect(await screen.findByText('Made in shadow: 10 per second, bursts to 50')).toBeDefined();
+  expect(screen.getByText('Made: always denied')).toBeDefined();
+});
+
+test('a new rule can begin as a block of an address', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?block=203.0.113.9');
+  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:203.0.113.9');
+  expect(screen.getByLabelText('Requests that match are')).toHaveProperty('value', 'block');
+  expect(screen.getByText('It decides: every request that matches is denied.')).toBeDefined();
+});
+
+test('the address of IPv6 that a block begins with is quoted', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?block=2001:db8::1');
+  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:"2001:db8::1"');
+});

@@ -22,7 +22,7 @@ import styles from './Rules.module.css';
 const columns: Column<Rule>[] = [
   {
     key: 'pattern',
-    header: 'Limits',
+    header: 'Requests',
     sortable: true,
     render: (rule) => (
       <span className={styles.pattern}>
@@ -35,7 +35,7 @@ const columns: Column<Rule>[] = [
     ),
   },
   { key: 'plan', header: 'Plan', width: '14%', sortable: true, render: (rule) => rule.plan ?? 'all plans' },
-  { key: 'limit', header: 'To', width: '26%', sortable: true, render: (rule) => inWords(rule) },
+  { key: 'limit', header: 'Limit', width: '26%', sortable: true, render: (rule) => inWords(rule) },
   { key: 'state', header: 'State', width: 132, wide: true, render: (rule) => <RuleChips rule={rule} /> },
   {
     key: 'updated',

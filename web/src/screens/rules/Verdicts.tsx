@@ -8,6 +8,13 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { exactNumber, percent } from '~/domain/format';
 import styles from './Rules.module.css';
+import { changedMode, ruleHistoryQuery } from './ruleHistory';
+
+const said = {
+  enforce: { verb: 'were denied', label: 'denied' },
+  shadow: { verb: 'would have been denied', label: 'would deny' },
+  mixed: { verb: 'were denied, or would have been while in shadow', label: 'denied or would deny' },
+};
 
 /** What the rule said in the last 24 hours, in numbers that are exact. */
 export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
@@ -23,7 +30,7 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
     refetchInterval: 30_000,
   });
   const shadow = rule.mode === 'shadow';
-  const denied = shadow ? 'would deny' : 'denied';
+  const { data: history } = useQuery(ruleHistoryQuery(tenant, rule.rule_id));
   return (
     <Card
       title="Last 24 hours"
@@ -35,10 +42,13 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
       }
     >
       <Query query={series}>
-        {({ points, total }) => {
+        {({ from, points, total }) => {
           const checks = total.allowed + total.denied;
           if (checks === 0) return <p className="soft">It matched no check in this time.</p>;
-          const words = `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${shadow ? 'would have been' : 'were'} denied (${percent(total.denied / checks)}).`;
+          // The counts do not say in which mode they were made.
+          const mixed = changedMode(history?.items ?? [], from);
+          const { verb, label } = mixed ? said.mixed : said[rule.mode];
+          const words = `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${verb} (${percent(total.denied / checks)}).`;
           return (
             <>
               <p className={styles.numbers}>{words}</p>
@@ -49,7 +59,7 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
                 series={[
                   { label: 'allowed', tone: 'allowed', values: points.map(({ allowed }) => allowed) },
                   {
-                    label: denied,
+                    label,
                     tone: shadow ? 'shadow' : 'denied',
                     values: points.map((point) => point.denied),
                     fill: true,

@@ -32,6 +32,12 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
+/** A rule that denies all requests of an address or network. */
+export function blockOf(ip: string): RuleDraft {
+  const literal = ip.includes(':') ? `"${ip}"` : ip; // as IPv6 has it, in the pattern's own quotes
+  return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', rate_per_second: 0, burst_capacity: 0 };
+}
+
 /** A copy of a rule under a name that is still free: "daily-copy", "candidate". */
 export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
   const { key_pattern, plan, rate_per_second, rate_unit, burst_capacity } = rule;

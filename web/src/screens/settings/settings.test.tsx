@@ -398,3 +398,13 @@ test('a section that the role does not show says so', async () => {
   open('/t/acme/settings/keys');
   expect(await screen.findByText('It takes an owner.')).toBeDefined();
 });
+
+test('a key without a recorded use is not said to be unused when it is revoked', async () => {
+  server({ [`GET ${acme}/api-keys`]: page([key({ name: 'ci', last_used_at: null })]) });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Actions of ci' }));
+  await user.click(await screen.findByRole('menuitem', { name: /Revoke/ }));
+  const dialog = await screen.findByRole('dialog');
+  expect(dialog.textContent).toMatch(/No use of it is known yet; uses show up within a minute\./);
+  expect(dialog.textContent).not.toMatch(/last used never/);
+});

@@ -61,8 +61,10 @@ function Recorded({ tenant, span, search, onBrush }: Props) {
       total={data.total}
       stepSeconds={data.step_seconds}
       old={isPlaceholderData}
+      atLeast
       onBrush={onBrush}
     >
+      Recorded violations only; a flood has more.{' '}
       {data.looked_back_to &&
         `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
     </Bars>
@@ -77,11 +79,13 @@ interface BarsProps {
   stepSeconds: number;
   /** The counts are still those of another time range. */
   old: boolean;
+  /** The counts are lower bounds. */
+  atLeast?: boolean;
   onBrush: (from: number, until: number) => void;
   children?: React.ReactNode;
 }
 
-function Bars({ x, counts, shadow, total, stepSeconds, old, onBrush, children }: BarsProps) {
+function Bars({ x, counts, shadow, total, stepSeconds, old, atLeast, onBrush, children }: BarsProps) {
   const series = useMemo(
     () => [
       {
@@ -96,7 +100,7 @@ function Bars({ x, counts, shadow, total, stepSeconds, old, onBrush, children }:
   return (
     <div className={`${styles.over} ${old ? styles.old : ''}`}>
       <Chart
-        label={`${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied over this time`}
+        label={`${atLeast ? 'At least ' : ''}${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied over this time`}
         x={x}
         series={series}
         height={120}

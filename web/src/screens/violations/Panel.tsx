@@ -140,6 +140,16 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
           All of {ip_address}
         </Button>
       )}
+      {edit && ip_address !== null && reason !== 'blocked' && (
+        <Button
+          variant="default"
+          renderRoot={(props) => (
+            <Link {...props} to="/t/$tenant/rules/new" params={{ tenant }} search={{ block: ip_address }} />
+          )}
+        >
+          Block this address
+        </Button>
+      )}
     </div>
   );
 }

@@ -173,6 +173,29 @@ test('the chart of an address is counted by the server, and says how far back', 
   expect(asked[0]?.get('ip')).toBe('203.0.113.9');
 });
 
+test('the chart of recorded violations claims no more than a lower bound', async () => {
+  server();
+  open('/t/acme/violations?ip=203.0.113.9');
+  expect(await screen.findByText(/^Recorded violations only; a flood has more\./)).toBeDefined();
+  expect(await screen.findByLabelText('At least 11 checks were denied over this time')).toBeDefined();
+});
+
+test('from a violation one goes to a rule that blocks its address', async () => {
+  const row = violation({ ip_address: '203.0.113.9' });
+  server({
+    [`GET ${base}/violations`]: list([row]),
+    [`GET ${base}/violations/${row.violation_id}`]: {
+      violation: row,
+      rule: null,
+      denied_in_minute: 1,
+      beside: [],
+    },
+  });
+  open(`/t/acme/violations?open=${row.violation_id}`);
+  const link = await screen.findByRole('link', { name: 'Block this address' });
+  expect(link.getAttribute('href')).toMatch(/\/rules\/new\?block=203\.0\.113\.9$/);
+});
+
 test('a stream that broke goes on where it was, and what it skips is read from the list', async () => {
   const one = (id: string) =>
     `id: ${id}\nevent: violation\ndata: ${JSON.stringify(violation({ violation_id: id }))}\n\n`;

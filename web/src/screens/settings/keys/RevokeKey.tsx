@@ -36,9 +36,15 @@ export function RevokeKey({
       title={`Revoke ${item?.name || 'this key'}?`}
       effect={
         <>
-          Whoever shows it is refused everywhere within 2 s, and it cannot be brought back. It was last used{' '}
-          {item?.last_used_at ? <RelativeTime at={item.last_used_at} /> : 'never'}. To replace a key that is
-          in use, rotate it instead.
+          Whoever shows it is refused everywhere within 2 s, and it cannot be brought back.{' '}
+          {item?.last_used_at ? (
+            <>
+              It was last used <RelativeTime at={item.last_used_at} />.
+            </>
+          ) : (
+            'No use of it is known yet; uses show up within a minute.'
+          )}{' '}
+          To replace a key that is in use, rotate it instead.
         </>
       }
       verb="Revoke key"

@@ -1,0 +1,25 @@
+import { queryOptions } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import type { AuditEntry } from '~/api/types';
+
+/** The latest changes of a rule, newest first. */
+export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/audit', {
+          params: { path: { tenant }, query: { object_kind: 'rule', object_id: String(ruleId), limit: 20 } },
+          signal,
+        }),
+      ),
+  });
+
+/** Whether one of the changes since a moment turned a rule between enforced and shadow. */
+export function changedMode(entries: AuditEntry[], since: string): boolean {
+  return entries.some(
+    ({ at, before, after }) =>
+      before && after && before.mode !== after.mode && Date.parse(at) >= Date.parse(since),
+  );
+}
