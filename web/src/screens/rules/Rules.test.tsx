@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
 import { auditEntry, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { override, series, top } from '../../../test/traffic';
+import { override, series, top, verdicts } from '../../../test/traffic';
 import { liveRules } from './Promote';
 import { fits } from './Rules';
 
@@ -245,7 +245,7 @@ test('a rule that was enforced today does not claim to have denied what it only 
       until: '2026-11-20T12:30:00Z',
       step_seconds: 900,
       points: [],
-      total: { ...verdicts, allowed: 4, denied: 26 },
+      total: verdicts(4, 26),
     },
   });
   const { user } = open('/t/acme/rules/1');
@@ -261,7 +261,7 @@ test('a new shadow rule is announced and kept in the history as one', async () =
   const made = rule({ rule_id: 9, mode: 'shadow' });
   fakeServer({
     ...world(),
-    'POST /api/v1/tenants/acme/rules': made,
+    'POST /api/v1/tenants/acme/rules': () => ({ status: 201, json: made }),
     'GET /api/v1/tenants/acme/rules/9': () => ({ json: made, headers: { ETag: '"1"' } }),
     'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
     'GET /api/v1/tenants/acme/audit': page([
