@@ -37,11 +37,11 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await page.getByLabel('Rate', { exact: true }).fill('2/min');
   await page.getByLabel('Burst').fill('2');
   await page.getByText('Shadow', { exact: true }).click();
-  await page.getByRole('img', { name: /requests in/ }).waitFor();
+  await page.getByRole('application', { name: /requests in/ }).waitFor();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Make rule' }).click();
   await page.getByRole('heading', { name: 'Each user on /api/orders' }).waitFor();
-  await page.getByText(/in force everywhere/).waitFor();
+  await page.getByText(/it reports, and denies nothing/).waitFor();
 
   const check = { user_id: '7', endpoint: '/api/orders', cost: 1 };
   for (let times = 0; times < 4; times++) expect((await ask(check)).status).toBe(200);
@@ -59,7 +59,11 @@ test('a rule is changed, its history says how, and the change is undone', async 
   const { page, close } = await newPage(browser, sluice);
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=reports`);
-  await page.getByRole('row', { name: /Each user on \/api\/reports/ }).press('Enter');
+  await page
+    .getByRole('row', { name: /Each user on \/api\/reports/ })
+    .getByRole('link')
+    .first()
+    .press('Enter');
   await page.getByLabel('Burst').fill('30');
   await page.getByText('Buckets keep what they hold.').waitFor();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
@@ -75,7 +79,11 @@ test('a lost race on a rule shows both versions; theirs can be taken', async () 
   const { page, close } = await newPage(browser, sluice);
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=search`);
-  await page.getByRole('row', { name: /api\/search/ }).press('Enter');
+  await page
+    .getByRole('row', { name: /api\/search/ })
+    .getByRole('link')
+    .first()
+    .press('Enter');
   await page.getByLabel('Burst').fill('2500');
   const id = page.url().split('/').at(-1);
   const path = `/api/v1/tenants/${demo.tenant}/rules/${id}`;
@@ -94,7 +102,11 @@ test('one user gets an override that ends', async () => {
   const { page, complaints, close } = await newPage(browser, sluice);
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=reports`);
-  await page.getByRole('row', { name: /api\/reports/ }).press('Enter');
+  await page
+    .getByRole('row', { name: /api\/reports/ })
+    .getByRole('link')
+    .first()
+    .press('Enter');
   await page.getByRole('button', { name: 'New override' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('User').fill('42');
