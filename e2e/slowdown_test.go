@@ -32,7 +32,7 @@ func TestAnEditThatSlowsReachesABucketThatNobodyAsksFor(t *testing.T) {
 	api.want(t, check, http.StatusOK)
 	keys := store.Keys(t.Context(), "{s*}*:42").Val()
 	if len(keys) != 1 {
-		t.Fatalf("the bucket's key is none of %q", keys)
+		t.Fatalf("want one key for the bucket, found %q", keys)
 	}
 	if ttl := store.PTTL(t.Context(), keys[0]).Val(); ttl > 2*time.Minute {
 		t.Fatalf("before the edit the key expires in %v", ttl)

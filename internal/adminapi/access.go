@@ -44,7 +44,7 @@ type visit struct {
 	// admitAgain finds out anew whether the caller may still do this, for what takes long.
 	admitAgain func() error
 	places     places
-	running    *shares.Shares // of which places.running is one
+	running    *shares.Shares // the shares that places.running was taken from
 }
 
 type visitKey struct{}
@@ -93,7 +93,7 @@ func (v *visit) context() context.Context {
 	return shares.With(ctx, v.caller())
 }
 
-// check looks at where a request comes from, then at who sent it, and only then at what it says. A file may
+// check judges a request by its origin first, then by its caller, and by its content last. A file may
 // take minutes to arrive, in which its sender may have lost their session, key or role, or the tenant may
 // have been suspended; so it looks again. The request keeps the places that it takes here until its end.
 func (s *surface) check(v *visit, rt route, o *operation) error {
@@ -128,7 +128,7 @@ func (s *surface) check(v *visit, rt route, o *operation) error {
 	return o.checkBody(v.r, body)
 }
 
-// again is a visit like this one of which nothing is known yet.
+// again returns a visit of the same request whose caller is not identified yet.
 func (v *visit) again() *visit {
 	return &visit{w: v.w, r: v.r, requestID: v.requestID, isUnattended: true}
 }

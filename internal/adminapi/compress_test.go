@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// rawGet asks as a browser does, and leaves the answer as it is.
+// rawGet sends the Accept-Encoding of a browser and returns the answer without decompressing it.
 func (s *streaming) rawGet(by caller, path string) (header http.Header, body io.Reader) {
 	s.t.Helper()
 	q := must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.server.URL+path, nil))(s.t)

@@ -43,7 +43,7 @@ func TestNoSpreadsheetComputesACell(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.Flush()
-		seen := written // by a program that reads the file as it is meant
+		seen := written // what a correct CSV reader returns
 		for _, separators := range []string{",", ";", "\t", "|", ";,\t|"} {
 			line := strings.FieldsFunc(file.String(), func(r rune) bool { return strings.ContainsRune(separators+"\r\n", r) })
 			seen = append(seen, line...)

@@ -244,7 +244,7 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	}
 }
 
-// countedStores and countedViolations count what they are asked.
+// countedStores and countedViolations count the calls of their methods.
 type countedStores struct {
 	rules.Stores
 	one, some atomic.Int64
