@@ -77,7 +77,7 @@ test('from the first sign-in to the first blocked request', async () => {
 
   await page.goto('/t/acme-payments/try?user=42');
   const decision = page.getByRole('region', { name: 'Decision' });
-  await decision.getByText('Denied').waitFor();
+  await decision.getByRole('heading', { name: 'Denied' }).waitFor();
   await decision.getByText(/user:\{user_id\} lacks the tokens/).waitFor();
   await settled(page);
   expect(complaints).toEqual([]);
