@@ -45,10 +45,22 @@ func (x *exchange) release() {
 	exchanges.Put(x)
 }
 
+// Close releases the memory: fasthttp closes what a request holds when it resets it, after its answer was written.
+func (x *exchange) Close() error {
+	x.release()
+	return nil
+}
+
+// exchangeOf returns memory that the request holds until its answer is written.
+func exchangeOf(c *fasthttp.RequestCtx) *exchange {
+	x := exchanges.Get().(*exchange)
+	c.SetUserValue("exchange", x)
+	return x
+}
+
 // check handles POST /v1/check.
 func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
-	x := exchanges.Get().(*exchange)
-	defer x.release()
+	x := exchangeOf(c)
 	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
 	}
@@ -67,8 +79,7 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error
 
 // checkBatch handles POST /v1/check/batch.
 func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
-	x := exchanges.Get().(*exchange)
-	defer x.release()
+	x := exchangeOf(c)
 	x.read(c.PostBody())
 	x.checks = decodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {

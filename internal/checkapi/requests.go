@@ -150,11 +150,12 @@ func writeProblem(c *fasthttp.RequestCtx, p *httpapi.Problem) {
 	write(c, p.Status, httpapi.ProblemType, p.Append(nil, requestIDOf(c)))
 }
 
-// write sends an answer. It copies the body.
+// write sets the answer. The body must not change until it is written. fasthttp's pool of bodies is not used: it throws
+// away what is larger than most, so answers of mixed sizes cost it memory for every request.
 func write(c *fasthttp.RequestCtx, status int, contentType string, body []byte) {
 	c.Response.SetStatusCode(status)
 	c.Response.Header.SetContentType(contentType)
-	c.Response.SetBody(body)
+	c.Response.SetBodyRaw(body)
 }
 
 func requestID(h *fasthttp.RequestHeader) string {
