@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -43,8 +44,9 @@ type visit struct {
 	isUnattended bool
 	// admitAgain finds out anew whether the caller may still do this, for what takes long.
 	admitAgain func() error
+	began      time.Time
 	places     places
-	running    *shares.Shares // the shares that places.running was taken from
+	door       door // that places.running was taken from
 }
 
 type visitKey struct{}
@@ -72,9 +74,10 @@ func (s *surface) acting(ctx context.Context, act string) rules.Store {
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v := &visit{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), isUnattended: r.Header.Get(lastEventID) != ""}
+		v := &visit{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		defer v.places.release()
 		if err := s.check(v, rt, o); err != nil {
+			s.pauseRefusal(v, err)
 			s.handlerFailed(w, r, err)
 			return nil
 		}

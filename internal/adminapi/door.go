@@ -3,61 +3,74 @@ package adminapi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
 const (
-	// maxLight and maxHeavy are how many requests of one session or key may be under way, most of them waiting.
+	// maxLight and maxHeavy cap the requests of one session or key that are in flight, waiting ones included.
 	maxLight, maxHeavy = 64, 32
-	// lightPatience and heavyPatience are below the deadline of requests, so that a refusal says what was waited for.
+	// lightPatience and heavyPatience are below the deadline of requests, so that a refusal can name its reason.
 	lightPatience = 5 * time.Second
 	heavyPatience = 15 * time.Second
-	// filePatience is short, because other files may take as long as their callers' networks.
+	// filePatience is short, because another file may take as long as its caller's network.
 	filePatience = 5 * time.Second
+	// processorTurn is how long a heavy request keeps a processor. After that it probably waits for the database, so
+	// the next one starts.
+	processorTurn = time.Second
+	// refusalPause is the least time that a refusal takes. Without it a client that retries at once, in dozens of
+	// loops, keeps a processor busy with refusals alone.
+	refusalPause = 500 * time.Millisecond
+	// maxPaused caps the refusals that wait; beyond it, callers are refused at once.
+	maxPaused = 512
 )
 
-// door lets few requests run at once, because connections bound the work of the database and not that of processors.
-// Light and heavy requests have doors of their own, so that nothing waits behind charts and files. Signing in, health
-// and what else anybody may ask for goes through no door.
+// door limits how many requests run at once. Connections limit the work of the database, but not of processors.
+// Light and heavy requests have separate doors, so that nothing waits behind charts and files. Routes for anyone, such
+// as sign-in and health, have no door.
 type door struct {
-	// arrivals are the requests under way of one session or key. They are counted by a digest of what was sent,
-	// before anybody looks whose it is: refusing a request takes no query.
+	// arrivals counts the requests in flight of one session or key, by a digest of the credential. It is asked
+	// before authentication, so that a refusal takes no query.
 	arrivals *shares.Shares
-	// running are the requests that are let through, in the name of an account and tenant.
+	// running limits the requests that run, by tenant and account.
 	running *shares.Shares
+	// processors limits how many of the running requests compute at once; nil for no limit. See processorTurn.
+	processors *shares.Shares
 }
 
-// newDoor returns a door for so many requests of one session or key. All of them may wait.
+// newDoor returns a door for at most arrivals requests of one session or key. All of them may wait.
 func newDoor(arrivals int, running shares.Limits) door {
 	running.Waiting = arrivals
 	return door{arrivals: shares.New(shares.Limits{PerAccount: arrivals}), running: shares.New(running)}
 }
 
-// doorOf returns the door of an operation. It is a door without limits for what anybody may ask.
+// doorOf returns the door of an operation. A door without limits is for routes that anyone may call.
 func (s *surface) doorOf(rt route, o *operation) door {
 	switch {
 	case rt.least == anyone:
 		return door{}
 	case o.isStream:
-		return door{arrivals: s.light.arrivals} // which transfer limits
+		return door{arrivals: s.light.arrivals} // transfer limits running streams
 	case isHeavy(rt, o):
 		return s.heavy
 	}
 	return s.light
 }
 
-// isHeavy tells whether an operation keeps a processor busy for more than some milliseconds, here or in the database.
+// isHeavy reports whether an operation takes more than some milliseconds of a processor, here or in the database.
 func isHeavy(rt route, o *operation) bool {
 	return o.isFile || o.isUpload() || strings.Contains(rt.path, "/stats/") ||
 		strings.HasSuffix(rt.path, "/violations") || strings.HasSuffix(rt.path, "/simulate")
 }
 
-// places are those that a request has taken.
+// places are what a request holds until it ends.
 type places struct {
 	arrival, transfer, running func()
 }
@@ -71,8 +84,8 @@ func (p *places) release() {
 	*p = places{}
 }
 
-// asSender returns a request whose queries take places in the name of the session or key that was sent, until it is
-// known whose it is. What anybody may ask takes none.
+// asSender lets a request's queries take connections in the name of its credential until its caller is known.
+// Routes for anyone take none.
 func (s *surface) asSender(rt route, r *http.Request) *http.Request {
 	credential := s.credential(r)
 	if rt.least == anyone || credential == "" {
@@ -93,32 +106,77 @@ func (d door) arrive(v *visit) (err error) {
 }
 
 // enter waits until the request may run.
-func (d door) enter(v *visit) (err error) {
-	if d.running == nil {
-		return nil
-	}
-	v.running = d.running
-	v.places.running, err = d.running.Take(v.r.Context(), v.caller())
-	return err
+func (d door) enter(v *visit) error {
+	v.door = d
+	return v.run(v.r.Context(), (*shares.Shares).Take)
 }
 
-// whileAway gives the request's place to others while it waits for its caller's network, and then takes one again.
+// run takes a place to run and a processor. It holds at most one of them on return with an error; the request's end
+// releases that.
+func (v *visit) run(ctx context.Context, take func(*shares.Shares, context.Context, shares.Caller) (func(), error)) error {
+	if v.door.running == nil {
+		return nil
+	}
+	leave, err := take(v.door.running, ctx, v.caller())
+	if err != nil {
+		return err
+	}
+	v.places.running = leave
+	if v.door.processors == nil {
+		return nil
+	}
+	free, err := take(v.door.processors, ctx, v.caller())
+	if err != nil {
+		return err
+	}
+	free = sync.OnceFunc(free)
+	turn := time.AfterFunc(processorTurn, free)
+	v.places.running = func() {
+		turn.Stop()
+		free()
+		leave()
+	}
+	return nil
+}
+
+// whileAway lets other requests run while this one waits for its caller's network or for another place.
 func (v *visit) whileAway(ctx context.Context, wait func() error) error {
 	if v.places.running == nil {
 		return wait()
 	}
 	v.places.running()
 	v.places.running = nil
-	err := wait()
-	if err != nil {
+	if err := wait(); err != nil {
 		return err
 	}
-	v.places.running, err = v.running.TakeAgain(ctx, v.caller())
-	return err
+	return v.run(ctx, (*shares.Shares).TakeAgain)
 }
 
-// credential is a digest of the API key or session that identify would use, or "" without one. It covers the secret, so
-// that nobody who knows only the id of a key can use up the key's share.
+// pauseRefusal delays the answer to a request that was refused because its caller has too many in flight. The request
+// holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
+func (s *surface) pauseRefusal(v *visit, err error) {
+	var told *httpapi.Problem
+	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type {
+		return
+	}
+	v.places.release()
+	ctx := v.r.Context()
+	leave, err := s.paused.Take(ctx, shares.Caller{})
+	if err != nil {
+		return
+	}
+	defer leave()
+	pause := time.NewTimer(refusalPause - time.Since(v.began))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	case <-s.Closing:
+	}
+}
+
+// credential returns a digest of the API key or session that identify would use, or "" without one. The digest covers
+// the secret, so that knowing a key's id is not enough to use up its share.
 func (s *surface) credential(r *http.Request) string {
 	var sent string
 	if authorization := r.Header["Authorization"]; slices.ContainsFunc(authorization, isBearer) {

@@ -11,36 +11,42 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// divided is what this process divides among tenants and their members. Connections to the database are divided by
-// the store; see visit.caller.
+// divided is what this process shares out among tenants and their members. The store shares out connections to the
+// database; see visit.caller.
 type divided struct {
-	// uploads, downloads and tails take as long as their callers' networks. An upload has its file in memory. A tail
-	// asks the database once a second; nobody waits for one to end.
+	// uploads, downloads and tails take as long as their callers' networks. An upload holds its file in memory. A
+	// tail asks the database once a second; nobody waits for one to end.
 	uploads, downloads, tails *shares.Shares
-	// whole operations have all of a tenant's configuration or users in memory, up to some hundred MB of it.
+	// whole limits operations that hold all of a tenant's configuration or users in memory, up to some hundred MB.
 	whole *shares.Shares
-	// light and heavy are the doors that requests go through; see door.
+	// light and heavy are the doors that requests go through.
 	light, heavy door
+	// paused holds refusals for a moment; see pauseRefusal.
+	paused *shares.Shares
 }
 
 func divide() divided {
 	cores := runtime.GOMAXPROCS(0)
-	return divided{
+	d := divided{
 		uploads:   shares.New(shares.Limits{Places: 24, PerTenant: 4, PerAccount: 2, Waiting: maxHeavy, Patience: filePatience}),
 		downloads: shares.New(shares.Limits{Places: 64, PerTenant: 16, PerAccount: 4, Waiting: maxHeavy, Patience: filePatience}),
-		// A browser has six connections to a host, so that more than 4 tails would leave it none for the rest.
-		tails: shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
-		whole: shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 4, Patience: 30 * time.Second}),
-		light: newDoor(maxLight, shares.Limits{Places: 8 * cores, PerTenant: 4 * cores, PerAccount: 2 * cores, Patience: lightPatience}),
-		heavy: newDoor(maxHeavy, shares.Limits{Places: max(2, cores), PerTenant: max(1, cores/2), Patience: heavyPatience}),
+		// A browser opens six connections to a host; with more than 4 tails too few are left for the rest.
+		tails:  shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		whole:  shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 4, Patience: 30 * time.Second}),
+		light:  newDoor(maxLight, shares.Limits{Places: 8 * cores, PerTenant: 4 * cores, PerAccount: 2 * cores, Patience: lightPatience}),
+		heavy:  newDoor(maxHeavy, shares.Limits{Places: max(2, cores), PerTenant: max(1, cores/2), Patience: heavyPatience}),
+		paused: shares.New(shares.Limits{Places: maxPaused}),
 	}
+	// One processor is left to light requests, if there are two.
+	d.heavy.processors = shares.New(shares.Limits{Places: max(1, cores-1), Waiting: maxHeavy, Patience: heavyPatience})
+	return d
 }
 
 // observe shows each of the shares to an observer, by name.
 func (d *divided) observe(show func(class string, count func() shares.Count)) {
 	for class, of := range map[string]*shares.Shares{
 		"light": d.light.running, "heavy": d.heavy.running, "light_arrivals": d.light.arrivals, "heavy_arrivals": d.heavy.arrivals,
-		"uploads": d.uploads, "downloads": d.downloads, "tails": d.tails, "whole": d.whole,
+		"uploads": d.uploads, "downloads": d.downloads, "tails": d.tails, "whole": d.whole, "paused": d.paused,
 	} {
 		show(class, of.Count)
 	}
@@ -77,17 +83,21 @@ func (s *surface) transfer(v *visit, o *operation) error {
 	return nil
 }
 
-// takeWhole waits for one of the places for whole operations, and keeps no other one meanwhile.
+// takeWhole waits for one of the places for whole operations. Other requests run meanwhile.
 func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
 	v := visitOf(ctx)
 	err = v.whileAway(ctx, func() (err error) {
 		release, err = s.whole.Take(ctx, v.caller())
 		return err
 	})
-	if err != nil && release != nil {
+	if err == nil {
+		return release, nil
+	}
+	if release != nil {
 		release()
 	}
-	return release, err
+	s.pauseRefusal(v, err)
+	return nil, err
 }
 
 // sharesProblem says what a request waited for, or nil if err is about no share.
