@@ -94,7 +94,7 @@ rules:
 		flags       []string
 		want        string
 	}{
-		{"all of it is new", first, nil, "+ plan free\n+ rule global: 10 per second, bursts to 50\n+ rule user:{user_id} [free] daily: 1000 per day, bursts to 50\n"},
+		{"all of it is new", first, nil, "+ plan free\n+ rule global: 10 per second, bursts to 50\n+ rule user:{user_id} [free] daily: 1,000 per day, bursts to 50\n"},
 		{"a rate", second, nil, "~ rule global: rate 10 per second → 20 per second\n"},
 		{"a rule that is left out", third, nil, "= rule global: kept, though not in the file\n"},
 		{"a rule that is pruned", third, []string{"--prune"}, "- rule global\n"},

@@ -12,7 +12,7 @@ import (
 
 // WriteText writes one line for each change, and for each row that was kept or left out:
 //
-//   - rule user:{user_id} [free] daily: 1000 per day, bursts to 50
+//   - rule user:{user_id} [free] daily: 1,000 per day, bursts to 50
 //     ~ rule global: rate 10 per second → 20 per second, burst 50 → 100
 //   - plan old
 //     = rule ip:{ip}: kept, though not in the file

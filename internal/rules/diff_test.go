@@ -60,7 +60,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 + rule endpoint:/x: 1 per second, bursts to 1, failure_mode closed
 + rule global: 5 per second, bursts to 10
 + rule ip:{ip}: block, mode shadow, not active
-+ rule user:{user_id} [free] daily: 1000 per day, bursts to 50
++ rule user:{user_id} [free] daily: 1,000 per day, bursts to 50
 + override for user 42 of rule user:{user_id} [free] daily: 100 per second, bursts to 500, until 2026-06-01T13:00:00Z (migration week)
 `,
 		},
@@ -70,7 +70,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 				r.RatePerSecond, r.RateUnit, r.Burst, r.Mode, r.FailureMode = 20, PerSecond, 100, ModeShadow, FailOpen
 				r.Active, r.Description = false, "a\nb"
 			})),
-			want: `~ rule user:{user_id} [free] daily: rate 1000 per day → 20 per second, burst 50 → 100, mode enforce → shadow, failure_mode the tenant's → open, is_active true → false, description "" → "a\nb"` + "\n",
+			want: `~ rule user:{user_id} [free] daily: rate 1,000 per day → 20 per second, burst 50 → 100, mode enforce → shadow, failure_mode the tenant's → open, is_active true → false, description "" → "a\nb"` + "\n",
 		},
 		"a unit alone is a change": {
 			current: one(with(daily, func(r *Rule) { r.RatePerSecond, r.RateUnit = 1, PerSecond })),
@@ -110,7 +110,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		"a rule with an override becomes a block": {
 			current: withOverride(override),
 			desired: one(blocked),
-			want: `~ rule user:{user_id} [free] daily: rate 1000 per day → 0 per second, burst 50 → 0, action limit → block
+			want: `~ rule user:{user_id} [free] daily: rate 1,000 per day → 0 per second, burst 50 → 0, action limit → block
 = override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file
 `,
 		},
@@ -122,7 +122,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		"a rule that limits again has its resting overrides pruned": {
 			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
 			desired: one(daily), prune: true,
-			want: `~ rule user:{user_id} [free] daily: rate 0 per second → 1000 per day, burst 0 → 50, action block → limit
+			want: `~ rule user:{user_id} [free] daily: rate 0 per second → 1,000 per day, burst 0 → 50, action block → limit
 - override for user 42 of rule user:{user_id} [free] daily
 `,
 		},

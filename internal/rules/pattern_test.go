@@ -62,71 +62,9 @@ func TestPatternSaysWhatMatchesAndWhatSharesABucket(t *testing.T) {
 	}
 }
 
-func TestOneMeaningHasOneText(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ text, want string }{
-		"unneeded quotes go":                   {`user:"42"`, "user:42"},
-		"unneeded quotes before a star go":     {`endpoint:GET "/api/"*`, "endpoint:GET /api/*"},
-		"a space needs quotes at the end only": {`user:"a b":attr.x:" "`, `user:a b:attr.x:" "`},
-		"a single IPv4 address has no length":  {"ip:203.0.113.7/32", "ip:203.0.113.7"},
-		"a single IPv6 address has no length":  {`ip:"2001:DB8:0:0::1/128"`, `ip:"2001:db8::1"`},
-		"a mapped address is IPv4":             {`ip:"::ffff:203.0.113.7"`, "ip:203.0.113.7"},
-		"a mapped network is IPv4":             {`ip:"::ffff:cb00:7100/120"`, "ip:203.0.113.0/24"},
-		"all mapped addresses are all of IPv4": {`ip:"::ffff:0.0.0.0/96"`, "ip:0.0.0.0/0"},
-		"the scope's fields come first":        {"endpoint:/x:ip:{ip}:attr.b:1:attr.a:2:user:7", "endpoint:/x:user:7:attr.a:2:attr.b:1:ip:{ip}"},
-		"a user comes before attributes":       {"attr.a:1:endpoint:/x:user:{user_id}", "user:{user_id}:attr.a:1:endpoint:/x"},
-		"an ip's own field comes first":        {"ip:{ip}:endpoint:/x:user:{user_id}", "ip:{ip}:user:{user_id}:endpoint:/x"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := parsePattern(t, test.text).String(); got != test.want {
-				t.Errorf("%s prints as %s, want %s", test.text, got, test.want)
-			}
-		})
-	}
-}
-
 func TestPatternErrorsSayWhereAndWhatIsExpected(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
-		"nothing":                          {"", "at byte 0: expected global, or a segment such as user:{user_id}"},
-		"an unknown field":                 {"user:1:plan:pro", `at byte 7: expected user, endpoint, ip or attr.NAME, found "plan"`},
-		"an endpoint with a bare colon":    {"endpoint:/v1/things:batch", `at byte 20: expected user, endpoint, ip or attr.NAME, found "batch"; a value that contains ':' is written in double quotes`},
-		"an IPv6 network without quotes":   {"ip:2001:db8::/32", `at byte 3: expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes`},
-		"a field without a value":          {"user", "at byte 4: expected ':' and a value after user"},
-		"an empty value":                   {"user::ip:{ip}", "at byte 5: expected a value, found nothing"},
-		"an empty quoted value":            {`user:""`, "at byte 5: expected a value, found nothing between the quotes"},
-		"a trailing colon":                 {"user:1:", `at byte 7: expected user, endpoint, ip or attr.NAME, found ""`},
-		"global with more":                 {"global:user:1", "at byte 0: global stands alone"},
-		"more with global":                 {"user:1:global", "at byte 7: global stands alone"},
-		"a field given twice":              {"user:1:ip:{ip}:user:2", "at byte 15: user stands here a second time"},
-		"an attribute given twice":         {"attr.a:1:attr.a:2", "at byte 9: attr.a stands here a second time"},
-		"a placeholder of another field":   {"user:{ip}", "at byte 5: unknown placeholder {ip}: user takes {user_id}"},
-		"a misspelt placeholder":           {"endpoint:{path}", "at byte 9: unknown placeholder {path}: endpoint takes {endpoint}"},
-		"an empty placeholder":             {"user:{}", "at byte 5: unknown placeholder {}: user takes {user_id}"},
-		"another attribute's placeholder":  {"attr.org:{attr.model}", "at byte 9: unknown placeholder {attr.model}: attr.org takes {attr.org}"},
-		"a method before a placeholder":    {"endpoint:GET {endpoint}", "at byte 13: expected an endpoint after the method GET"},
-		"an attribute without a name":      {"attr.:1", `at byte 5: expected an attribute's name of 1 to 64 letters`},
-		"an attribute with an odd name":    {"attr.a b:1", `at byte 5: expected an attribute's name of 1 to 64 letters`},
-		"a quote inside a bare value":      {`user:a"b"`, "at byte 6: expected no quote inside a bare value"},
-		"a quote that does not close":      {`user:"a""`, "at byte 9: expected the closing quote of the value that begins at byte 5"},
-		"text behind a quoted value":       {`user:"a"b`, `at byte 8: expected ':' or the end, found "b"`},
-		"a star behind a quoted user":      {`user:"a/"*`, `at byte 9: expected ':' or the end, found "*"`},
-		"space around a value":             {"user: 42", "at byte 5: expected a value without space around it"},
-		"a star inside an endpoint":        {"endpoint:/files/*name", `at byte 9: expected '*' only at the end, after '/', as in /api/*; if the star belongs to a route template, write it in double quotes: "/files/*name"`},
-		"a star without a slash":           {"endpoint:/api*", "at byte 9: expected '*' only at the end, after '/'"},
-		"a star alone":                     {"endpoint:*", "at byte 9: expected '*' only at the end, after '/'"},
-		"a quoted star without a slash":    {`endpoint:"/a:b"*`, `at byte 9: expected '/' before the star`},
-		"a method in small letters":        {"endpoint:post /x", "at byte 9: expected no space except after a method in capital letters"},
-		"two spaces after a method":        {"endpoint:GET  /x", "at byte 13: expected a value without space around it"},
-		"something that is not an address": {"ip:localhost", `at byte 3: expected {ip}, an address such as 203.0.113.7`},
-		"an address with a zone":           {`ip:"fe80::1%eth0"`, "at byte 3: expected {ip}, an address"},
-		"a quoted placeholder for an ip":   {`ip:"{ip}"`, "at byte 3: expected {ip}, an address"},
-		"an IPv4 network with host bits":   {"ip:203.0.113.7/24", "at byte 3: expected a network without host bits: 203.0.113.7 lies in 203.0.113.0/24"},
-		"an IPv6 network with host bits":   {`ip:"2001:db8::1/32"`, "at byte 3: expected a network without host bits: 2001:db8::1 lies in 2001:db8::/32"},
-		"a mapped network with host bits":  {`ip:"::ffff:10.0.0.1/104"`, "at byte 3: expected a network without host bits: 10.0.0.1 lies in 10.0.0.0/8"},
-		"a NUL byte":                       {"user:a\x00b", "at byte 6: expected text, found a NUL byte"},
 		"bytes that are not UTF-8":         {"user:a\xffb", "at byte 6: expected UTF-8, found the byte 0xff"},
 		"a user id that is too long":       {"user:" + strings.Repeat("x", 257), "at byte 5: expected a user id of at most 256 bytes, found 257"},
 		"a value that is too long":         {"attr.a:" + strings.Repeat("x", 257), "at byte 7: expected an attribute's value of at most 256 bytes, found 257"},
@@ -144,22 +82,6 @@ func TestPatternErrorsSayWhereAndWhatIsExpected(t *testing.T) {
 				t.Errorf("error for %q:\n got %s\nwant %s", test.text, err, test.want)
 			}
 		})
-	}
-}
-
-func TestOnlyAPlaceholderSplitsByUser(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		"user:{user_id}":                 true,
-		"endpoint:/login:user:{user_id}": true,
-		"user:42":                        false,
-		`user:"{user_id}"`:               false,
-		"ip:{ip}":                        false,
-		"global":                         false,
-	} {
-		if got := parsePattern(t, text).SplitsByUser(); got != want {
-			t.Errorf("%s splits by user: %v, want %v", text, got, want)
-		}
 	}
 }
 

@@ -35,16 +35,28 @@ func FormatRate(perSecond float64, unit RateUnit) string {
 	return number + "/" + string(unit)
 }
 
-// DescribeLimit writes a limit as people say it: 10 per second, bursts to 50.
+// DescribeLimit writes a limit as people say it: 1,000 per day, bursts to 50.
 func DescribeLimit(perSecond float64, unit RateUnit, burst int64) string {
 	number, unit := ratePerUnit(perSecond, unit)
-	return number + " per " + string(unit) + ", bursts to " + strconv.FormatInt(burst, 10)
+	return grouped(number) + " per " + string(unit) + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
+}
+
+// grouped puts a comma before each three digits of a number's whole part.
+func grouped(number string) string {
+	whole, decimals, pointed := strings.Cut(number, ".")
+	for at := len(whole) - 3; at > 0; at -= 3 {
+		whole = whole[:at] + "," + whole[at:]
+	}
+	if pointed {
+		whole += "." + decimals
+	}
+	return whole
 }
 
 // describeRate writes different texts for different rates and for different units of one rate.
 func describeRate(perSecond float64, unit RateUnit) string {
 	number, of := ratePerUnit(perSecond, unit)
-	text := number + " per " + string(of)
+	text := grouped(number) + " per " + string(of)
 	if of != unit {
 		text += " (shown per " + string(unit) + ")"
 	}
