@@ -162,10 +162,10 @@ func flood(ctx context.Context, store taker, rate float64, length time.Duration)
 	for at := start; at.Sub(start) < length && ctx.Err() == nil; at = at.Add(interval) {
 		awaitMoment(at)
 		calls.Go(func() {
-			asks := checks(int(at.Sub(start)/interval)*floodBatch, floodBatch, 1)
-			_ = store.Take(context.WithoutCancel(ctx), asks)
-			for i := range asks {
-				if asks[i].Answered {
+			batch := checks(int(at.Sub(start)/interval)*floodBatch, floodBatch, 1)
+			_ = store.Take(context.WithoutCancel(ctx), batch)
+			for i := range batch {
+				if batch[i].Answered {
 					answered.Add(1)
 				}
 			}
@@ -185,8 +185,8 @@ func quiet(ctx context.Context, store taker, length time.Duration) (latencies []
 		due := start.Add(time.Duration(i) * interval)
 		awaitMoment(due)
 		calls.Go(func() {
-			asks := []enforce.Ask{check(rules.TenantID(2+i%quietTenants), i)}
-			err := store.Take(context.WithoutCancel(ctx), asks)
+			batch := []enforce.BucketCheck{check(rules.TenantID(2+i%quietTenants), i)}
+			err := store.Take(context.WithoutCancel(ctx), batch)
 			mu.Lock()
 			defer mu.Unlock()
 			latencies = append(latencies, time.Since(due))

@@ -14,42 +14,42 @@ import (
 // cost: one increment in a map of the same keys behind one mutex.
 func memoryTake(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	const inTurn = 4096
-	asks := make([][]enforce.Ask, inTurn)
+	prepared := make([][]enforce.BucketCheck, inTurn)
 	counts := map[enforce.Key]int64{}
-	for i := range asks {
-		asks[i] = checks(i, 1, 1)
-		counts[asks[i][0].Tiers[0].Key] = 0
+	for i := range prepared {
+		prepared[i] = checks(i, 1, 1)
+		counts[prepared[i][0].Tiers[0].Key] = 0
 	}
 	store := membucket.New(membucket.Options{})
 	var mu sync.Mutex
 	var failed error
-	increment := func(ask []enforce.Ask) {
+	increment := func(check []enforce.BucketCheck) {
 		mu.Lock()
-		counts[ask[0].Tiers[0].Key]++
+		counts[check[0].Tiers[0].Key]++
 		mu.Unlock()
 	}
-	take := func(ask []enforce.Ask) {
-		if err := store.Take(ctx, ask); err != nil {
+	take := func(check []enforce.BucketCheck) {
+		if err := store.Take(ctx, check); err != nil {
 			failed = err
 		}
 	}
 	var was, is []float64
 	for range rounds {
-		was = append(was, nanoseconds(asks, round/2, increment))
-		is = append(is, nanoseconds(asks, round/2, take))
+		was = append(was, nanoseconds(prepared, round/2, increment))
+		is = append(is, nanoseconds(prepared, round/2, take))
 	}
 	before, after := median(was), median(is)
 	return []line{ratioLine("four tiers in memory ÷ a map increment, ns", "%.0f", before, after, -10)}, failed
 }
 
 // nanoseconds returns how long one call takes, over a round of them.
-func nanoseconds(asks [][]enforce.Ask, round time.Duration, do func([]enforce.Ask)) float64 {
+func nanoseconds(prepared [][]enforce.BucketCheck, round time.Duration, do func([]enforce.BucketCheck)) float64 {
 	start, calls := time.Now(), 0
 	for time.Since(start) < round {
-		for _, ask := range asks {
-			do(ask)
+		for _, check := range prepared {
+			do(check)
 		}
-		calls += len(asks)
+		calls += len(prepared)
 	}
 	return float64(time.Since(start).Nanoseconds()) / float64(calls)
 }

@@ -25,7 +25,7 @@ const (
 
 // taker is either side of a comparison.
 type taker interface {
-	Take(ctx context.Context, asks []enforce.Ask) error
+	Take(ctx context.Context, checks []enforce.BucketCheck) error
 }
 
 // withRedis runs a function with a Redis of its own, empty, and ends that.
@@ -50,23 +50,23 @@ func withRedis(ctx context.Context, do func(redis.UniversalClient) error) error 
 }
 
 // check is a check as most are: a user and an address of its own, an endpoint and the tenant shared.
-func check(tenant rules.TenantID, user int) enforce.Ask {
+func check(tenant rules.TenantID, user int) enforce.BucketCheck {
 	tiers := []enforce.Tier{
 		{Key: enforce.Key{Tenant: tenant, Rule: 1, Subject: fmt.Sprint("user-", user)}, Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1}},
 		{Key: enforce.Key{Tenant: tenant, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)}, Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1}},
 		{Key: enforce.Key{Tenant: tenant, Rule: 3, Subject: fmt.Sprint("/api/", user%20)}, Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1}},
 		{Key: enforce.Key{Tenant: tenant, Rule: 4}, Limit: enforce.Limit{Rate: 1e7, Burst: 1e7, Since: 1}},
 	}
-	return enforce.Ask{Cost: enforce.Token, Tiers: tiers}
+	return enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}
 }
 
 // checks returns n checks of that many tenants in turn.
-func checks(first, n, tenants int) []enforce.Ask {
-	asks := make([]enforce.Ask, n)
-	for i := range asks {
-		asks[i] = check(rules.TenantID(1+i%tenants), (first+i)%users)
+func checks(first, n, tenants int) []enforce.BucketCheck {
+	batch := make([]enforce.BucketCheck, n)
+	for i := range batch {
+		batch[i] = check(rules.TenantID(1+i%tenants), (first+i)%users)
 	}
-	return asks
+	return batch
 }
 
 // batch is how many checks go together, which for ours is a script per tenant.
@@ -135,7 +135,7 @@ func measure(
 	start := time.Now()
 	for caller := range callers {
 		wg.Go(func() {
-			prepared := make([][]enforce.Ask, 64)
+			prepared := make([][]enforce.BucketCheck, 64)
 			for i := range prepared {
 				prepared[i] = checks((caller*64+i)*batch.checks*7, batch.checks, batch.tenants)
 			}
@@ -196,14 +196,14 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 				return err
 			}
 			for first := 0; first < buckets; first += 256 {
-				asks := make([]enforce.Ask, 256)
-				for i := range asks {
+				batch := make([]enforce.BucketCheck, 256)
+				for i := range batch {
 					subject := fmt.Sprintf("%0*d", keyBytes-prefix, first+i)
-					asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{{
+					batch[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{{
 						Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(1), Subject: subject}, Limit: enforce.Limit{Rate: 0.001, Burst: 500, Since: 1},
 					}}}
 				}
-				if err := taker.Take(ctx, asks); err != nil {
+				if err := taker.Take(ctx, batch); err != nil {
 					return err
 				}
 			}

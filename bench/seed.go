@@ -30,31 +30,31 @@ func newSeedDesign(ctx context.Context, rdb redis.UniversalClient) (*seedDesign,
 	return &seedDesign{rdb: rdb, sha: sha}, nil
 }
 
-// Take asks about all tiers of all asks, and reads the answers.
-func (s *seedDesign) Take(ctx context.Context, asks []enforce.Ask) error {
+// Take asks about all tiers of all checks, and reads the answers.
+func (s *seedDesign) Take(ctx context.Context, batch []enforce.BucketCheck) error {
 	now := strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', 6, 64)
 	pipe := s.rdb.Pipeline()
 	var answers []*redis.Cmd
-	for i := range asks {
-		for j := range asks[i].Tiers {
-			tier := &asks[i].Tiers[j]
+	for i := range batch {
+		for j := range batch[i].Tiers {
+			tier := &batch[i].Tiers[j]
 			answers = append(answers, pipe.EvalSha(ctx, s.sha, []string{seedKey(tier.Key)},
-				tier.Limit.Rate, tier.Limit.Burst, now, asks[i].Cost.Whole()))
+				tier.Limit.Rate, tier.Limit.Burst, now, batch[i].Cost.Whole()))
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("ask redis in the seed design: %w", err)
 	}
-	for i := range asks {
-		asks[i].Allowed = true
-		for j := range asks[i].Tiers {
+	for i := range batch {
+		batch[i].Allowed = true
+		for j := range batch[i].Tiers {
 			answer, err := answers[0].Int64Slice()
 			if err != nil {
 				return fmt.Errorf("read redis's answer in the seed design: %w", err)
 			}
 			answers = answers[1:]
-			asks[i].Tiers[j].Holds = answer[0] == 1
-			asks[i].Allowed = asks[i].Allowed && answer[0] == 1
+			batch[i].Tiers[j].Holds = answer[0] == 1
+			batch[i].Allowed = batch[i].Allowed && answer[0] == 1
 		}
 	}
 	return nil

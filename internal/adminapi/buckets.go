@@ -96,14 +96,14 @@ func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches [
 	for i := range matches {
 		tiers[i] = enforce.Tier{Key: keyOf(tenant, &matches[i]), Limit: matches[i].Limit}
 	}
-	var asks []enforce.Ask
+	var checks []enforce.BucketCheck
 	for start := 0; start < len(tiers); start += tiersPerAsk {
-		asks = append(asks, enforce.Ask{Tiers: tiers[start:min(start+tiersPerAsk, len(tiers))]})
+		checks = append(checks, enforce.BucketCheck{Tiers: tiers[start:min(start+tiersPerAsk, len(tiers))]})
 	}
-	if len(asks) == 0 {
+	if len(checks) == 0 {
 		return nil, nil
 	}
-	if err := s.Buckets.Take(ctx, asks); err != nil {
+	if err := s.Buckets.Take(ctx, checks); err != nil {
 		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
 	}
 	return tiers, nil

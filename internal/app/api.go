@@ -64,7 +64,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 
 	m := showRules(a.store, a.watcher)
 	decisions := a.buckets.observe(m)
-	m.UnsettledEdits(a.settler.Lost)
+	m.UnsettledEdits(a.settler.Abandoned)
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter

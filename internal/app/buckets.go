@@ -88,7 +88,7 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	if b.redis == nil {
 		return m.Decisions("memory")
 	}
-	m.SharedStore(b.breakers, b.redis.Broken, b.redis.Unknown)
+	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions)
 	return m.Decisions("redis")
 }
 
@@ -231,7 +231,7 @@ func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
 
 // checkSettings returns what is wrong with Redis's settings; ok is false if Redis went away meanwhile.
 func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
-	warnings, err := b.redis.Check(ctx)
+	warnings, err := b.redis.CheckSettings(ctx)
 	switch {
 	case err == nil:
 		return warnings, true

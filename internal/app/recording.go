@@ -56,7 +56,7 @@ func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, deci
 		tiers = append(tiers, violations.Tier{
 			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject,
 			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
-			Known: t.Known, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
+			BucketRead: t.BucketRead, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
 		})
 	}
 	*c = violations.Check{

@@ -24,7 +24,7 @@ import (
 type Store struct {
 	// Take answers asks as enforce.Buckets does, at a time on the store's clock in microseconds
 	// since the Unix epoch.
-	Take func(now int64, asks []enforce.Ask) error
+	Take func(now int64, asks []enforce.BucketCheck) error
 	// Credit credits a bucket as enforce.Creditor does, at a time as above. Run does without it.
 	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
 	// CreditOnce does as enforce.Creditor does, likewise.
@@ -75,16 +75,16 @@ func key(rule rules.RuleID, subject string) enforce.Key {
 }
 
 // ask returns an ask of whole tokens.
-func ask(tokens float64, tiers ...enforce.Tier) enforce.Ask {
-	return enforce.Ask{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}
+func ask(tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
+	return enforce.BucketCheck{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}
 }
 
-func take(t testing.TB, s Store, now int64, asks ...enforce.Ask) []enforce.Ask {
+func take(t testing.TB, s Store, now int64, checks ...enforce.BucketCheck) []enforce.BucketCheck {
 	t.Helper()
-	if err := s.Take(now, asks); err != nil {
-		t.Fatalf("take %d asks: %v", len(asks), err)
+	if err := s.Take(now, checks); err != nil {
+		t.Fatalf("take %d asks: %v", len(checks), err)
 	}
-	return asks
+	return checks
 }
 
 // settle lets a limit reach a bucket that nobody asks for.
@@ -99,7 +99,7 @@ func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.
 }
 
 // equalAnswers compares the answers to the same asks, bit for bit. Stamps are the store's own.
-func equalAnswers(got, want []enforce.Ask) error {
+func equalAnswers(got, want []enforce.BucketCheck) error {
 	for i := range want {
 		for j := range want[i].Tiers {
 			g, w := got[i].Tiers[j], want[i].Tiers[j]
@@ -116,8 +116,8 @@ func equalAnswers(got, want []enforce.Ask) error {
 }
 
 // clone copies asks with their tiers, so that two stores can answer the same ones.
-func clone(asks []enforce.Ask) []enforce.Ask {
-	copies := append([]enforce.Ask(nil), asks...)
+func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
+	copies := append([]enforce.BucketCheck(nil), checks...)
 	for i := range copies {
 		copies[i].Tiers = append([]enforce.Tier(nil), copies[i].Tiers...)
 	}

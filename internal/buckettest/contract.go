@@ -159,7 +159,7 @@ func inOrder(t *testing.T, s Store) {
 	answers := take(t, s, after(0), ask(4, user), ask(7, user), ask(3, user, other), ask(4, other), ask(4, user), ask(3, user))
 	expectAllowed(t, answers, true, false, true, true, false, true)
 	for i, left := range []float64{6, 6, 3, 3, 3, 0} {
-		expectTokens(t, enforce.Ask{Tiers: answers[i].Tiers[:1]}, left)
+		expectTokens(t, enforce.BucketCheck{Tiers: answers[i].Tiers[:1]}, left)
 	}
 }
 
@@ -168,16 +168,16 @@ func twoLimitsInOneBatch(t *testing.T, s Store) {
 	older := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
 	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(100, 10, time.Second)}
 	r := reference{}
-	batches := [][]enforce.Ask{
+	batches := [][]enforce.BucketCheck{
 		{ask(10, older)},
 		{ask(5, older), ask(5, newer), ask(5, older), ask(1, newer)},
 		{ask(9, older), ask(9, newer)},
 	}
-	for i, asks := range batches {
-		want := clone(asks)
+	for i, checks := range batches {
+		want := clone(checks)
 		now := after(time.Duration(i) * 1050 * time.Millisecond)
 		r.take(now, want)
-		if err := equalAnswers(take(t, s, now, asks...), want); err != nil {
+		if err := equalAnswers(take(t, s, now, checks...), want); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -225,16 +225,16 @@ func unusedHasCallersLimit(t *testing.T, s Store) {
 }
 
 func largeBatch(t *testing.T, s Store) {
-	asks := make([]enforce.Ask, 1000)
-	for i := range asks {
-		asks[i] = ask(1,
+	checks := make([]enforce.BucketCheck, 1000)
+	for i := range checks {
+		checks[i] = ask(1,
 			enforce.Tier{Key: key(1, fmt.Sprint(i%400)), Limit: tenPerSecond},
 			enforce.Tier{Key: key(2, fmt.Sprint("198.51.100.", i%250)), Limit: tenPerSecond},
 			enforce.Tier{Key: key(3, ""), Limit: limit(1, 700, 0)})
 	}
-	want := clone(asks)
+	want := clone(checks)
 	reference{}.take(after(0), want)
-	if err := equalAnswers(take(t, s, after(0), asks...), want); err != nil {
+	if err := equalAnswers(take(t, s, after(0), checks...), want); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -244,22 +244,22 @@ func manyTiers(t *testing.T, s Store) {
 	for rule := range rules.RuleID(5000) {
 		one.Tiers = append(one.Tiers, enforce.Tier{Key: key(rule, ""), Limit: limit(1, 1+int64(rule), 0)})
 	}
-	asks := []enforce.Ask{ask(1, one.Tiers[1]), one, one}
-	want := clone(asks)
+	checks := []enforce.BucketCheck{ask(1, one.Tiers[1]), one, one}
+	want := clone(checks)
 	reference{}.take(after(0), want)
-	if err := equalAnswers(take(t, s, after(0), clone(asks)...), want); err != nil {
+	if err := equalAnswers(take(t, s, after(0), clone(checks)...), want); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func manyTenants(t *testing.T, s Store) {
-	var asks []enforce.Ask
+	var checks []enforce.BucketCheck
 	for i := range 300 {
 		tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
 		tier.Key.Tenant = rules.TenantID(i % 25)
-		asks = append(asks, ask(1, tier))
+		checks = append(checks, ask(1, tier))
 	}
-	for i, answer := range take(t, s, after(0), asks...) {
+	for i, answer := range take(t, s, after(0), checks...) {
 		if want := i/25 < 10; answer.Allowed != want {
 			t.Fatalf("ask %d of tenant %d: allowed %t, want %t", i/25, i%25, answer.Allowed, want)
 		}
@@ -286,7 +286,7 @@ func clockJumps(t *testing.T, s Store) {
 	expectAllowed(t, answers, true, true, false, false, true)
 }
 
-func expectAllowed(t *testing.T, answers []enforce.Ask, want ...bool) {
+func expectAllowed(t *testing.T, answers []enforce.BucketCheck, want ...bool) {
 	t.Helper()
 	for i := range want {
 		if answers[i].Allowed != want[i] {
@@ -297,7 +297,7 @@ func expectAllowed(t *testing.T, answers []enforce.Ask, want ...bool) {
 }
 
 // expectTokens expects what is left in each tier's bucket, exactly.
-func expectTokens(t *testing.T, answer enforce.Ask, want ...float64) {
+func expectTokens(t *testing.T, answer enforce.BucketCheck, want ...float64) {
 	t.Helper()
 	for i := range want {
 		level := enforce.Level{Micros: enforce.Tokens(want[i] * float64(enforce.Token))}

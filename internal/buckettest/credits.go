@@ -54,7 +54,7 @@ func creditMicros(t *testing.T, s Store, now int64, tier enforce.Tier, amount en
 	if err != nil {
 		t.Fatalf("credit %v: %v", amount, err)
 	}
-	expectTokens(t, enforce.Ask{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: after}}}, wantBefore, wantAfter)
+	expectTokens(t, enforce.BucketCheck{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: after}}}, wantBefore, wantAfter)
 	looked := take(t, s, now, ask(0, tier))[0]
 	expectTokens(t, looked, wantAfter)
 	if got := looked.Tiers[0].Bucket.Limit; before.Limit != got || after.Limit != got {
@@ -71,7 +71,7 @@ func repeatedIsGivenOnce(t *testing.T, s Store) {
 		if err != nil || isRepeated != wantRepeated {
 			t.Errorf("repeated: %t, %v", isRepeated, err)
 		}
-		expectTokens(t, enforce.Ask{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: now}}}, want...)
+		expectTokens(t, enforce.BucketCheck{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: now}}}, want...)
 	}
 	once(0, "a", tier, 3*enforce.Token, false, 0, 3)
 	once(100*time.Millisecond, "a", tier, 3*enforce.Token, true, 0, 3)
@@ -211,13 +211,13 @@ func runCreditHistories(t *testing.T, s Store) {
 			h.advance(t, s)
 			one := h.drawAsk(t)
 			if len(one.Tiers) == 0 || rapid.Bool().Draw(t, "take") {
-				asks := append([]enforce.Ask(nil), one)
-				want := clone(asks)
+				checks := append([]enforce.BucketCheck(nil), one)
+				want := clone(checks)
 				h.reference.take(h.now, want)
-				if err := s.Take(h.now, asks); err != nil {
+				if err := s.Take(h.now, checks); err != nil {
 					t.Fatalf("take: %v", err)
 				}
-				if err := equalAnswers(asks, want); err != nil {
+				if err := equalAnswers(checks, want); err != nil {
 					t.Fatalf("%v after the start: %v", h.elapsed(), err)
 				}
 				continue

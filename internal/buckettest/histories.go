@@ -111,7 +111,7 @@ func (h *history) edit(t *rapid.T, s Store, rule rules.RuleID, limit enforce.Lim
 		if h.mayBeGone(key) {
 			h.unsure[key] = true
 		} else {
-			h.reference.take(h.now, []enforce.Ask{{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Key: key, Limit: limit}}}})
+			h.reference.take(h.now, []enforce.BucketCheck{{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Key: key, Limit: limit}}}})
 		}
 	}
 	if err := s.Settle(h.now, []enforce.Edit{edit}); err != nil {
@@ -124,8 +124,8 @@ func (h *history) drawReadAt(t *rapid.T, limit enforce.Limit) int64 {
 	return max(0, rapid.SampledFrom([]int64{0, h.now, limit.Since + enforce.CommitTime, limit.Since + enforce.CommitTime + 1}).Draw(t, "read"))
 }
 
-func (h *history) drawAsk(t *rapid.T) enforce.Ask {
-	var one enforce.Ask
+func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
+	var one enforce.BucketCheck
 	for rule := range h.limits {
 		if rapid.IntRange(0, 3).Draw(t, "skip") == 0 {
 			continue
@@ -180,16 +180,16 @@ func runHistories(t *testing.T, s Store) {
 		h := newHistory(t, rules.TenantID(tenant.Add(1)))
 		for range rapid.IntRange(1, 30).Draw(t, "takes") {
 			h.advance(t, s)
-			asks := make([]enforce.Ask, rapid.IntRange(1, 4).Draw(t, "asks"))
-			for i := range asks {
-				asks[i] = h.drawAsk(t)
+			checks := make([]enforce.BucketCheck, rapid.IntRange(1, 4).Draw(t, "asks"))
+			for i := range checks {
+				checks[i] = h.drawAsk(t)
 			}
-			want := clone(asks)
+			want := clone(checks)
 			h.reference.take(h.now, want)
-			if err := s.Take(h.now, asks); err != nil {
+			if err := s.Take(h.now, checks); err != nil {
 				t.Fatalf("take: %v", err)
 			}
-			if err := equalAnswers(asks, want); err != nil {
+			if err := equalAnswers(checks, want); err != nil {
 				t.Fatalf("%v after the start: %v", h.elapsed(), err)
 			}
 		}
@@ -221,21 +221,21 @@ func runExact(t *testing.T, s Store) {
 				h.subjects++
 				tier.Key.Subject, want = fmt.Sprint(h.subjects), nil
 			}
-			asks := []enforce.Ask{{
+			checks := []enforce.BucketCheck{{
 				Cost: drawCost(t, tier.Limit, tier.Bucket.Level), Tiers: []enforce.Tier{tier},
 			}}
-			h.reference.take(h.now, clone(asks))
-			if err := s.Take(h.now, asks); err != nil {
+			h.reference.take(h.now, clone(checks))
+			if err := s.Take(h.now, checks); err != nil {
 				t.Fatalf("take: %v", err)
 			}
-			tier.Bucket = asks[0].Tiers[0].Bucket
+			tier.Bucket = checks[0].Tiers[0].Bucket
 			found, written := want.settled(tier.Limit, h.now)
-			missing := found.missing(asks[0].Cost)
-			if asks[0].Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
-				t.Fatalf("cost %v: allowed %t, but %v tokens are missing", asks[0].Cost, asks[0].Allowed, missing)
+			missing := found.missing(checks[0].Cost)
+			if checks[0].Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
+				t.Fatalf("cost %v: allowed %t, but %v tokens are missing", checks[0].Cost, checks[0].Allowed, missing)
 			}
-			if asks[0].Allowed && asks[0].Cost > 0 {
-				found.take(asks[0].Cost)
+			if checks[0].Allowed && checks[0].Cost > 0 {
+				found.take(checks[0].Cost)
 				written = true
 			}
 			if written {
@@ -254,25 +254,25 @@ func runMillion(t *testing.T, s Store) {
 	const takes, batch = 1_000_000, 250
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1000.1/3, 1_000_000_000, 0)}
 	var want *exact
-	asks := make([]enforce.Ask, batch)
+	checks := make([]enforce.BucketCheck, batch)
 	tiers := make([]enforce.Tier, batch)
 	now := epoch
 	for range takes / batch {
-		for i := range asks {
+		for i := range checks {
 			tiers[i] = tier
-			asks[i] = enforce.Ask{Cost: enforce.Tokens(999_999 + 7919*i), Tiers: tiers[i : i+1]}
+			checks[i] = enforce.BucketCheck{Cost: enforce.Tokens(999_999 + 7919*i), Tiers: tiers[i : i+1]}
 		}
 		now += 333_331
 		want, _ = want.settled(tier.Limit, now)
 		var taken enforce.Tokens
-		for _, answer := range take(t, s, now, asks...) {
+		for _, answer := range take(t, s, now, checks...) {
 			if answer.Allowed {
 				taken += answer.Cost
 			}
 		}
 		want.take(taken)
 	}
-	if off := want.off(asks[batch-1].Tiers[0].Bucket.Level); off > 1e-6 {
+	if off := want.off(checks[batch-1].Tiers[0].Bucket.Level); off > 1e-6 {
 		t.Errorf("%g tokens off after %d takes", off, takes)
 	}
 }

@@ -10,24 +10,24 @@ import (
 // reference is the contract of enforce.Buckets in its plainest words.
 type reference map[enforce.Key]enforce.Bucket
 
-func (r reference) take(now int64, asks []enforce.Ask) {
-	for i := range asks {
-		ask := &asks[i]
-		ask.Allowed = true
-		for j := range ask.Tiers {
-			tier := &ask.Tiers[j]
+func (r reference) take(now int64, checks []enforce.BucketCheck) {
+	for i := range checks {
+		check := &checks[i]
+		check.Allowed = true
+		for j := range check.Tiers {
+			tier := &check.Tiers[j]
 			bucket, ok := r[tier.Key]
 			if !ok {
 				bucket = enforce.NewBucket(tier.Limit, now)
-			} else if bucket.Settle(tier.Limit, ask.ReadAt, now) {
+			} else if bucket.Settle(tier.Limit, check.ReadAt, now) {
 				r[tier.Key] = bucket
 			}
-			tier.Bucket, tier.Holds = bucket, bucket.Level.Holds(ask.Cost)
-			ask.Allowed = ask.Allowed && (tier.Holds || tier.Shadow)
+			tier.Bucket, tier.Holds = bucket, bucket.Level.Holds(check.Cost)
+			check.Allowed = check.Allowed && (tier.Holds || tier.Shadow)
 		}
-		for j := range ask.Tiers {
-			if tier := &ask.Tiers[j]; ask.Allowed && ask.Cost > 0 && tier.Holds {
-				tier.Bucket.Level.Micros -= ask.Cost
+		for j := range check.Tiers {
+			if tier := &check.Tiers[j]; check.Allowed && check.Cost > 0 && tier.Holds {
+				tier.Bucket.Level.Micros -= check.Cost
 				r[tier.Key] = tier.Bucket
 			}
 		}

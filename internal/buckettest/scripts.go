@@ -52,36 +52,36 @@ func runScripts(t *testing.T, open func(t *testing.T) Store) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			replay(t, open(t), steps, func(s Store, now int64, asks []enforce.Ask) []enforce.Ask {
-				for i := range asks {
-					tryTake(t, s, now, asks[i:i+1])
+			replay(t, open(t), steps, func(s Store, now int64, checks []enforce.BucketCheck) []enforce.BucketCheck {
+				for i := range checks {
+					tryTake(t, s, now, checks[i:i+1])
 				}
-				return asks
+				return checks
 			})
 		})
 		t.Run(name+" with repeats in one batch", func(t *testing.T) {
 			t.Parallel()
-			replay(t, open(t), steps, func(s Store, now int64, asks []enforce.Ask) []enforce.Ask {
-				tryTake(t, s, now, asks)
-				return asks
+			replay(t, open(t), steps, func(s Store, now int64, checks []enforce.BucketCheck) []enforce.BucketCheck {
+				tryTake(t, s, now, checks)
+				return checks
 			})
 		})
 	}
 }
 
 // tryTake takes, and marks the asks that got an answer.
-func tryTake(t *testing.T, s Store, now int64, asks []enforce.Ask) {
-	err := s.Take(now, asks)
-	for i := range asks {
+func tryTake(t *testing.T, s Store, now int64, checks []enforce.BucketCheck) {
+	err := s.Take(now, checks)
+	for i := range checks {
 		if err == nil {
-			asks[i].Answered = true
-		} else if !asks[i].Answered {
+			checks[i].Answered = true
+		} else if !checks[i].Answered {
 			t.Logf("not answered: %v", err)
 		}
 	}
 }
 
-func replay(t *testing.T, s Store, steps []step, ask func(Store, int64, []enforce.Ask) []enforce.Ask) {
+func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enforce.BucketCheck) []enforce.BucketCheck) {
 	bucket := key(1, "42")
 	for _, step := range steps {
 		switch step.act {
@@ -92,13 +92,13 @@ func replay(t *testing.T, s Store, steps []step, ask func(Store, int64, []enforc
 			s.Newer(bucket)
 			continue
 		}
-		asks := make([]enforce.Ask, step.repeat)
-		for i := range asks {
-			asks[i] = enforce.Ask{
+		checks := make([]enforce.BucketCheck, step.repeat)
+		for i := range checks {
+			checks[i] = enforce.BucketCheck{
 				Cost: step.cost, ReadAt: step.readAt, Tiers: []enforce.Tier{{Key: bucket, Limit: step.limit}},
 			}
 		}
-		for i, answer := range ask(s, step.now, asks) {
+		for i, answer := range check(s, step.now, checks) {
 			if answer.Allowed != step.allowed || answer.Answered != step.answered {
 				t.Fatalf("%s: ask %d: answered %t, allowed %t at level %+v",
 					step.line, i+1, answer.Answered, answer.Allowed, answer.Tiers[0].Bucket.Level)
@@ -107,7 +107,7 @@ func replay(t *testing.T, s Store, steps []step, ask func(Store, int64, []enforc
 		if !step.answered {
 			continue
 		}
-		if err := step.check(asks[step.repeat-1].Tiers[0].Bucket); err != nil {
+		if err := step.check(checks[step.repeat-1].Tiers[0].Bucket); err != nil {
 			t.Errorf("%s: %v", step.line, err)
 		}
 	}

@@ -63,7 +63,7 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 	}
 	b = appendLimit(append(b, `,"limit":`...), deciding)
 	b = append(b, `,"remaining":`...)
-	if deciding != nil && deciding.Known {
+	if deciding != nil && deciding.BucketRead {
 		b = strconv.AppendInt(b, deciding.Remaining.Whole(), 10)
 	} else {
 		b = append(b, `null`...)
@@ -85,7 +85,7 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	b = strconv.AppendBool(append(b, `,"allowed":`...), t.Allowed)
 	b = appendLimit(append(b, `,"limit":`...), t)
 	b = append(b, `,"remaining":`...)
-	if t.Known {
+	if t.BucketRead {
 		b = appendTokens(b, t.Remaining)
 	} else {
 		b = append(b, `null`...)
@@ -125,7 +125,7 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 
 // appendReset appends how long until a tier's bucket is full, or null if that is not known.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
-	if t == nil || !t.Known {
+	if t == nil || !t.BucketRead {
 		return append(b, `null`...)
 	}
 	return appendMillis(b, t.ResetAfter)

@@ -69,7 +69,7 @@ func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int
 	t.addItems("RateLimit-Policy", d, appendPolicyItem)
 	t.addItems("RateLimit", d, appendServiceLimitItem)
 	deciding := d.DecidingTier()
-	if deciding != nil && deciding.Known {
+	if deciding != nil && deciding.BucketRead {
 		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
 		t.addInt("X-RateLimit-Remaining", deciding.Remaining.Whole())
 		t.addInt("X-RateLimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
@@ -93,7 +93,7 @@ func (t *headerText) addItems(name string, d *enforce.Decision, appendItem func(
 	start := len(t.text)
 	for i := range d.Tiers {
 		tier := &d.Tiers[i]
-		if !tier.Known || !tier.Enforced() {
+		if !tier.BucketRead || !tier.Enforced() {
 			continue
 		}
 		if len(t.text) > start {

@@ -121,11 +121,11 @@ func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func
 func (h *harness) Snapshot() *rules.Snapshot { return h.snapshot }
 
 // Take makes the harness the Limiter's shared buckets.
-func (h *harness) Take(ctx context.Context, asks []enforce.Ask) error {
+func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if h.storeErr != nil {
 		return h.storeErr
 	}
-	return h.store.Take(ctx, asks)
+	return h.store.Take(ctx, checks)
 }
 
 // Decided and StoreAnswered make the harness the Limiter's Observer.

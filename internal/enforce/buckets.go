@@ -20,11 +20,11 @@ type Buckets interface {
 	// taken, once.
 	//
 	// Take returns within the deadline of ctx, and does not touch asks after it returned.
-	Take(ctx context.Context, asks []Ask) error
+	Take(ctx context.Context, asks []BucketCheck) error
 }
 
 // Ask is one check's question to its buckets, and the answer.
-type Ask struct {
+type BucketCheck struct {
 	Cost Tokens
 	// ReadAt is when the caller last read all limits, those of the tiers among them, in microseconds since
 	// the Unix epoch on the database's clock; 0 if it does not know. Bucket.Settle says what it decides.
@@ -39,6 +39,41 @@ type Ask struct {
 	// Recalled says that the store was not asked, because a DenialCache knew that it denies. Then
 	// only the tiers that do not hold Cost have an answer, and it is theirs alone.
 	Recalled bool
+}
+
+// Answer answers the ask at a time, as Buckets.Take promises, out of the buckets that a store in this
+// process holds: held[i] is that of Tiers[i], or nil if nobody used it. What is to be remembered is
+// written into held. If it says that tokens were taken, the store must remember too, of the tiers
+// that had no bucket, each that Holds: Tier.Bucket is the new one.
+func (c *BucketCheck) TakeFrom(held []*Bucket, now int64) (taken bool) {
+	c.Allowed = true
+	for i := range c.Tiers {
+		tier := &c.Tiers[i]
+		if held[i] == nil {
+			tier.Bucket = NewBucket(tier.Limit, now)
+		} else {
+			tier.Bucket = *held[i]
+			if tier.Bucket.Settle(tier.Limit, c.ReadAt, now) {
+				*held[i] = tier.Bucket
+			}
+		}
+		tier.Holds = tier.Bucket.Level.Holds(c.Cost)
+		if !tier.Holds && !tier.Shadow {
+			c.Allowed = false
+		}
+	}
+	if !c.Allowed || c.Cost == 0 {
+		return false
+	}
+	for i := range c.Tiers {
+		if tier := &c.Tiers[i]; tier.Holds {
+			tier.Bucket.Level.Micros -= c.Cost
+			if held[i] != nil {
+				*held[i] = tier.Bucket
+			}
+		}
+	}
+	return true
 }
 
 // Key names one bucket.

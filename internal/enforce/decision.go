@@ -66,7 +66,7 @@ type TierDecision struct {
 	Limit Limit
 	// Known says that the tier is a limit whose bucket was read. If it was not, nothing is known
 	// of the rest.
-	Known bool
+	BucketRead bool
 	// Remaining is what the bucket holds after the check. It can be a millionth below zero.
 	Remaining Tokens
 	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.

@@ -47,12 +47,12 @@ type DenialCache struct {
 	clock func() time.Duration // monotonic
 	seed  maphash.Seed
 	// latest is when something was last remembered. Where nobody is denied, nothing is looked up.
-	latest atomic.Int64
-	slots  [denialSlots]atomic.Pointer[shortage]
+	lastStored atomic.Int64
+	slots      [denialSlots]atomic.Pointer[denial]
 }
 
 // shortage is a bucket that held less than was asked for.
-type shortage struct {
+type denial struct {
 	key   Key
 	limit Limit // in force, and the caller's
 	level Level // at some moment from asked to answered
@@ -70,40 +70,40 @@ func NewDenialCache(store Buckets, clock func() time.Duration) *DenialCache {
 		clock = func() time.Duration { return time.Since(start) }
 	}
 	c := &DenialCache{store: store, clock: clock, seed: maphash.MakeSeed()}
-	c.latest.Store(int64(-2 * denialLife))
+	c.lastStored.Store(int64(-2 * denialLife))
 	return c
 }
 
 // Take implements Buckets. It asks the store about those asks that it cannot deny by itself.
-func (c *DenialCache) Take(ctx context.Context, asks []Ask) error {
+func (c *DenialCache) Take(ctx context.Context, checks []BucketCheck) error {
 	now := c.clock()
 	recalled := 0
-	for i := range asks {
-		asks[i].Recalled = c.deny(&asks[i], now)
-		if asks[i].Recalled {
+	for i := range checks {
+		checks[i].Recalled = c.denyFromCache(&checks[i], now)
+		if checks[i].Recalled {
 			recalled++
 		}
 	}
 	switch recalled {
-	case len(asks):
+	case len(checks):
 		return nil
 	case 0:
-		err := c.store.Take(ctx, asks)
-		c.learn(asks, now, err)
+		err := c.store.Take(ctx, checks)
+		c.remember(checks, now, err)
 		return err
 	}
 	// The asks that are denied take nothing, so the others' answers are the same without them.
-	rest := make([]Ask, 0, len(asks)-recalled)
-	for i := range asks {
-		if !asks[i].Recalled {
-			rest = append(rest, asks[i])
+	rest := make([]BucketCheck, 0, len(checks)-recalled)
+	for i := range checks {
+		if !checks[i].Recalled {
+			rest = append(rest, checks[i])
 		}
 	}
 	err := c.store.Take(ctx, rest)
-	c.learn(rest, now, err)
-	for i := range asks {
-		if !asks[i].Recalled { // its tiers have their answers already
-			asks[i].Allowed, asks[i].Answered = rest[0].Allowed, rest[0].Answered
+	c.remember(rest, now, err)
+	for i := range checks {
+		if !checks[i].Recalled { // its tiers have their answers already
+			checks[i].Allowed, checks[i].Answered = rest[0].Allowed, rest[0].Answered
 			rest = rest[1:]
 		}
 	}
@@ -111,27 +111,27 @@ func (c *DenialCache) Take(ctx context.Context, asks []Ask) error {
 }
 
 // deny answers an ask that the store would deny, and says whether it did.
-func (c *DenialCache) deny(ask *Ask, now time.Duration) bool {
-	if ask.Cost == 0 || now-time.Duration(c.latest.Load()) > denialLife {
+func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool {
+	if check.Cost == 0 || now-time.Duration(c.lastStored.Load()) > denialLife {
 		return false
 	}
 	lacking := false
-	for i := range ask.Tiers {
-		tier := &ask.Tiers[i]
+	for i := range check.Tiers {
+		tier := &check.Tiers[i]
 		tier.Holds = true
 		if tier.Shadow {
 			continue
 		}
-		if ask.Cost > capacity(tier.Limit) {
+		if check.Cost > capacity(tier.Limit) {
 			return false
 		}
-		if s := c.recall(tier, now); s != nil && !s.most(now).Holds(ask.Cost) {
+		if s := c.lookUp(tier, now); s != nil && !s.maxLevel(now).Holds(check.Cost) {
 			tier.Holds, lacking = false, true
-			tier.Bucket = Bucket{Level: s.least(now), Limit: s.limit}
+			tier.Bucket = Bucket{Level: s.minLevel(now), Limit: s.limit}
 		}
 	}
 	if lacking {
-		ask.Allowed, ask.Answered = false, true
+		check.Allowed, check.Answered = false, true
 	}
 	return lacking
 }
@@ -139,48 +139,48 @@ func (c *DenialCache) deny(ask *Ask, now time.Duration) bool {
 // learn remembers the buckets that held less than they were asked for. A bucket that has just given its
 // last is not remembered, so that the first denial is the store's, with every tier as it stands. The
 // store was asked at a moment, and answered all asks or, if it failed, those that say so.
-func (c *DenialCache) learn(asks []Ask, asked time.Duration, failed error) {
+func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed error) {
 	answered := time.Duration(-1)
-	for i := range asks {
-		ask := &asks[i]
-		if failed != nil && !ask.Answered {
+	for i := range checks {
+		check := &checks[i]
+		if failed != nil && !check.Answered {
 			continue
 		}
-		for j := range ask.Tiers {
-			tier := &ask.Tiers[j]
+		for j := range check.Tiers {
+			tier := &check.Tiers[j]
 			if tier.Holds || tier.Shadow || !tier.Bucket.Limit.SameAmounts(tier.Limit) {
 				continue
 			}
 			if answered < 0 {
 				answered = c.clock()
-				c.latest.Store(int64(answered))
+				c.lastStored.Store(int64(answered))
 			}
-			c.slot(tier.Key).Store(&shortage{tier.Key, tier.Limit, tier.Bucket.Level, asked, answered})
+			c.slotOf(tier.Key).Store(&denial{tier.Key, tier.Limit, tier.Bucket.Level, asked, answered})
 		}
 	}
 }
 
 // recall returns what is remembered of a tier's bucket, or nil.
-func (c *DenialCache) recall(tier *Tier, now time.Duration) *shortage {
-	s := c.slot(tier.Key).Load()
+func (c *DenialCache) lookUp(tier *Tier, now time.Duration) *denial {
+	s := c.slotOf(tier.Key).Load()
 	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.limit != tier.Limit {
 		return nil
 	}
 	return s
 }
 
-func (c *DenialCache) slot(key Key) *atomic.Pointer[shortage] {
+func (c *DenialCache) slotOf(key Key) *atomic.Pointer[denial] {
 	return &c.slots[maphash.Comparable(c.seed, key)%denialSlots]
 }
 
 // most is what the bucket can hold by now.
-func (s *shortage) most(now time.Duration) Level {
+func (s *denial) maxLevel(now time.Duration) Level {
 	micros := (now - s.asked).Microseconds()
 	return s.level.earn(micros+micros/clockDrift+clockGrain, s.limit)
 }
 
 // least is what the bucket holds by now if nobody has taken from it.
-func (s *shortage) least(now time.Duration) Level {
+func (s *denial) minLevel(now time.Duration) Level {
 	micros := (now - s.answered).Microseconds()
 	return s.level.earn(max(0, micros-micros/clockDrift-clockGrain), s.limit)
 }

@@ -44,19 +44,19 @@ type counted struct {
 	asks *int
 }
 
-func (c counted) Take(ctx context.Context, asks []enforce.Ask) error {
-	*c.asks += len(asks)
-	return c.Buckets.Take(ctx, asks)
+func (c counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
+	*c.asks += len(checks)
+	return c.Buckets.Take(ctx, checks)
 }
 
 // take asks once, for some tokens from a few tiers.
-func (f *front) take(t testing.TB, tokens float64, tiers ...enforce.Tier) enforce.Ask {
+func (f *front) take(t testing.TB, tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
 	t.Helper()
-	asks := []enforce.Ask{{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}}
-	if err := f.Take(t.Context(), asks); err != nil {
+	checks := []enforce.BucketCheck{{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}}
+	if err := f.Take(t.Context(), checks); err != nil {
 		t.Fatal(err)
 	}
-	return asks[0]
+	return checks[0]
 }
 
 func (f *front) wait(d time.Duration) { f.now += d.Microseconds() }
@@ -110,11 +110,11 @@ func TestADenialIsRememberedWhileItIsCertain(t *testing.T) {
 			}
 			f.wait(test.wait)
 			before := f.asked
-			ask := f.take(t, test.tokens, test.tiers...)
-			if ask.Recalled != test.recalled || (f.asked == before) != test.recalled {
-				t.Errorf("recalled: %t, want %t; the store was asked %d times", ask.Recalled, test.recalled, f.asked-before)
+			check := f.take(t, test.tokens, test.tiers...)
+			if check.Recalled != test.recalled || (f.asked == before) != test.recalled {
+				t.Errorf("recalled: %t, want %t; the store was asked %d times", check.Recalled, test.recalled, f.asked-before)
 			}
-			if ask.Recalled && ask.Allowed {
+			if check.Recalled && check.Allowed {
 				t.Error("a recalled denial allows")
 			}
 		})
@@ -129,8 +129,8 @@ func TestTheFirstDenialIsTheStoresAndLaterOnesAreRemembered(t *testing.T) {
 		t.Fatal("a fresh bucket denies")
 	}
 	for i, recalled := range []bool{false, true, true} {
-		if ask := f.take(t, 1, tier); ask.Allowed || ask.Recalled != recalled {
-			t.Errorf("ask %d of an empty bucket: allowed %t, recalled %t", i, ask.Allowed, ask.Recalled)
+		if check := f.take(t, 1, tier); check.Allowed || check.Recalled != recalled {
+			t.Errorf("ask %d of an empty bucket: allowed %t, recalled %t", i, check.Allowed, check.Recalled)
 		}
 	}
 }
@@ -142,18 +142,18 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 	f.take(t, 1, empty)
 	f.take(t, 1, empty)
 	before := f.asked
-	var asks []enforce.Ask
+	var checks []enforce.BucketCheck
 	for i := range 6 {
 		tier := []enforce.Tier{empty, full}[i%2]
-		asks = append(asks, enforce.Ask{Cost: enforce.Token * enforce.Tokens(i+1), Tiers: []enforce.Tier{tier}})
+		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token * enforce.Tokens(i+1), Tiers: []enforce.Tier{tier}})
 	}
-	asks[2].Cost = enforce.Token // above its burst, ask 4 is for the store
-	if err := f.Take(t.Context(), asks); err != nil {
+	checks[2].Cost = enforce.Token // above its burst, ask 4 is for the store
+	if err := f.Take(t.Context(), checks); err != nil {
 		t.Fatal(err)
 	}
 	got := ""
-	for _, ask := range asks {
-		got += fmt.Sprintf("%t/%t ", ask.Allowed, ask.Recalled)
+	for _, check := range checks {
+		got += fmt.Sprintf("%t/%t ", check.Allowed, check.Recalled)
 	}
 	if want := "false/true true/false false/true true/false false/false false/false "; got != want {
 		t.Errorf("allowed/recalled: %s, want %s", got, want)
@@ -233,7 +233,7 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 // inForce returns since when the limits of the store's buckets are in force; 0 for a bucket that it does not have.
 func inForce(t *rapid.T, f *front) (since [3]int64) {
 	for rule := range since {
-		look := []enforce.Ask{{Tiers: []enforce.Tier{{
+		look := []enforce.BucketCheck{{Tiers: []enforce.Tier{{
 			Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: enforce.Limit{Rate: 1, Burst: 1},
 		}}}}
 		if err := f.store.Take(context.Background(), look); err != nil {
@@ -246,31 +246,31 @@ func inForce(t *rapid.T, f *front) (since [3]int64) {
 
 // askOne asks about some of the buckets and, if the answer was recalled, asks the store as well.
 func askOne(t *rapid.T, f *front, process *enforce.DenialCache, limits []enforce.Limit) {
-	ask := enforce.Ask{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
+	check := enforce.BucketCheck{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
 	for rule, limit := range limits {
 		if rapid.Bool().Draw(t, "matches") {
-			ask.Tiers = append(ask.Tiers, enforce.Tier{
+			check.Tiers = append(check.Tiers, enforce.Tier{
 				Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: limit, Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 			})
 		}
 	}
-	asks := []enforce.Ask{ask}
-	if err := process.Take(context.Background(), asks); err != nil {
+	checks := []enforce.BucketCheck{check}
+	if err := process.Take(context.Background(), checks); err != nil {
 		t.Fatal(err)
 	}
-	if !asks[0].Recalled {
+	if !checks[0].Recalled {
 		return
 	}
-	truth := enforce.Ask{Cost: ask.Cost}
-	for _, tier := range ask.Tiers {
+	truth := enforce.BucketCheck{Cost: check.Cost}
+	for _, tier := range check.Tiers {
 		truth.Tiers = append(truth.Tiers, enforce.Tier{Key: tier.Key, Limit: tier.Limit, Shadow: tier.Shadow})
 	}
-	if err := f.store.Take(context.Background(), []enforce.Ask{truth}); err != nil {
+	if err := f.store.Take(context.Background(), []enforce.BucketCheck{truth}); err != nil {
 		t.Fatal(err)
 	}
-	for i, tier := range asks[0].Tiers {
-		if told := asks[0].Tiers[i].Holds; !told && (tier.Shadow || truth.Tiers[i].Holds) {
-			t.Fatalf("tier %d is said to lack %s; the store has %+v", i, ask.Cost, truth.Tiers[i])
+	for i, tier := range checks[0].Tiers {
+		if told := checks[0].Tiers[i].Holds; !told && (tier.Shadow || truth.Tiers[i].Holds) {
+			t.Fatalf("tier %d is said to lack %s; the store has %+v", i, check.Cost, truth.Tiers[i])
 		}
 	}
 }
@@ -285,11 +285,11 @@ func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 2000 {
-				asks := []enforce.Ask{{Cost: enforce.Token, Tiers: []enforce.Tier{bucketOf(1, rules.MinRate, 500)}}}
-				if err := cache.Take(context.Background(), asks); err != nil {
+				checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{bucketOf(1, rules.MinRate, 500)}}}
+				if err := cache.Take(context.Background(), checks); err != nil {
 					t.Error(err)
 				}
-				if asks[0].Allowed {
+				if checks[0].Allowed {
 					mu.Lock()
 					allowed++
 					mu.Unlock()

@@ -24,10 +24,10 @@ const (
 	// settleFor is how long it tries. By then the buckets of fast limits are gone.
 	settleFor = 5 * time.Minute
 	// looksAtOnce is how many single buckets it looks at in one call, and looksPause is the pause between two.
-	looksAtOnce = 200
-	looksPause  = 10 * time.Millisecond
+	looksPerCall = 200
+	looksPause   = 10 * time.Millisecond
 	// looksInTurn is how many single buckets of one tenant it looks at before other tenants have their turn.
-	looksInTurn = 10 * looksAtOnce
+	looksPerTurn = 10 * looksPerCall
 	// maxEdits is how many edits of one rule it tells a store of at most. It sums up more than that in one, so that a
 	// tenant which edits a million overrides does not fill Redis with a million marks.
 	maxEdits = 64
@@ -43,15 +43,15 @@ type SettledStore interface {
 // of edits from a rules.Watcher, and finds the overrides that expire by itself. A user's only bucket of a rule is
 // looked at by every process, which costs next to nothing; for all other edits one process walks.
 type EditSettler struct {
-	snapshot func() *rules.Snapshot
-	delay    time.Duration
-	stores   []SettledStore
-	log      *slog.Logger
-	lost     atomic.Int64
+	snapshot  func() *rules.Snapshot
+	delay     time.Duration
+	stores    []SettledStore
+	log       *slog.Logger
+	abandoned atomic.Int64
 
-	mu      sync.Mutex
-	pending map[rules.TenantID][]slowdown
-	known   map[rules.Slowdown]bool // those that are pending
+	mu        sync.Mutex
+	pending   map[rules.TenantID][]slowdown
+	isPending map[rules.Slowdown]bool // those that are pending
 }
 
 // slowdown is one that is to be settled.
@@ -65,7 +65,7 @@ type slowdown struct {
 func NewEditSettler(snapshot func() *rules.Snapshot, delay time.Duration, log *slog.Logger, stores ...SettledStore) *EditSettler {
 	return &EditSettler{
 		snapshot: snapshot, delay: delay, stores: stores, log: log,
-		pending: map[rules.TenantID][]slowdown{}, known: map[rules.Slowdown]bool{},
+		pending: map[rules.TenantID][]slowdown{}, isPending: map[rules.Slowdown]bool{},
 	}
 }
 
@@ -85,15 +85,15 @@ func (e *EditSettler) add(slowed []rules.Slowdown, due, until time.Time) {
 
 // put adds a slowdown unless it is pending. The caller holds mu.
 func (e *EditSettler) put(s slowdown) {
-	if !e.known[s.Slowdown] {
-		e.known[s.Slowdown] = true
+	if !e.isPending[s.Slowdown] {
+		e.isPending[s.Slowdown] = true
 		e.pending[s.Tenant] = append(e.pending[s.Tenant], s)
 	}
 }
 
 // Lost returns how many slowdowns were given up because a store could not settle them for minutes. Owners of such
 // buckets may have had one burst too many.
-func (e *EditSettler) Lost() int64 { return e.lost.Load() }
+func (e *EditSettler) Abandoned() int64 { return e.abandoned.Load() }
 
 // Run settles buckets until ctx ends.
 func (e *EditSettler) Run(ctx context.Context) {
@@ -110,7 +110,7 @@ func (e *EditSettler) Run(ctx context.Context) {
 				seen = now
 			}
 		}
-		singles, walks, more := e.takeDue(time.Now(), walking)
+		singles, walks, more := e.popDue(time.Now(), walking)
 		failed, err := e.look(ctx, singles)
 		e.settled(ctx, len(singles), failed, err, &failing)
 		if len(walks) > 0 {
@@ -141,13 +141,13 @@ func (e *EditSettler) Run(ctx context.Context) {
 
 // takeDue takes out what is due: single buckets, so many of each tenant, and what needs a walk unless one is under way.
 // There may be more due.
-func (e *EditSettler) takeDue(now time.Time, walking bool) (singles, walks []slowdown, more bool) {
+func (e *EditSettler) popDue(now time.Time, walking bool) (singles, walks []slowdown, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for tenant, queue := range e.pending {
 		kept := queue[:0]
 		seen, looks := 0, 0
-		for ; seen < len(queue) && looks < looksInTurn; seen++ {
+		for ; seen < len(queue) && looks < looksPerTurn; seen++ {
 			s := queue[seen]
 			single := false
 			if !now.Before(s.due) {
@@ -163,7 +163,7 @@ func (e *EditSettler) takeDue(now time.Time, walking bool) (singles, walks []slo
 			default:
 				walks = append(walks, s)
 			}
-			delete(e.known, s.Slowdown)
+			delete(e.isPending, s.Slowdown)
 		}
 		more = more || seen < len(queue)
 		rest := queue[seen-len(kept):]
@@ -209,7 +209,7 @@ func (e *EditSettler) settled(ctx context.Context, tried int, failed []slowdown,
 	defer e.mu.Unlock()
 	for _, s := range failed {
 		if now.After(s.until) {
-			e.lost.Add(1)
+			e.abandoned.Add(1)
 			continue
 		}
 		s.due = now.Add(settleTick)
@@ -219,8 +219,8 @@ func (e *EditSettler) settled(ctx context.Context, tried int, failed []slowdown,
 
 // look looks at single buckets, which settles them, and returns those that a store could not look at.
 func (e *EditSettler) look(ctx context.Context, singles []slowdown) (failed []slowdown, err error) {
-	for some := range slices.Chunk(singles, looksAtOnce) {
-		missed, missing := e.lookAtOnce(ctx, some)
+	for chunk := range slices.Chunk(singles, looksPerCall) {
+		missed, missing := e.lookAtChunk(ctx, chunk)
 		failed, err = append(failed, missed...), cmp.Or(err, missing)
 		select {
 		case <-ctx.Done():
@@ -231,33 +231,33 @@ func (e *EditSettler) look(ctx context.Context, singles []slowdown) (failed []sl
 	return failed, err
 }
 
-func (e *EditSettler) lookAtOnce(ctx context.Context, some []slowdown) (failed []slowdown, err error) {
-	asks := make([]Ask, 0, len(some))
-	of := make([]slowdown, 0, len(some)) // each ask
-	for i := range some {
-		if m, ok := e.single(&some[i], time.Now()); ok {
-			tenant := some[i].Tenant
-			asks = append(asks, Ask{
+func (e *EditSettler) lookAtChunk(ctx context.Context, chunk []slowdown) (failed []slowdown, err error) {
+	checks := make([]BucketCheck, 0, len(chunk))
+	slowdowns := make([]slowdown, 0, len(chunk)) // each ask
+	for i := range chunk {
+		if m, ok := e.single(&chunk[i], time.Now()); ok {
+			tenant := chunk[i].Tenant
+			checks = append(checks, BucketCheck{
 				ReadAt: e.tenant(tenant).ReadAt(),
 				Tiers:  []Tier{{Key: Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}, Limit: m.Limit}},
 			})
-			of = append(of, some[i])
+			slowdowns = append(slowdowns, chunk[i])
 		}
 	}
-	missed := make([]bool, len(asks))
+	missed := make([]bool, len(checks))
 	for _, store := range e.stores {
-		for i := range asks {
-			asks[i].Answered = false
+		for i := range checks {
+			checks[i].Answered = false
 		}
-		missing := store.Take(ctx, asks)
+		missing := store.Take(ctx, checks)
 		err = cmp.Or(err, missing)
-		for i := range asks {
-			missed[i] = missed[i] || missing != nil && !asks[i].Answered
+		for i := range checks {
+			missed[i] = missed[i] || missing != nil && !checks[i].Answered
 		}
 	}
 	for i := range missed {
 		if missed[i] {
-			failed = append(failed, of[i])
+			failed = append(failed, slowdowns[i])
 		}
 	}
 	return failed, err
@@ -284,20 +284,20 @@ func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
 	idsOf := map[Key][]string{} // by tenant and rule
 	var edited []Key            // the same, in order
 	for i := range slowed {
-		of := Key{Tenant: slowed[i].Tenant, Rule: slowed[i].Rule}
-		if idsOf[of] == nil {
-			edited = append(edited, of)
+		rule := Key{Tenant: slowed[i].Tenant, Rule: slowed[i].Rule}
+		if idsOf[rule] == nil {
+			edited = append(edited, rule)
 		}
-		idsOf[of] = append(idsOf[of], slowed[i].ID())
+		idsOf[rule] = append(idsOf[rule], slowed[i].ID())
 	}
-	for _, of := range edited {
-		ids := idsOf[of]
+	for _, rule := range edited {
+		ids := idsOf[rule]
 		if len(ids) > maxEdits {
 			slices.Sort(ids) // each process has them in an order of its own
 			sum := sha256.Sum256([]byte(strings.Join(ids, "\x00")))
 			ids = []string{hex.EncodeToString(sum[:])}
 		}
-		edit, ok := e.edit(of)
+		edit, ok := e.edit(rule)
 		for i := 0; ok && i < len(ids); i++ {
 			edit.ID = ids[i]
 			edits = append(edits, edit)
@@ -307,17 +307,17 @@ func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
 }
 
 // edit returns an edit of a rule without an ID. It is not ok if the rule is gone.
-func (e *EditSettler) edit(of Key) (edit Edit, ok bool) {
-	tenant := e.tenant(of.Tenant)
+func (e *EditSettler) edit(rule Key) (edit Edit, ok bool) {
+	tenant := e.tenant(rule.Tenant)
 	if tenant == nil {
 		return Edit{}, false
 	}
-	edit = Edit{Tenant: of.Tenant, Rule: of.Rule, ReadAt: tenant.ReadAt()}
-	if common, ok := tenant.CommonLimit(of.Rule); ok {
+	edit = Edit{Tenant: rule.Tenant, Rule: rule.Rule, ReadAt: tenant.ReadAt()}
+	if common, ok := tenant.CommonLimit(rule.Rule); ok {
 		edit.Common = &common
 	}
 	edit.Limit = func(subject string) (Limit, bool) {
-		m, ok := tenant.Bucket(of.Rule, subject, time.Now())
+		m, ok := tenant.Bucket(rule.Rule, subject, time.Now())
 		return m.Limit, ok // another user's too: to look at a bucket that was not edited changes nothing
 	}
 	return edit, true

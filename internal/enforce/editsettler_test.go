@@ -39,17 +39,17 @@ func (s *settledStore) seen(fails bool) (walks, looks []string) {
 	return slices.Clone(s.walks), slices.Clone(s.looks)
 }
 
-func (s *settledStore) Take(_ context.Context, asks []Ask) error {
+func (s *settledStore) Take(_ context.Context, checks []BucketCheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := s.err()
-	for i, ask := range asks {
-		if ask.Tiers[0].Key.Tenant == s.failsFor {
+	for i, check := range checks {
+		if check.Tiers[0].Key.Tenant == s.failsFor {
 			failed = errors.New("one node is away")
 			continue
 		}
-		asks[i].Answered = !s.fails
-		s.looks = append(s.looks, fmt.Sprintf("%s at %v, cost %v", ask.Tiers[0].Key.Text(), ask.Tiers[0].Limit.Rate, ask.Cost))
+		checks[i].Answered = !s.fails
+		s.looks = append(s.looks, fmt.Sprintf("%s at %v, cost %v", check.Tiers[0].Key.Text(), check.Tiers[0].Limit.Rate, check.Cost))
 	}
 	return failed
 }
@@ -142,10 +142,10 @@ func TestBucketsThatCannotBeReachedHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &settledStore{failsFor: 1}
-		e, stop := startSettler(t, store, append(ofUsers(1, 1, 2*looksAtOnce), ofUsers(2, 1, 2*looksAtOnce)...))
+		e, stop := startSettler(t, store, append(ofUsers(1, 1, 2*looksPerCall), ofUsers(2, 1, 2*looksPerCall)...))
 		after(2 * settleFor)
-		if _, looks := store.seen(false); len(looks) != 2*looksAtOnce || e.Lost() != 2*looksAtOnce {
-			t.Errorf("%d looks at %d buckets that can be reached, and %d are given up", len(looks), 2*looksAtOnce, e.Lost())
+		if _, looks := store.seen(false); len(looks) != 2*looksPerCall || e.Abandoned() != 2*looksPerCall {
+			t.Errorf("%d looks at %d buckets that can be reached, and %d are given up", len(looks), 2*looksPerCall, e.Abandoned())
 		}
 		stop()
 	})
@@ -197,8 +197,8 @@ func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {
 			t.Errorf("walked for %q, want %q", got, want)
 		}
 		after(time.Minute)
-		if w, l := shared.seen(false); len(w) != len(walks) || len(l) != len(looks) || e.Lost() != 0 {
-			t.Errorf("settled again: %q, %q; %d lost", w[len(walks):], l[len(looks):], e.Lost())
+		if w, l := shared.seen(false); len(w) != len(walks) || len(l) != len(looks) || e.Abandoned() != 0 {
+			t.Errorf("settled again: %q, %q; %d lost", w[len(walks):], l[len(looks):], e.Abandoned())
 		}
 		cancel()
 		<-ended
@@ -242,8 +242,8 @@ func TestAnEditThatCannotBeSettledIsGivenUpAndCounted(t *testing.T) {
 		after(2 * settleFor)
 		cancel()
 		<-ended
-		if e.Lost() != 2 || len(e.pending) != 0 {
-			t.Errorf("%d lost, %d pending", e.Lost(), len(e.pending))
+		if e.Abandoned() != 2 || len(e.pending) != 0 {
+			t.Errorf("%d lost, %d pending", e.Abandoned(), len(e.pending))
 		}
 	})
 }

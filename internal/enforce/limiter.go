@@ -47,27 +47,27 @@ func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) 
 // mode of each rule does. A caller that goes away in the meantime does not look like such a
 // failure, so its check is decided to the end.
 func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
-	q := questions.Get().(*question)
-	defer q.release()
+	s := scratches.Get().(*scratch)
+	defer s.release()
 	now := l.now()
 	for i := range checks {
 		d := &decisions[i]
 		d.matches = tenant.Match(&checks[i].Request, checks[i].Plan, now, d.matches[:0])
 		d.begin(checks[i].Plan)
 		d.failUnknown(checks[i].Cost)
-		q.add(tenant, i, checks[i].Cost, d.Tiers)
+		s.add(tenant, i, checks[i].Cost, d.Tiers)
 	}
-	if asks := q.complete(); len(asks) > 0 {
+	if sent := s.bucketChecks(); len(sent) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		err := l.ask(ctx, asks)
-		for k, i := range q.asked {
+		err := l.takeShared(ctx, sent)
+		for k, i := range s.indices {
 			switch {
-			case asks[k].Recalled:
-				decisions[i].recall(asks[k].Tiers, checks[i].Cost)
-			case err == nil || asks[k].Answered:
-				decisions[i].read(asks[k].Tiers, checks[i].Cost)
+			case sent[k].Recalled:
+				decisions[i].recall(sent[k].Tiers, checks[i].Cost)
+			case err == nil || sent[k].Answered:
+				decisions[i].read(sent[k].Tiers, checks[i].Cost)
 			default:
-				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], l.take)
+				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], false)
 			}
 		}
 	}
@@ -90,43 +90,24 @@ func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check 
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		asked := []Ask{{Tiers: tiers, ReadAt: tenant.ReadAt()}}
-		switch err := l.ask(ctx, asked); {
+		looks := []BucketCheck{{Tiers: tiers, ReadAt: tenant.ReadAt()}}
+		switch err := l.takeShared(ctx, looks); {
 		case err == nil:
-			look(asked[0].Tiers, check.Cost)
+			markHolding(tiers, check.Cost)
 			d.read(tiers, check.Cost)
 		case !d.Bypassed && !anyEnforced(matches, rules.ActionBlock):
-			l.degrade(ctx, tenant, check.Cost, &d, l.look)
+			l.degrade(ctx, tenant, check.Cost, &d, true)
 		}
 	}
 	d.conclude()
 	return d
 }
 
-// take asks this process's own buckets.
-func (l *Limiter) take(ctx context.Context, ask Ask) error {
-	return l.local.Take(ctx, []Ask{ask})
-}
-
-// look answers like take, and takes nothing.
-func (l *Limiter) look(ctx context.Context, ask Ask) error {
-	err := l.local.Take(ctx, []Ask{{Tiers: ask.Tiers, ReadAt: ask.ReadAt}})
-	look(ask.Tiers, ask.Cost)
-	return err
-}
-
-// look says which of the tiers, asked at no cost, hold one.
-func look(tiers []Tier, cost Tokens) {
-	for i := range tiers {
-		tiers[i].Holds = tiers[i].Bucket.Level.Holds(cost)
-	}
-}
-
-// ask puts the asks to the shared buckets and reports how that went, if they had to be asked.
-func (l *Limiter) ask(ctx context.Context, asks []Ask) error {
+// takeShared takes from the shared buckets and tells the observer, unless the DenialCache answered every check.
+func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
-	err := l.shared.Take(ctx, asks)
-	if slices.ContainsFunc(asks, func(ask Ask) bool { return !ask.Recalled }) {
+	err := l.shared.Take(ctx, checks)
+	if slices.ContainsFunc(checks, func(check BucketCheck) bool { return !check.Recalled }) {
 		l.observer.StoreAnswered(time.Since(start), err)
 	}
 	return err
@@ -174,14 +155,14 @@ func (d *Decision) hasUnknown() bool {
 // one is among them.
 func (d *Decision) denyUnknown() bool {
 	d.Degraded = d.hasUnknown()
-	return deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
+	return denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
 		return isUnknown(t.Match) && t.Match.FailureMode == rules.FailClosed
 	})
 }
 
 // denyTooLarge refuses a cost that can never pass, whatever the buckets hold, and reports whether it has.
 func (d *Decision) denyTooLarge(cost Tokens) bool {
-	if !deny(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
+	if !denyWhere(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
 		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
 	}) {
 		return false
@@ -190,19 +171,16 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 	return true
 }
 
-// degrade answers a check whose shared buckets did not answer, by the failure mode of each tier; local
-// asks those that fail local.
-func (l *Limiter) degrade(
-	ctx context.Context, tenant *rules.TenantRules, cost Tokens, d *Decision,
-	local func(context.Context, Ask) error,
-) {
+// degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
+// from this process's own buckets.
+func (l *Limiter) degrade(ctx context.Context, tenant *rules.TenantRules, cost Tokens, d *Decision, look bool) {
 	// A cost that can never pass is refused without any bucket, whatever the failure mode. No
 	// store would have said otherwise, so this is not a degraded decision.
 	if d.denyTooLarge(cost) {
 		return
 	}
 	d.Degraded = true
-	if deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
+	if denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
 		return isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed
 	}) {
 		d.keep(func(t *TierDecision) bool { return t.Reason == StoreUnavailable })
@@ -215,17 +193,31 @@ func (l *Limiter) degrade(
 	if len(tiers) == 0 {
 		return
 	}
-	if err := local(ctx, Ask{Cost: cost, Tiers: tiers, ReadAt: tenant.ReadAt()}); err != nil {
-		deny(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
+	check := BucketCheck{Cost: cost, Tiers: tiers, ReadAt: tenant.ReadAt()}
+	if look {
+		check.Cost = 0
+	}
+	if err := l.local.Take(ctx, []BucketCheck{check}); err != nil {
+		denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
 		return
+	}
+	if look {
+		markHolding(tiers, cost)
 	}
 	d.read(tiers, cost)
 }
 
-// deny marks the tiers of which so says true, and says whether an enforced one is among them.
-func deny(tiers []TierDecision, reason Reason, so func(*TierDecision) bool) (decides bool) {
+// markHolding marks the tiers whose buckets, looked at without a cost, hold one.
+func markHolding(tiers []Tier, cost Tokens) {
 	for i := range tiers {
-		if t := &tiers[i]; so(t) {
+		tiers[i].Holds = tiers[i].Bucket.Level.Holds(cost)
+	}
+}
+
+// denyWhere denies the matching tiers and reports whether an enforced one is among them.
+func denyWhere(tiers []TierDecision, reason Reason, where func(*TierDecision) bool) (decides bool) {
+	for i := range tiers {
+		if t := &tiers[i]; where(t) {
 			t.deny(reason)
 			decides = decides || t.Enforced()
 		}
@@ -255,7 +247,7 @@ func (d *Decision) read(tiers []Tier, cost Tokens) {
 		}
 		answer := &tiers[next]
 		next++
-		t.Known = true
+		t.BucketRead = true
 		t.Limit = answer.Bucket.Limit
 		t.Remaining = answer.Bucket.Level.Micros
 		t.ResetAfter = answer.Bucket.TimeToFull()
@@ -288,7 +280,7 @@ func (d *Decision) conclude() {
 	}
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
-		if !t.Enforced() || (t.Allowed && !t.Known) {
+		if !t.Enforced() || (t.Allowed && !t.BucketRead) {
 			continue
 		}
 		if d.Deciding < 0 || decidesBefore(t, &d.Tiers[d.Deciding]) {

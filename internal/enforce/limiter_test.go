@@ -79,11 +79,11 @@ type outage struct {
 	err error
 }
 
-func (o *outage) Take(ctx context.Context, asks []enforce.Ask) error {
+func (o *outage) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if o.err != nil {
 		return o.err
 	}
-	return o.Buckets.Take(ctx, asks)
+	return o.Buckets.Take(ctx, checks)
 }
 
 var errAway = errors.New("the store is away")
@@ -140,7 +140,7 @@ func (w *world) remaining(id rules.RuleID) enforce.Tokens {
 	w.t.Helper()
 	d := w.check(0)
 	i := slices.IndexFunc(d.Tiers, func(t enforce.TierDecision) bool { return t.Match.Rule.ID == id })
-	if i < 0 || !d.Tiers[i].Known {
+	if i < 0 || !d.Tiers[i].BucketRead {
 		w.t.Fatalf("rule %d was not read: %+v", id, d.Tiers)
 	}
 	return d.Tiers[i].Remaining
@@ -432,22 +432,22 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 // breaksOff answers the first ask, and then fails.
 type breaksOff struct{ enforce.Buckets }
 
-func (b breaksOff) Take(ctx context.Context, asks []enforce.Ask) error {
-	if err := b.Buckets.Take(ctx, asks[:1]); err != nil {
+func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error {
+	if err := b.Buckets.Take(ctx, checks[:1]); err != nil {
 		return err
 	}
-	asks[0].Answered = true
+	checks[0].Answered = true
 	return errAway
 }
 
 // cancellable fails as a network store does when its context ends.
 type cancellable struct{ enforce.Buckets }
 
-func (c cancellable) Take(ctx context.Context, asks []enforce.Ask) error {
+func (c cancellable) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return c.Buckets.Take(ctx, asks)
+	return c.Buckets.Take(ctx, checks)
 }
 
 func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {

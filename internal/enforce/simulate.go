@@ -77,7 +77,7 @@ func Simulate(ctx context.Context, candidates []Candidate, arrivals []Arrival, u
 		}
 		s.arrive(arrival)
 	}
-	for i := range s.ask.Tiers {
+	for i := range s.check.Tiers {
 		s.drawTo(i, s.until)
 		s.outcome(i).Curve = s.curves[i].all()
 	}
@@ -124,7 +124,7 @@ type simulator struct {
 	until  time.Duration
 	begun  Decision       // what every decision begins with
 	tiers  []TierDecision // of the decision at hand
-	ask    Ask            // of the arrival at hand
+	check  BucketCheck    // of the arrival at hand
 	held   []*Bucket      // by tier
 	drawn  []Bucket       // by tier, as its curve ends
 	curves []curve        // by tier
@@ -143,10 +143,10 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	s.begun.matches = matches
 	s.begun.begin("")
 	s.tiers = make([]TierDecision, len(s.begun.Tiers))
-	s.ask.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
-	s.curves = make([]curve, len(s.ask.Tiers))
-	for i := range s.ask.Tiers {
-		tier := &s.ask.Tiers[i]
+	s.check.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
+	s.curves = make([]curve, len(s.check.Tiers))
+	for i := range s.check.Tiers {
+		tier := &s.check.Tiers[i]
 		bucket := NewBucket(tier.Limit, 0)
 		if level := candidates[tier.Key.Rule].Level; level != nil {
 			bucket.Level.Micros = *level
@@ -159,18 +159,18 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	return s
 }
 
-func (s *simulator) outcome(tier int) *Outcome { return &s.result.Tiers[s.ask.Tiers[tier].Key.Rule] }
+func (s *simulator) outcome(tier int) *Outcome { return &s.result.Tiers[s.check.Tiers[tier].Key.Rule] }
 
 // arrive answers one arrival.
 func (s *simulator) arrive(arrival Arrival) {
-	s.ask.Cost = arrival.Cost
-	if s.ask.Answer(s.held, arrival.At.Microseconds()) {
+	s.check.Cost = arrival.Cost
+	if s.check.TakeFrom(s.held, arrival.At.Microseconds()) {
 		s.drawTake(arrival.At)
 	}
 	d := s.begun
 	d.Tiers = s.tiers
 	copy(d.Tiers, s.begun.Tiers)
-	d.read(s.ask.Tiers, arrival.Cost)
+	d.read(s.check.Tiers, arrival.Cost)
 	d.conclude()
 	s.count(&d, arrival.At)
 }
@@ -201,8 +201,8 @@ func (s *simulator) count(d *Decision, at time.Duration) {
 
 // drawTake draws what the ask at hand took.
 func (s *simulator) drawTake(at time.Duration) {
-	for i := range s.ask.Tiers {
-		if s.ask.Tiers[i].Holds {
+	for i := range s.check.Tiers {
+		if s.check.Tiers[i].Holds {
 			s.drawTo(i, at)
 			s.drawn[i] = *s.held[i]
 			s.curves[i].add(CurvePoint{at, s.drawn[i].Level.Micros})

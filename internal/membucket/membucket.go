@@ -94,30 +94,30 @@ func New(options Options) *Store {
 
 // Take implements enforce.Buckets. It never returns an error, and answers even when ctx is done:
 // it is what remains when another store has used up the time.
-func (s *Store) Take(_ context.Context, asks []enforce.Ask) error {
+func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Read under the lock: a time from before the wait for it would look like a clock that went
 	// back, and what was earned since would be earned again.
 	now := s.clock()
-	for i := range asks {
-		s.take(&asks[i], now)
+	for i := range checks {
+		s.take(&checks[i], now)
 	}
 	return nil
 }
 
-func (s *Store) take(ask *enforce.Ask, now int64) {
+func (s *Store) take(check *enforce.BucketCheck, now int64) {
 	s.held = s.held[:0]
-	for i := range ask.Tiers {
-		s.held = append(s.held, s.bucket(ask.Tiers[i].Key))
+	for i := range check.Tiers {
+		s.held = append(s.held, s.bucket(check.Tiers[i].Key))
 	}
 	// Old buckets are written before new ones are inserted: an insertion sweeps, and would drop as
 	// idle an old bucket that this very ask takes from.
-	if !ask.Answer(s.held, now) {
+	if !check.TakeFrom(s.held, now) {
 		return
 	}
 	for i, held := range s.held {
-		if tier := &ask.Tiers[i]; tier.Holds && held == nil {
+		if tier := &check.Tiers[i]; tier.Holds && held == nil {
 			s.insert(bounded(tier.Key), tier.Bucket, now)
 		}
 	}
@@ -177,8 +177,8 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 				continue
 			}
 			if limit, ok := edit.LimitOf(b.key.Subject, len(b.key.Subject) > longSubject); ok {
-				look := enforce.Ask{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Limit: limit}}}
-				look.Answer([]*enforce.Bucket{&b.Bucket}, now)
+				look := enforce.BucketCheck{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Limit: limit}}}
+				look.TakeFrom([]*enforce.Bucket{&b.Bucket}, now)
 			}
 		}
 		s.mu.Unlock()

@@ -23,9 +23,9 @@ func TestConformance(t *testing.T) {
 		var now int64
 		s := New(Options{Clock: func() int64 { return now }})
 		return buckettest.Store{
-			Take: func(at int64, asks []enforce.Ask) error {
+			Take: func(at int64, checks []enforce.BucketCheck) error {
 				now = at
-				return s.Take(t.Context(), asks)
+				return s.Take(t.Context(), checks)
 			},
 			Credit: func(at int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				now = at
@@ -52,19 +52,19 @@ func TestConformance(t *testing.T) {
 	buckettest.RunCredits(t, open)
 }
 
-func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.Ask {
-	return []enforce.Ask{{
+func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.BucketCheck {
+	return []enforce.BucketCheck{{
 		Cost:  cost,
 		Tiers: []enforce.Tier{{Key: enforce.Key{Tenant: 1, Rule: 1, Subject: subject}, Limit: limit}},
 	}}
 }
 
-func take(t testing.TB, s *Store, asks []enforce.Ask) bool {
+func take(t testing.TB, s *Store, checks []enforce.BucketCheck) bool {
 	t.Helper()
-	if err := s.Take(t.Context(), asks); err != nil {
+	if err := s.Take(t.Context(), checks); err != nil {
 		t.Fatalf("take: %v", err)
 	}
-	return asks[0].Allowed
+	return checks[0].Allowed
 }
 
 func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
@@ -152,9 +152,9 @@ func TestAnIdleBucketIsNotSweptByTheAskThatTakesFromIt(t *testing.T) {
 	limit := enforce.Limit{Rate: 1, Burst: 1}
 	take(t, s, one("idle", limit, enforce.Token))
 	now = 60 * second // full for long, and the next to be looked at
-	asks := one("new", limit, enforce.Token)
-	asks[0].Tiers = append(asks[0].Tiers, one("idle", limit, enforce.Token)[0].Tiers...)
-	if !take(t, s, asks) {
+	checks := one("new", limit, enforce.Token)
+	checks[0].Tiers = append(checks[0].Tiers, one("idle", limit, enforce.Token)[0].Tiers...)
+	if !take(t, s, checks) {
 		t.Fatal("two full buckets denied one token each")
 	}
 	if take(t, s, one("idle", limit, enforce.Token)) {
@@ -215,10 +215,10 @@ func TestAMillionKeysStayWithinTheBoundAndItsMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	s := New(Options{MaxBuckets: bound, Clock: func() int64 { return second }})
-	asks := one("", limit, enforce.Token)
+	checks := one("", limit, enforce.Token)
 	for i := range keys {
-		asks[0].Tiers[0].Key.Subject = fmt.Sprintf("user-%0*d", 35+i%2*1245, i) // every other is 1280 bytes
-		take(t, s, asks)
+		checks[0].Tiers[0].Key.Subject = fmt.Sprintf("user-%0*d", 35+i%2*1245, i) // every other is 1280 bytes
+		take(t, s, checks)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -234,28 +234,28 @@ func TestAMillionKeysStayWithinTheBoundAndItsMemory(t *testing.T) {
 
 func TestASteadyTakeDoesNotAllocate(t *testing.T) {
 	s := New(Options{})
-	asks := fourTiers(0)
-	take(t, s, asks)
-	if n := testing.AllocsPerRun(1000, func() { take(t, s, asks) }); n != 0 {
+	checks := fourTiers(0)
+	take(t, s, checks)
+	if n := testing.AllocsPerRun(1000, func() { take(t, s, checks) }); n != 0 {
 		t.Errorf("%v allocations per take", n)
 	}
 }
 
 // fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
-func fourTiers(user int) []enforce.Ask {
+func fourTiers(user int) []enforce.BucketCheck {
 	limit := enforce.Limit{Rate: 1e6, Burst: 1e9}
 	tiers := make([]enforce.Tier, 4)
 	for i, subject := range []string{fmt.Sprint("user-", user), fmt.Sprint("203.0.113.", user%256), "/api/search", ""} {
 		tiers[i] = enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(i), Subject: subject}, Limit: limit}
 	}
-	return []enforce.Ask{{Cost: enforce.Token, Tiers: tiers}}
+	return []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
 }
 
 // BenchmarkTake compares a check of four tiers with the least that a shared bucket could cost: one
 // increment in a map of the same keys behind one mutex.
 func BenchmarkTake(b *testing.B) {
 	const users = 10_000
-	checks := make([][]enforce.Ask, users)
+	checks := make([][]enforce.BucketCheck, users)
 	for i := range checks {
 		checks[i] = fourTiers(i)
 	}

@@ -169,7 +169,7 @@ func decidingMode(d *enforce.Decision) rules.FailureMode {
 		return rules.FailClosed
 	}
 	for i := range d.Tiers {
-		if d.Tiers[i].Known {
+		if d.Tiers[i].BucketRead {
 			return rules.FailLocal
 		}
 	}

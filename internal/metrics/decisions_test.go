@@ -21,7 +21,7 @@ func tier(t testing.TB, pattern string, mode rules.Mode, reason enforce.Reason) 
 	}
 	rule := &rules.Rule{Pattern: parsed, Action: rules.ActionLimit}
 	return enforce.TierDecision{
-		Match: &rules.Match{Rule: rule, Mode: mode}, Allowed: reason == "", Reason: reason, Known: true,
+		Match: &rules.Match{Rule: rule, Mode: mode}, Allowed: reason == "", Reason: reason, BucketRead: true,
 	}
 }
 

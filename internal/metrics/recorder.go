@@ -42,7 +42,7 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 	m.counter("sluice_recorder_rows_refused_total", "Rows that the database refused and that were written in a simpler form.",
 		func() float64 { return float64(stats().Refused) })
 	m.counter("sluice_recorder_counts_lost_total", "Checks or violations whose count the database refused.",
-		func() float64 { return float64(stats().Lost) })
+		func() float64 { return float64(stats().CountsLost) })
 	return func(took time.Duration, err error) {
 		if err != nil {
 			failed.Observe(took.Seconds())

@@ -71,7 +71,7 @@ func TestTheRecorderIsShown(t *testing.T) {
 	m := New("", "")
 	written := m.Recorder(func() violations.Stats {
 		return violations.Stats{
-			Subjects: 1, Details: 2, Bytes: 3, Batches: 4, Recorded: 5, Dropped: 6, Refused: 7, Lost: 8, Lag: 1500 * time.Millisecond,
+			Subjects: 1, Details: 2, Bytes: 3, Batches: 4, Recorded: 5, Dropped: 6, Refused: 7, CountsLost: 8, Lag: 1500 * time.Millisecond,
 		}
 	})
 	written(time.Millisecond, nil)

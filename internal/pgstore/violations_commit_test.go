@@ -87,7 +87,7 @@ func TestABatchWhoseCommitWasNotAnsweredIsCountedOnce(t *testing.T) {
 	for range denials {
 		r.Record(time.Now(), &violations.Check{
 			Tenant: w.ours.ID, Request: &rules.Request{UserID: "42"}, Plan: "free", Cost: violations.Token,
-			Tiers: []violations.Tier{{Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: "42", Reason: "limit_exceeded", Known: true}},
+			Tiers: []violations.Tier{{Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: "42", Reason: "limit_exceeded", BucketRead: true}},
 		})
 	}
 	connection := connect(t, w.url)

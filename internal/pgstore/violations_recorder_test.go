@@ -28,7 +28,7 @@ func TestARecorderCountsExactlyWhatItIsFed(t *testing.T) {
 					r.Record(time.Now(), &violations.Check{
 						Tenant: w.ours.ID, Request: &rules.Request{UserID: fmt.Sprint(i % subjects)}, Plan: "free", Cost: violations.Token,
 						Tiers: []violations.Tier{{
-							Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: fmt.Sprint(i % subjects), Reason: "limit_exceeded", Known: true,
+							Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: fmt.Sprint(i % subjects), Reason: "limit_exceeded", BucketRead: true,
 						}},
 					})
 				}

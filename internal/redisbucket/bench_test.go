@@ -23,9 +23,9 @@ func BenchmarkTake(b *testing.B) {
 			before := scriptCalls(b, s)
 			var next atomic.Int64
 			b.RunParallel(func(pb *testing.PB) {
-				asks := []enforce.Ask{fourTiers(int(next.Add(1)), limit)}
+				checks := []enforce.BucketCheck{fourTiers(int(next.Add(1)), limit)}
 				for pb.Next() {
-					if err := s.Take(context.Background(), asks); err != nil {
+					if err := s.Take(context.Background(), checks); err != nil {
 						b.Error(err)
 					}
 				}

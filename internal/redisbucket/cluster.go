@@ -114,15 +114,15 @@ func byAddr(nodes []Node) {
 }
 
 // take has asks answered by the nodes that keep their buckets.
-func (c *cluster) take(asks []enforce.Ask) error {
+func (c *cluster) take(checks []enforce.BucketCheck) error {
 	asked := time.Now()
-	if key, ok := onlyTenant(asks); ok {
-		return c.ask(c.nodeOf(key), asks, asked)
+	if key, ok := onlyTenant(checks); ok {
+		return c.ask(c.nodeOf(key), checks, asked)
 	}
 	groups := map[*node][]int{}
-	for i := range asks {
-		if len(asks[i].Tiers) > 0 {
-			n := c.nodeOf(asks[i].Tiers[0].Key)
+	for i := range checks {
+		if len(checks[i].Tiers) > 0 {
+			n := c.nodeOf(checks[i].Tiers[0].Key)
 			groups[n] = append(groups[n], i)
 		}
 	}
@@ -131,7 +131,7 @@ func (c *cluster) take(asks []enforce.Ask) error {
 	var all outcome
 	for n, group := range groups {
 		wg.Go(func() {
-			o := catch(func() error { return c.askSome(n, asks, group, asked) })
+			o := catch(func() error { return c.askSome(n, checks, group, asked) })
 			mu.Lock()
 			defer mu.Unlock()
 			all.err = errors.Join(all.err, o.err)
@@ -145,13 +145,13 @@ func (c *cluster) take(asks []enforce.Ask) error {
 }
 
 // onlyTenant returns a key of the tenant whose asks these are; ok is false if there are several.
-func onlyTenant(asks []enforce.Ask) (key enforce.Key, ok bool) {
+func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 	found := false
-	for i := range asks {
-		if len(asks[i].Tiers) == 0 {
+	for i := range checks {
+		if len(checks[i].Tiers) == 0 {
 			continue
 		}
-		if of := asks[i].Tiers[0].Key; !found {
+		if of := checks[i].Tiers[0].Key; !found {
 			key, found = of, true
 		} else if of.Tenant != key.Tenant {
 			return key, false
@@ -161,23 +161,23 @@ func onlyTenant(asks []enforce.Ask) (key enforce.Key, ok bool) {
 }
 
 // askSome asks a node about some of the asks, by their places.
-func (c *cluster) askSome(n *node, asks []enforce.Ask, places []int, asked time.Time) error {
-	some := make([]enforce.Ask, len(places))
+func (c *cluster) askSome(n *node, checks []enforce.BucketCheck, places []int, asked time.Time) error {
+	some := make([]enforce.BucketCheck, len(places))
 	for i, place := range places {
-		some[i] = asks[place]
+		some[i] = checks[place]
 	}
 	err := c.ask(n, some, asked)
 	for i, place := range places {
-		asks[place].Allowed, asks[place].Answered = some[i].Allowed, some[i].Answered
+		checks[place].Allowed, checks[place].Answered = some[i].Allowed, some[i].Answered
 	}
 	return err
 }
 
 // ask asks a node. What the node redirects was not executed, and goes to the router.
-func (c *cluster) ask(n *node, asks []enforce.Ask, asked time.Time) error {
-	last, err := n.queue.take(asks, asked)
+func (c *cluster) ask(n *node, checks []enforce.BucketCheck, asked time.Time) error {
+	last, err := n.queue.take(checks, asked)
 	if n != c.router && isRedirect(err) {
-		_, err = c.router.queue.take(asks, last)
+		_, err = c.router.queue.take(checks, last)
 	}
 	return err
 }

@@ -122,14 +122,14 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 	t.Parallel()
 	s, _ := clusterNodes(t, 3)
 	limit := enforce.Limit{Rate: rules.MinRate, Burst: 3}
-	asks := ofTenants(40, 200, limit)
-	for i, ask := range mustTake(t, s, asks) {
-		if want := i/40 < 3; ask.Allowed != want {
-			t.Errorf("ask %d of tenant %d: allowed %t, want %t", i/40, i%40, ask.Allowed, want)
+	checks := ofTenants(40, 200, limit)
+	for i, check := range mustTake(t, s, checks) {
+		if want := i/40 < 3; check.Allowed != want {
+			t.Errorf("ask %d of tenant %d: allowed %t, want %t", i/40, i%40, check.Allowed, want)
 		}
 	}
 	// One check with four tiers is one script on one node.
-	if !mustTake(t, s, []enforce.Ask{fourTiers(1, limit)})[0].Allowed {
+	if !mustTake(t, s, []enforce.BucketCheck{fourTiers(1, limit)})[0].Allowed {
 		t.Error("a check of four tiers was denied")
 	}
 }
@@ -171,12 +171,12 @@ func TestKeysThatAreNotKeptTogetherAreAskedForApart(t *testing.T) {
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
-			asks := ofTenants(tenants, 4*tenants, enforce.Limit{Rate: rules.MinRate, Burst: burst})
-			if err := s.Take(context.Background(), asks); err != nil {
+			checks := ofTenants(tenants, 4*tenants, enforce.Limit{Rate: rules.MinRate, Burst: burst})
+			if err := s.Take(context.Background(), checks); err != nil {
 				t.Error(err)
 			}
-			for i := range asks {
-				if asks[i].Allowed {
+			for i := range checks {
+				if checks[i].Allowed {
 					allowed[i%tenants].Add(1)
 				}
 			}

@@ -75,13 +75,13 @@ func TestCreditingABrokenValueCreditsAFreshBucket(t *testing.T) {
 		if err := s.rdb.Set(t.Context(), keyText(tier.Key), value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		broken := s.Broken()
+		broken := s.BrokenValues()
 		before, after := mustCredit(t, s, tier, -4*enforce.Token)
-		if before.Level.Micros.Whole() != 10 || after.Level.Micros.Whole() != 6 || s.Broken() != broken+1 {
-			t.Errorf("%s: from %+v to %+v, counted %d times", name, before, after, s.Broken()-broken)
+		if before.Level.Micros.Whole() != 10 || after.Level.Micros.Whole() != 6 || s.BrokenValues() != broken+1 {
+			t.Errorf("%s: from %+v to %+v, counted %d times", name, before, after, s.BrokenValues()-broken)
 		}
 		mustCredit(t, s, tier, 0)
-		if s.Broken() != broken+1 {
+		if s.BrokenValues() != broken+1 {
 			t.Errorf("%s: it was not replaced", name)
 		}
 	}

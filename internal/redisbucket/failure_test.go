@@ -61,16 +61,16 @@ func TestScriptFlushUnderLoadLosesAndDoublesNothing(t *testing.T) {
 	for worker := range 4 {
 		load.Go(func() {
 			for range 100 {
-				asks := make([]enforce.Ask, 1+99*(worker%2)) // single checks, and batches of two scripts
-				for i := range asks {
-					asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{user("42", still)}}
+				checks := make([]enforce.BucketCheck, 1+99*(worker%2)) // single checks, and batches of two scripts
+				for i := range checks {
+					checks[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{user("42", still)}}
 				}
-				if err := s.Take(t.Context(), asks); err != nil {
+				if err := s.Take(t.Context(), checks); err != nil {
 					t.Errorf("take: %v", err)
 					return
 				}
-				for _, ask := range asks {
-					if ask.Allowed {
+				for _, check := range checks {
+					if check.Allowed {
 						allowed.Add(1)
 					}
 				}
@@ -80,7 +80,7 @@ func TestScriptFlushUnderLoadLosesAndDoublesNothing(t *testing.T) {
 	load.Wait()
 	close(stop)
 	flusher.Wait()
-	left := mustTake(t, s, []enforce.Ask{{Tiers: []enforce.Tier{user("42", still)}}})[0].Tiers[0].Bucket.Level
+	left := mustTake(t, s, []enforce.BucketCheck{{Tiers: []enforce.Tier{user("42", still)}}})[0].Tiers[0].Bucket.Level
 	if taken := still.Burst - left.Micros.Whole(); taken != allowed.Load() || flushes.Load() == 0 {
 		t.Errorf("%d tokens were taken for %d allowed checks in %d flushes", taken, allowed.Load(), flushes.Load())
 	}
@@ -95,11 +95,11 @@ func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				asks := one(user("42", limit))
-				if err := s.Take(t.Context(), asks); err != nil {
+				checks := one(user("42", limit))
+				if err := s.Take(t.Context(), checks); err != nil {
 					t.Errorf("take: %v", err)
 				}
-				if asks[0].Allowed {
+				if checks[0].Allowed {
 					allowed.Add(1)
 				}
 			}
@@ -133,25 +133,25 @@ func TestALostReplyChargesAtMostOnce(t *testing.T) {
 // loseReply takes once, then once more with the reply lost, and looks at what was taken.
 func loseReply(t *testing.T, s, direct *Store, p *proxy, tenants int) {
 	t.Helper()
-	asks := make([]enforce.Ask, tenants)
-	for i := range asks {
+	checks := make([]enforce.BucketCheck, tenants)
+	for i := range checks {
 		tier := user("42", still)
 		tier.Key.Tenant = rules.TenantID(i)
-		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
+		checks[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
 	}
-	mustTake(t, s, asks)
+	mustTake(t, s, checks)
 	p.loseReply.Store(true)
-	if err := s.Take(t.Context(), asks); err == nil {
+	if err := s.Take(t.Context(), checks); err == nil {
 		t.Error("no error though the reply was lost")
 	}
 	if p.lost.Load() != 1 {
 		t.Fatalf("%d replies were lost, want 1", p.lost.Load())
 	}
-	for i := range asks {
-		asks[i].Cost = 0
+	for i := range checks {
+		checks[i].Cost = 0
 	}
-	for i, ask := range mustTake(t, direct, asks) {
-		if taken := still.Burst - ask.Tiers[0].Bucket.Level.Micros.Whole(); taken != 2 {
+	for i, check := range mustTake(t, direct, checks) {
+		if taken := still.Burst - check.Tiers[0].Bucket.Level.Micros.Whole(); taken != 2 {
 			t.Errorf("tenant %d: %d tokens taken, want 2", i, taken)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAFrozenRedisIsAnErrorWithinTheBudget(t *testing.T) {
 		if Summary(s.Ping(t.Context())) != Down {
 			t.Errorf("%s: a ping was answered", name)
 		}
-		if _, err := s.Check(t.Context()); err == nil {
+		if _, err := s.CheckSettings(t.Context()); err == nil {
 			t.Errorf("%s: settings were read", name)
 		}
 	}
@@ -296,10 +296,10 @@ func TestARedisWithoutMemoryIsAnErrorAndTakesNothing(t *testing.T) {
 	eventually(t, "the store enforces again", 2*time.Second, func() bool {
 		return s.Take(t.Context(), one(user("42", still))) == nil
 	})
-	asks := []enforce.Ask{{Tiers: []enforce.Tier{user("42", still), user("43", still)}}}
-	mustTake(t, s, asks)
+	checks := []enforce.BucketCheck{{Tiers: []enforce.Tier{user("42", still), user("43", still)}}}
+	mustTake(t, s, checks)
 	for i, want := range []int64{still.Burst - 2, still.Burst} {
-		if got := asks[0].Tiers[i].Bucket.Level.Micros.Whole(); got != want {
+		if got := checks[0].Tiers[i].Bucket.Level.Micros.Whole(); got != want {
 			t.Errorf("tier %d holds %d tokens, want %d", i, got, want)
 		}
 	}
@@ -314,13 +314,13 @@ func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 			p := newProxy(t, old.Addr())
 			s := New(client(t, "redis://"+p.addr(), patience), patience)
 			take := func() error {
-				var asks []enforce.Ask
+				var checks []enforce.BucketCheck
 				for i := range tenants {
 					tier := user("42", still)
 					tier.Key.Tenant = rules.TenantID(i)
-					asks = append(asks, enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}})
+					checks = append(checks, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{tier}})
 				}
-				return s.Take(t.Context(), asks)
+				return s.Take(t.Context(), checks)
 			}
 			// Several connections are open and pooled when the failover happens.
 			var wg sync.WaitGroup
@@ -355,17 +355,17 @@ func TestOfABatchThatFailsTheAnsweredAsksAreMarked(t *testing.T) {
 	}
 	other := user("42", still)
 	other.Key.Tenant = 2 // so it is another script, which wants to write
-	asks := []enforce.Ask{
+	checks := []enforce.BucketCheck{
 		{Cost: enforce.Token, Tiers: []enforce.Tier{user("denied", spent)}},
 		{Cost: enforce.Token, Tiers: []enforce.Tier{other}},
 		{Cost: enforce.Token},
 	}
-	if err := s.Take(t.Context(), asks); err == nil {
+	if err := s.Take(t.Context(), checks); err == nil {
 		t.Fatal("no error")
 	}
 	for i, want := range []struct{ answered, allowed bool }{{true, false}, {false, false}, {true, true}} {
-		if asks[i].Answered != want.answered || asks[i].Allowed != want.allowed {
-			t.Errorf("ask %d: answered %t, allowed %t; want %+v", i, asks[i].Answered, asks[i].Allowed, want)
+		if checks[i].Answered != want.answered || checks[i].Allowed != want.allowed {
+			t.Errorf("ask %d: answered %t, allowed %t; want %+v", i, checks[i].Answered, checks[i].Allowed, want)
 		}
 	}
 }
@@ -425,9 +425,9 @@ func TestWhatWasAnsweredBeforeAFailureIsMarked(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
 	limit := enforce.Limit{Rate: 0.001, Burst: 1}
-	asks := make([]enforce.Ask, 1000)
-	for i := range asks {
-		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{
+	checks := make([]enforce.BucketCheck, 1000)
+	for i := range checks {
+		checks[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{
 			user(fmt.Sprint(i), limit),
 			user(fmt.Sprint("second-", i), limit),
 		}}
@@ -435,20 +435,20 @@ func TestWhatWasAnsweredBeforeAFailureIsMarked(t *testing.T) {
 	mustTake(t, s, one(user("warm", limit))) // so that the script is known
 	left := 1
 	s.rdb.AddHook(cutAfter{&left})
-	if err := s.Take(t.Context(), asks); err == nil {
+	if err := s.Take(t.Context(), checks); err == nil {
 		t.Fatal("the second pipeline broke, and no error says so")
 	}
 	answered := 0
-	for i := range asks {
-		if asks[i].Answered {
+	for i := range checks {
+		if checks[i].Answered {
 			answered++
-			if i != answered-1 || !asks[i].Allowed {
-				t.Fatalf("ask %d is answered (allowed: %v), after %d others", i, asks[i].Allowed, answered-1)
+			if i != answered-1 || !checks[i].Allowed {
+				t.Fatalf("ask %d is answered (allowed: %v), after %d others", i, checks[i].Allowed, answered-1)
 			}
 		}
 	}
-	if answered == 0 || answered == len(asks) {
-		t.Errorf("%d of %d asks are answered, want those of the first pipeline", answered, len(asks))
+	if answered == 0 || answered == len(checks) {
+		t.Errorf("%d of %d asks are answered, want those of the first pipeline", answered, len(checks))
 	}
 }
 

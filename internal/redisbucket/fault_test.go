@@ -141,12 +141,12 @@ func startLoad(t *testing.T, s *Store, budget time.Duration) *load {
 // ask asks once, about one bucket or a batch of them.
 func (l *load) ask() {
 	buckets := rand.Perm(loadBuckets)[:1+rand.IntN(2)*rand.IntN(8)]
-	asks := make([]enforce.Ask, len(buckets))
+	checks := make([]enforce.BucketCheck, len(buckets))
 	for i, bucket := range buckets {
-		asks[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{loadTier(bucket)}}
+		checks[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{loadTier(bucket)}}
 	}
 	start := l.watch.Now()
-	err := l.store.Take(context.Background(), asks)
+	err := l.store.Take(context.Background(), checks)
 	l.calls.Add(1)
 	if l.watch.Since(start) > l.budget+slack {
 		l.late.Add(1)
@@ -159,9 +159,9 @@ func (l *load) ask() {
 	}
 	for i, bucket := range buckets {
 		switch {
-		case err != nil && !asks[i].Answered:
+		case err != nil && !checks[i].Answered:
 			l.unknown[bucket].Add(1)
-		case asks[i].Allowed:
+		case checks[i].Allowed:
 			l.allowed[bucket].Add(1)
 			l.answered.Add(1)
 		default:
@@ -196,8 +196,8 @@ func (l *load) mustHaveTakenWhatWasAllowed(t *testing.T, direct *Store) {
 	}
 	unknown := int64(0)
 	for bucket := range loadBuckets {
-		asks := []enforce.Ask{{Tiers: []enforce.Tier{loadTier(bucket)}}}
-		left := mustTake(t, direct, asks)[0].Tiers[0].Bucket.Level.Micros.Whole()
+		checks := []enforce.BucketCheck{{Tiers: []enforce.Tier{loadTier(bucket)}}}
+		left := mustTake(t, direct, checks)[0].Tiers[0].Bucket.Level.Micros.Whole()
 		allowed, taken := l.allowed[bucket].Load(), loadBurst-left
 		unknown += l.unknown[bucket].Load()
 		if allowed > taken || taken > allowed+l.unknown[bucket].Load() {
@@ -220,11 +220,11 @@ func TestAClusterUnderLoadOfManyTenantsGivesNothingTwice(t *testing.T) {
 				tenant := (i * 7) % tenants
 				tier := user("{42}", enforce.Limit{Rate: rules.MinRate, Burst: burst})
 				tier.Key.Tenant = rules.TenantID(tenant)
-				asks := one(tier)
-				if err := s.Take(context.Background(), asks); err != nil {
+				checks := one(tier)
+				if err := s.Take(context.Background(), checks); err != nil {
 					t.Error(err)
 				}
-				if asks[0].Allowed {
+				if checks[0].Allowed {
 					allowed[tenant].Add(1)
 				}
 			}

@@ -102,7 +102,7 @@ func (s *Store) ping(ctx context.Context, addr string, client redis.Cmdable) Nod
 // It also finds out whether one server keeps all buckets, in which case checks of several tenants share scripts. A
 // server that does not say so, in what INFO answers, is taken for several: a proxy that spreads keys over servers
 // would look for a script's keys where only the first is.
-func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
+func (s *Store) CheckSettings(ctx context.Context) (warnings []string, err error) {
 	if s.single != nil {
 		ctx, cancel := context.WithTimeout(ctx, s.budget)
 		defer cancel()
@@ -110,7 +110,7 @@ func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
 		if err == nil || isAnswer(err) {
 			s.standalone.Store(strings.Contains(about, "_mode:standalone")) // Redis says redis_mode, Valkey server_mode
 		}
-		return checkSettings(ctx, "redis", s.rdb)
+		return settingsWarnings(ctx, "redis", s.rdb)
 	}
 	var mu sync.Mutex
 	var refused error
@@ -118,7 +118,7 @@ func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
 	err = s.cluster.client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, s.budget)
 		defer cancel()
-		found, err := checkSettings(ctx, "redis node "+master.Options().Addr, master)
+		found, err := settingsWarnings(ctx, "redis node "+master.Options().Addr, master)
 		mu.Lock()
 		defer mu.Unlock()
 		warnings = append(warnings, found...)
@@ -136,7 +136,7 @@ func (s *Store) Check(ctx context.Context) (warnings []string, err error) {
 }
 
 // checkSettings reads the settings of one server, which has a name for people.
-func checkSettings(ctx context.Context, name string, client redis.Cmdable) (warnings []string, err error) {
+func settingsWarnings(ctx context.Context, name string, client redis.Cmdable) (warnings []string, err error) {
 	settings, err := client.ConfigGet(ctx, "maxmemory-policy").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read %s's maxmemory-policy: %w", name, err)

@@ -67,50 +67,50 @@ func user(subject string, limit enforce.Limit) enforce.Tier {
 	return enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 1, Subject: subject}, Limit: limit}
 }
 
-func one(tiers ...enforce.Tier) []enforce.Ask {
-	return []enforce.Ask{{Cost: enforce.Token, Tiers: tiers}}
+func one(tiers ...enforce.Tier) []enforce.BucketCheck {
+	return []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
 }
 
 // fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
-func fourTiers(subject int, limit enforce.Limit) enforce.Ask {
-	ask := enforce.Ask{Cost: enforce.Token, Tiers: make([]enforce.Tier, 4)}
+func fourTiers(subject int, limit enforce.Limit) enforce.BucketCheck {
+	check := enforce.BucketCheck{Cost: enforce.Token, Tiers: make([]enforce.Tier, 4)}
 	for i, subject := range []string{fmt.Sprint("user-", subject), fmt.Sprint("203.0.113.", subject), "/api/search", ""} {
-		ask.Tiers[i] = enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(i), Subject: subject}, Limit: limit}
+		check.Tiers[i] = enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(i), Subject: subject}, Limit: limit}
 	}
-	return ask
+	return check
 }
 
-func mustTake(t testing.TB, s *Store, asks []enforce.Ask) []enforce.Ask {
+func mustTake(t testing.TB, s *Store, checks []enforce.BucketCheck) []enforce.BucketCheck {
 	t.Helper()
-	if err := s.Take(context.Background(), asks); err != nil { // as from enforce.Limiter
+	if err := s.Take(context.Background(), checks); err != nil { // as from enforce.Limiter
 		t.Fatalf("take: %v", err)
 	}
-	return asks
+	return checks
 }
 
 // mustCheck lets a store find out what it talks to, as production does.
 func mustCheck(t testing.TB, s *Store) {
 	t.Helper()
-	if _, err := s.Check(t.Context()); err != nil {
+	if _, err := s.CheckSettings(t.Context()); err != nil {
 		t.Fatalf("check: %v", err)
 	}
 }
 
 // ofTenants returns asks of tenants in turn, each for one bucket of its own.
-func ofTenants(tenants, asks int, limit enforce.Limit) []enforce.Ask {
-	all := make([]enforce.Ask, asks)
+func ofTenants(tenants, asks int, limit enforce.Limit) []enforce.BucketCheck {
+	all := make([]enforce.BucketCheck, asks)
 	for i := range all {
 		tier := user("{hijack}", limit)
 		tier.Key.Tenant = rules.TenantID(i % tenants)
-		all[i] = enforce.Ask{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
+		all[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{tier}}
 	}
 	return all
 }
 
 // takeAt takes at a time in microseconds since the Unix epoch.
-func takeAt(s *Store, now int64, asks []enforce.Ask) error {
+func takeAt(s *Store, now int64, checks []enforce.BucketCheck) error {
 	s.stamp = func() int64 { return now }
-	return s.Take(context.Background(), asks)
+	return s.Take(context.Background(), checks)
 }
 
 // eventually waits until a condition holds and returns how long that took, not counting what others kept
@@ -151,7 +151,7 @@ func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
 
 // expire removes the buckets of asks that would have expired by now on a clock in a test's hand. The time that a
 // script was told of does not move Redis's own clock, so it gives keys 300 s instead of 10.
-func expire(t testing.TB, rdb redis.UniversalClient, now int64, asks []enforce.Ask) {
+func expire(t testing.TB, rdb redis.UniversalClient, now int64, checks []enforce.BucketCheck) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	type kept struct {
@@ -160,9 +160,9 @@ func expire(t testing.TB, rdb redis.UniversalClient, now int64, asks []enforce.A
 	}
 	keys := map[string]kept{}
 	pipe := rdb.Pipeline()
-	for i := range asks {
-		for j := range asks[i].Tiers {
-			key := keyText(asks[i].Tiers[j].Key)
+	for i := range checks {
+		for j := range checks[i].Tiers {
+			key := keyText(checks[i].Tiers[j].Key)
 			if _, asked := keys[key]; !asked {
 				keys[key] = kept{pipe.Get(ctx, key), pipe.PTTL(ctx, key)}
 			}

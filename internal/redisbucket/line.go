@@ -43,8 +43,8 @@ func (l *line) push(c *call) bool {
 	}
 	f.last = c
 	c.flow, c.waits = f, 0
-	for i := range c.asks {
-		c.waits += len(c.asks[i].Tiers)
+	for i := range c.checks {
+		c.waits += len(c.checks[i].Tiers)
 	}
 	f.tiers += c.waits
 	return true

@@ -59,14 +59,14 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 			<-busy
 			p.answered = true
 			for _, part := range p.parts {
-				for i := range part.asks {
-					part.asks[i].Answered = true
+				for i := range part.checks {
+					part.checks[i].Answered = true
 				}
 			}
 		})
 		take := func(tenant rules.TenantID) error {
 			tier := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
-			_, err := q.take([]enforce.Ask{{Tiers: []enforce.Tier{tier}}}, time.Now())
+			_, err := q.take([]enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}}, time.Now())
 			return err
 		}
 		const flooder, warmUp, ticks = 1, 150, 350 // until then the queue learns how slow the store is
@@ -99,15 +99,15 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 func TestTheLineIsBoundedAndForgetsFlows(t *testing.T) {
 	t.Parallel()
 	var l line
-	asks := []enforce.Ask{{Tiers: make([]enforce.Tier, 1024)}}
+	checks := []enforce.BucketCheck{{Tiers: make([]enforce.Tier, 1024)}}
 	pushed := 0
-	for l.push(&call{asks: asks, tenant: 1}) {
+	for l.push(&call{checks: checks, tenant: 1}) {
 		pushed++
 	}
 	if want := maxWaiting/1024 + 1; pushed != want {
 		t.Errorf("%d calls of a tenant wait, want %d", pushed, want)
 	}
-	if !l.push(&call{asks: asks, tenant: 2}) {
+	if !l.push(&call{checks: checks, tenant: 2}) {
 		t.Error("another tenant may not wait")
 	}
 	for !l.empty() {

@@ -131,19 +131,19 @@ func record(s *Store, fault func()) []porcupine.Operation {
 
 // ask puts the check to a store.
 func (in taking) ask(store enforce.Buckets) answer {
-	ask := enforce.Ask{Cost: enforce.Tokens(in.cost) * enforce.Token}
+	check := enforce.BucketCheck{Cost: enforce.Tokens(in.cost) * enforce.Token}
 	for _, b := range in.buckets {
-		ask.Tiers = append(ask.Tiers, enforce.Tier{
+		check.Tiers = append(check.Tiers, enforce.Tier{
 			Key:   enforce.Key{Tenant: 1, Rule: rules.RuleID(b)},
 			Limit: enforce.Limit{Rate: rules.MinRate, Burst: 20 * int64(b+1)},
 		})
 	}
-	asks := []enforce.Ask{ask}
-	if err := store.Take(context.Background(), asks); err != nil {
+	checks := []enforce.BucketCheck{check}
+	if err := store.Take(context.Background(), checks); err != nil {
 		return answer{lost: true}
 	}
-	out := answer{allowed: asks[0].Allowed, recalled: asks[0].Recalled}
-	for _, tier := range asks[0].Tiers {
+	out := answer{allowed: checks[0].Allowed, recalled: checks[0].Recalled}
+	for _, tier := range checks[0].Tiers {
 		out.holds = append(out.holds, tier.Holds)
 		// A bucket earns a millionth a second.
 		out.left = append(out.left, int64((tier.Bucket.Level.Micros+enforce.Token/1000)/enforce.Token))

@@ -45,14 +45,14 @@ func tenantsOf(t *testing.T, node *clusterNode, masters, each int) [][]rules.Ten
 	return tenants
 }
 
-func ofTenant(tenant rules.TenantID, subjects ...string) []enforce.Ask {
-	ask := enforce.Ask{Cost: enforce.Token}
+func ofTenant(tenant rules.TenantID, subjects ...string) []enforce.BucketCheck {
+	check := enforce.BucketCheck{Cost: enforce.Token}
 	for _, subject := range subjects {
 		tier := user(subject, still)
 		tier.Key.Tenant = tenant
-		ask.Tiers = append(ask.Tiers, tier)
+		check.Tiers = append(check.Tiers, tier)
 	}
-	return []enforce.Ask{ask}
+	return []enforce.BucketCheck{check}
 }
 
 // shardLoad is callers of tenants on each master, and what became of their checks.
@@ -168,7 +168,7 @@ func TestAMasterThatFailsIsNamed(t *testing.T) {
 	}
 	eventually(t, "a ping tells the nodes apart", patience, func() bool { return maps.Equal(statesOf(s.Ping(t.Context())), want) })
 	nodes[1].mustDo(t, "config", "set", "maxmemory-policy", "allkeys-lru")
-	if warnings, err := s.Check(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], healthy) {
+	if warnings, err := s.CheckSettings(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], healthy) {
 		t.Errorf("settings: %v, %v", warnings, err)
 	}
 }
@@ -282,8 +282,8 @@ func TestASlotThatMovesFailsNoMoreThanTheChecksItMust(t *testing.T) {
 		node.mustDo(t, "cluster", "setslot", slot, "node", ids[1])
 	}
 	for range 2 * tripAfter { // MOVED, until the driver knows
-		ask := mustTake(t, s, ofTenant(moving, "stays", "new"))[0]
-		if ask.Tiers[0].Bucket.Level.Micros.Whole() >= still.Burst-2*tripAfter {
+		check := mustTake(t, s, ofTenant(moving, "stays", "new"))[0]
+		if check.Tiers[0].Bucket.Level.Micros.Whole() >= still.Burst-2*tripAfter {
 			t.Error("a bucket lost what was taken from it")
 		}
 	}

@@ -59,12 +59,12 @@ type queue struct {
 
 // call is one Take on its way. It is the queue's from enter until its turn.
 type call struct {
-	asks   []enforce.Ask // what is left to send
-	tenant int64         // whose flow it waits in
-	waits  int           // its tiers, while it waits
-	next   *call         // in the flow
-	flow   *flow         // nil unless it waits
-	part   int           // the place of its part in the pipeline that is filled, plus 1
+	checks []enforce.BucketCheck // what is left to send
+	tenant int64                 // whose flow it waits in
+	waits  int                   // its tiers, while it waits
+	next   *call                 // in the flow
+	flow   *flow                 // nil unless it waits
+	part   int                   // the place of its part in the pipeline that is filled, plus 1
 	// asked is when the call began to wait for its turn. It is answered within the budget from there.
 	asked time.Time
 	err   error
@@ -105,27 +105,27 @@ func (p *pipeline) release() {
 
 // part is the asks of one call that go in one pipeline.
 type part struct {
-	call *call
-	asks []enforce.Ask
-	err  error // why some of them were not answered
+	call   *call
+	checks []enforce.BucketCheck
+	err    error // why some of them were not answered
 }
 
 // blame gives each part with asks that were not answered its error: what Redis said of their own script, or else what
 // happened to the whole pipeline.
 func (p *pipeline) blame() {
-	own := map[*enforce.Ask]error{}
+	own := map[*enforce.BucketCheck]error{}
 	for _, s := range p.scripts {
 		if s.err != nil {
-			for _, ask := range s.asks {
-				own[ask] = s.err
+			for _, check := range s.checks {
+				own[check] = s.err
 			}
 		}
 	}
 	for i := range p.parts {
 		part := &p.parts[i]
-		for j := range part.asks {
-			if ask := &part.asks[j]; !ask.Answered {
-				if part.err = own[ask]; part.err == nil {
+		for j := range part.checks {
+			if check := &part.checks[j]; !check.Answered {
+				if part.err = own[check]; part.err == nil {
 					part.err = p.err
 				}
 				break
@@ -144,10 +144,10 @@ func newQueue(budget time.Duration, send func(*pipeline)) *queue {
 
 // take has asks answered, within the budget from asked; the error is what kept some of them from it. A call of several
 // pipelines has a budget for each: last is when that of the last one began.
-func (q *queue) take(asks []enforce.Ask, asked time.Time) (last time.Time, err error) {
+func (q *queue) take(checks []enforce.BucketCheck, asked time.Time) (last time.Time, err error) {
 	c := q.calls.Get().(*call)
 	defer q.calls.Put(c)
-	c.asks, c.asked, c.err, c.tenant = asks, asked, nil, tenantOf(asks)
+	c.checks, c.asked, c.err, c.tenant = checks, asked, nil, tenantOf(checks)
 	for lead := q.enter(c) || <-c.turn; lead; {
 		switch q.lead(c) {
 		case again:
@@ -161,10 +161,10 @@ func (q *queue) take(asks []enforce.Ask, asked time.Time) (last time.Time, err e
 }
 
 // tenantOf returns whose call this is. Asks of several tenants are their first tenant's.
-func tenantOf(asks []enforce.Ask) int64 {
-	for i := range asks {
-		if len(asks[i].Tiers) > 0 {
-			return int64(asks[i].Tiers[0].Key.Tenant)
+func tenantOf(checks []enforce.BucketCheck) int64 {
+	for i := range checks {
+		if len(checks[i].Tiers) > 0 {
+			return int64(checks[i].Tiers[0].Key.Tenant)
 		}
 	}
 	return 0
@@ -228,10 +228,10 @@ func (q *queue) fill(leader *call) *pipeline {
 	for !q.line.empty() && q.visit(p, q.line.first, size, since) {
 		q.line.rotate()
 	}
-	if q.line.empty() && len(leader.asks) > 0 && leader.err == nil {
+	if q.line.empty() && len(leader.checks) > 0 && leader.err == nil {
 		q.put(p, leader, size, size, since) // what others left
 	}
-	p.full = !q.line.empty() || len(leader.asks) > 0
+	p.full = !q.line.empty() || len(leader.checks) > 0
 	emptied := false
 	for i := range p.parts { // calls of which a part goes are at the head of their flows still
 		c := p.parts[i].call
@@ -261,10 +261,10 @@ func (q *queue) visit(p *pipeline, f *flow, size int, since time.Time) (room boo
 	for c := f.first; c != nil; c = f.first {
 		before := p.tiers
 		if !q.put(p, c, f.deficit, size, since) {
-			return len(c.asks[0].Tiers) <= size-p.tiers
+			return len(c.checks[0].Tiers) <= size-p.tiers
 		}
 		f.deficit -= p.tiers - before
-		if c.err == nil && len(c.asks) > 0 {
+		if c.err == nil && len(c.checks) > 0 {
 			return p.tiers < size // the next visit goes on with it
 		}
 		f.shift()
@@ -281,21 +281,21 @@ func (q *queue) put(p *pipeline, c *call, share, size int, since time.Time) bool
 		return true
 	}
 	n, room := 0, min(share, size-p.tiers)
-	for n < len(c.asks) && (len(c.asks[n].Tiers) <= room || p.tiers == 0) {
-		room -= len(c.asks[n].Tiers)
-		p.tiers += len(c.asks[n].Tiers)
+	for n < len(c.checks) && (len(c.checks[n].Tiers) <= room || p.tiers == 0) {
+		room -= len(c.checks[n].Tiers)
+		p.tiers += len(c.checks[n].Tiers)
 		n++
 	}
 	if n == 0 {
 		return false
 	}
 	if c.part == 0 {
-		p.parts = append(p.parts, part{call: c, asks: c.asks[:0]})
+		p.parts = append(p.parts, part{call: c, checks: c.checks[:0]})
 		c.part = len(p.parts)
 	}
 	own := &p.parts[c.part-1]
-	own.asks = own.asks[:len(own.asks)+n]
-	c.asks = c.asks[n:]
+	own.checks = own.checks[:len(own.checks)+n]
+	c.checks = c.checks[n:]
 	if due := c.asked.Add(q.budget); p.deadline.IsZero() || due.Before(p.deadline) {
 		p.deadline = due
 	}
@@ -333,7 +333,7 @@ func (q *queue) finish(p *pipeline, leader *call) fate {
 			c.err = part.err
 		}
 		switch {
-		case c.err == nil && len(c.asks) > 0 && q.wait(c, now):
+		case c.err == nil && len(c.checks) > 0 && q.wait(c, now):
 			if c == leader {
 				own = waits
 			}

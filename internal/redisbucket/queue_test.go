@@ -39,8 +39,8 @@ func newTestQueue(budget time.Duration) *testQueue {
 	l.queue = newQueue(budget, func(p *pipeline) {
 		s := &sent{result: make(chan error)}
 		for _, part := range p.parts {
-			for i := range part.asks {
-				s.asks = append(s.asks, int(part.asks[i].Cost))
+			for i := range part.checks {
+				s.asks = append(s.asks, int(part.checks[i].Cost))
 			}
 		}
 		if len(s.asks) == 0 {
@@ -58,8 +58,8 @@ func newTestQueue(budget time.Duration) *testQueue {
 		p.answered = p.err == nil
 		if p.err == nil {
 			for _, part := range p.parts {
-				for i := range part.asks {
-					part.asks[i].Answered = true
+				for i := range part.checks {
+					part.checks[i].Answered = true
 				}
 			}
 		}
@@ -73,20 +73,20 @@ func (l *testQueue) ask(first, n int) <-chan error { return l.askOf(0, first, n)
 
 // askOf is ask for a tenant.
 func (l *testQueue) askOf(tenant rules.TenantID, first, n int) <-chan error {
-	asks := make([]enforce.Ask, n)
-	for i := range asks {
-		asks[i] = enforce.Ask{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
-		asks[i].Tiers[0].Key.Tenant = tenant
+	checks := make([]enforce.BucketCheck, n)
+	for i := range checks {
+		checks[i] = enforce.BucketCheck{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
+		checks[i].Tiers[0].Key.Tenant = tenant
 	}
 	answer := make(chan error, 1)
-	go func() { answer <- l.answer(asks) }()
+	go func() { answer <- l.answer(checks) }()
 	synctest.Wait()
 	return answer
 }
 
 // answer has asks answered.
-func (l *testQueue) answer(asks []enforce.Ask) error {
-	_, err := l.take(asks, time.Now())
+func (l *testQueue) answer(checks []enforce.BucketCheck) error {
+	_, err := l.take(checks, time.Now())
 	return err
 }
 
@@ -162,7 +162,7 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 		panicked := make(chan any, 1)
 		go func() {
 			defer func() { panicked <- recover() }()
-			_ = l.answer([]enforce.Ask{{Cost: panics, Tiers: make([]enforce.Tier, 4)}})
+			_ = l.answer([]enforce.BucketCheck{{Cost: panics, Tiers: make([]enforce.Tier, 4)}})
 		}()
 		synctest.Wait()
 		followers := []<-chan error{l.ask(2, 1), l.ask(3, 1)}
@@ -242,7 +242,7 @@ func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond / 2) //nolint:forbidigo // the bubble's clock
 				start := time.Now()
-				if err := l.answer([]enforce.Ask{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
+				if err := l.answer([]enforce.BucketCheck{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("ask %d: %v", i, err)
 				}
 				if waited := time.Since(start); waited > DefaultBudget {
@@ -341,13 +341,13 @@ func TestAThousandChecksAtOnceAreAllAnsweredInAFewPipelines(t *testing.T) {
 	for i := range 1000 {
 		wg.Go(func() {
 			came.Add(1)
-			asks := []enforce.Ask{fourTiers(i, limit)}
-			if err := s.Take(context.Background(), asks); err != nil {
+			checks := []enforce.BucketCheck{fourTiers(i, limit)}
+			if err := s.Take(context.Background(), checks); err != nil {
 				t.Errorf("check %d was not answered: %v", i, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if asks[0].Allowed {
+			if checks[0].Allowed {
 				allowed++
 			}
 		})
@@ -380,11 +380,11 @@ func TestACallerThatLeavesDisturbsNoneOfThoseItWentWith(t *testing.T) {
 	for i := range 20 {
 		stay.Go(func() { mustTake(t, s, one(user(fmt.Sprint(i), still))) })
 		leave.Go(func() {
-			asks := one(user(fmt.Sprint(i), still))
-			if err := s.Take(leaving, asks); !errors.Is(err, context.Canceled) {
+			checks := one(user(fmt.Sprint(i), still))
+			if err := s.Take(leaving, checks); !errors.Is(err, context.Canceled) {
 				t.Errorf("a caller that left: %v", err)
 			}
-			asks[0] = enforce.Ask{} // it is the caller's again; the race detector looks on
+			checks[0] = enforce.BucketCheck{} // it is the caller's again; the race detector looks on
 		})
 	}
 	cancel()

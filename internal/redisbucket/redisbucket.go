@@ -106,29 +106,29 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 // Take implements enforce.Buckets. It returns an error within the budget if Redis does not answer,
 // and at once while the breaker is open. A batch of several pipelines that Redis does answer can take
 // as many budgets.
-func (s *Store) Take(ctx context.Context, asks []enforce.Ask) error {
+func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if ctx.Done() == nil { // as from enforce.Limiter
-		return s.take(asks)
+		return s.take(checks)
 	}
 	// The pipeline carries others' checks too and must not end with this caller, who must not find
 	// its asks written to after it has left.
-	own := make([]enforce.Ask, len(asks))
-	for i := range asks {
-		own[i] = asks[i]
-		own[i].Tiers = slices.Clone(asks[i].Tiers)
+	own := make([]enforce.BucketCheck, len(checks))
+	for i := range checks {
+		own[i] = checks[i]
+		own[i].Tiers = slices.Clone(checks[i].Tiers)
 	}
 	answered := make(chan outcome, 1)
 	go func() { answered <- catch(func() error { return s.take(own) }) }()
 	select {
 	case o := <-answered:
 		err := o.result()
-		for i := range asks {
-			copy(asks[i].Tiers, own[i].Tiers)
-			asks[i].Allowed, asks[i].Answered = own[i].Allowed, own[i].Answered
+		for i := range checks {
+			copy(checks[i].Tiers, own[i].Tiers)
+			checks[i].Allowed, checks[i].Answered = own[i].Allowed, own[i].Answered
 		}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("ask redis about %d checks: %w", len(asks), ctx.Err())
+		return fmt.Errorf("ask redis about %d checks: %w", len(checks), ctx.Err())
 	}
 }
 
@@ -154,24 +154,24 @@ func (o outcome) result() error {
 }
 
 // take is Take for a caller that stays.
-func (s *Store) take(asks []enforce.Ask) error {
-	for i := range asks {
-		ask := &asks[i]
-		if len(ask.Tiers) > maxTiers {
-			return fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(ask.Tiers), maxTiers)
+func (s *Store) take(checks []enforce.BucketCheck) error {
+	for i := range checks {
+		check := &checks[i]
+		if len(check.Tiers) > maxTiers {
+			return fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(check.Tiers), maxTiers)
 		}
 		// Without tiers there is nothing to ask.
-		ask.Answered = len(ask.Tiers) == 0
-		ask.Allowed = ask.Answered
+		check.Answered = len(check.Tiers) == 0
+		check.Allowed = check.Answered
 	}
 	var err error
 	if s.single != nil {
-		_, err = s.single.queue.take(asks, time.Now())
+		_, err = s.single.queue.take(checks, time.Now())
 	} else {
-		err = s.cluster.take(asks)
+		err = s.cluster.take(checks)
 	}
 	if err != nil {
-		return fmt.Errorf("ask redis about %d checks: %w", len(asks), err)
+		return fmt.Errorf("ask redis about %d checks: %w", len(checks), err)
 	}
 	return nil
 }
@@ -186,8 +186,8 @@ func (s *Store) nodeOf(key enforce.Key) *node {
 
 // Broken returns how many stored values were no bucket since the store was made. Somebody else
 // writes to this Redis if it grows.
-func (s *Store) Broken() int64 { return s.broken.Load() }
+func (s *Store) BrokenValues() int64 { return s.broken.Load() }
 
 // Unknown returns how many answers were missed since the store was made because a bucket's value had a version
 // that this process does not know: a newer process shares this Redis.
-func (s *Store) Unknown() int64 { return s.unknown.Load() }
+func (s *Store) UnknownVersions() int64 { return s.unknown.Load() }

@@ -42,9 +42,9 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { free <- database })
 		s := New(rdb, patience)
 		return buckettest.Store{
-			Take: func(now int64, asks []enforce.Ask) error {
-				expire(t, rdb, now, asks)
-				return takeAt(s, now, asks)
+			Take: func(now int64, checks []enforce.BucketCheck) error {
+				expire(t, rdb, now, checks)
+				return takeAt(s, now, checks)
 			},
 			Settle: func(now int64, edits []enforce.Edit) error {
 				s.stamp, s.walkPause = func() int64 { return now }, 0
@@ -117,9 +117,9 @@ func TestEveryKeyExpiresSoonAfterItIsFull(t *testing.T) {
 			t.Parallel()
 			_, s := generous(t)
 			start := time.Now()
-			asks := one(user("42", test.limit))
-			asks[0].Cost = test.cost
-			mustTake(t, s, asks)
+			checks := one(user("42", test.limit))
+			checks[0].Cost = test.cost
+			mustTake(t, s, checks)
 			ttl, err := s.rdb.PTTL(t.Context(), "{s1}1:42").Result()
 			if err != nil {
 				t.Fatal(err)
@@ -183,20 +183,20 @@ func TestABrokenValueIsAFreshBucketAndCounted(t *testing.T) {
 	}
 	_, s := generous(t)
 	for name, value := range values {
-		broken := s.Broken()
+		broken := s.BrokenValues()
 		if err := s.rdb.Set(t.Context(), "{s1}1:"+name, value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		asks := one(user(name, limit))
-		asks[0].Cost = 0 // even an ask that takes nothing replaces it
-		if err := takeAt(s, now, asks); err != nil {
+		checks := one(user(name, limit))
+		checks[0].Cost = 0 // even an ask that takes nothing replaces it
+		if err := takeAt(s, now, checks); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got, want := asks[0].Tiers[0].Bucket, enforce.NewBucket(limit, 0); got != want {
+		if got, want := checks[0].Tiers[0].Bucket, enforce.NewBucket(limit, 0); got != want {
 			t.Errorf("%s: answered by %+v, want a fresh bucket", name, got)
 		}
-		if got := s.Broken() - broken; got != 1 {
+		if got := s.BrokenValues() - broken; got != 1 {
 			t.Errorf("%s: counted %d times", name, got)
 		}
 		want := state(1, 10e6, 0, now, 1, 10, 5)
@@ -227,22 +227,22 @@ func TestAValueOfAnUnknownVersionIsLeftAloneAndNotAnswered(t *testing.T) {
 			if err := s.rdb.Set(t.Context(), keyText(newer.Key), value, 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			asks := []enforce.Ask{
+			checks := []enforce.BucketCheck{
 				{Cost: enforce.Token, Tiers: []enforce.Tier{user("before", limit)}},
 				{Cost: enforce.Token, Tiers: []enforce.Tier{user("beside", limit), newer}},
 				{Tiers: []enforce.Tier{newer}},
 				{Cost: enforce.Token, Tiers: []enforce.Tier{user("after", limit)}},
 			}
-			if err := takeAt(s, now, asks); !errors.Is(err, ErrUnknownVersion) {
+			if err := takeAt(s, now, checks); !errors.Is(err, ErrUnknownVersion) {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 			for i, want := range []bool{true, false, false, true} {
-				if asks[i].Answered != want || asks[i].Allowed != want {
-					t.Errorf("%s: ask %d is answered %t, allowed %t; want both %t", name, i, asks[i].Answered, asks[i].Allowed, want)
+				if checks[i].Answered != want || checks[i].Allowed != want {
+					t.Errorf("%s: ask %d is answered %t, allowed %t; want both %t", name, i, checks[i].Answered, checks[i].Allowed, want)
 				}
 			}
-			if s.Unknown() != 2 || s.Broken() != 0 || s.State() != Up {
-				t.Errorf("%s: counted as %d unknown and %d broken, and Redis is %s", name, s.Unknown(), s.Broken(), s.State())
+			if s.UnknownVersions() != 2 || s.BrokenValues() != 0 || s.State() != Up {
+				t.Errorf("%s: counted as %d unknown and %d broken, and Redis is %s", name, s.UnknownVersions(), s.BrokenValues(), s.State())
 			}
 			if _, _, err := s.Credit(t.Context(), newer.Key, limit, enforce.Fill); !errors.Is(err, ErrUnknownVersion) {
 				t.Errorf("%s: the error of a reset is %v", name, err)
@@ -280,9 +280,9 @@ func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for step, want := range []bool{false, true} {
-		asks := one(user("42", enforce.Limit{Rate: 1, Burst: 10, Since: 5}))
-		if err := takeAt(s, now+int64(step)*1_000_000, asks); err != nil || asks[0].Allowed != want {
-			t.Errorf("after %d s: allowed %t, want %t; %v", step, asks[0].Allowed, want, err)
+		checks := one(user("42", enforce.Limit{Rate: 1, Burst: 10, Since: 5}))
+		if err := takeAt(s, now+int64(step)*1_000_000, checks); err != nil || checks[0].Allowed != want {
+			t.Errorf("after %d s: allowed %t, want %t; %v", step, checks[0].Allowed, want, err)
 		}
 	}
 }
@@ -309,8 +309,8 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asks := make([]enforce.Ask, test.asks)
-			for i := range asks {
+			checks := make([]enforce.BucketCheck, test.asks)
+			for i := range checks {
 				for j := range test.tiers {
 					subject := fmt.Sprint(i, "-", j)
 					if test.shared {
@@ -318,13 +318,13 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					}
 					tier := user(subject, limit)
 					tier.Key.Tenant = rules.TenantID(i % max(1, test.tenants))
-					asks[i].Tiers = append(asks[i].Tiers, tier)
+					checks[i].Tiers = append(checks[i].Tiers, tier)
 				}
 			}
-			p := pipeline{parts: []part{{asks: asks}}, open: map[int64]*script{}}
+			p := pipeline{parts: []part{{checks: checks}}, open: map[int64]*script{}}
 			var got []int
 			for _, script := range p.pack("", test.apart) {
-				got = append(got, len(script.asks))
+				got = append(got, len(script.checks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("scripts of %v checks, want %v", got, test.want)
@@ -336,8 +336,8 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 func TestACheckOfTooManyTiersIsRefused(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
-	asks := []enforce.Ask{{Tiers: make([]enforce.Tier, maxTiers+1)}}
-	if err := s.Take(t.Context(), asks); err == nil {
+	checks := []enforce.BucketCheck{{Tiers: make([]enforce.Tier, maxTiers+1)}}
+	if err := s.Take(t.Context(), checks); err == nil {
 		t.Error("no error")
 	}
 }
@@ -352,7 +352,7 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	var trips atomic.Int64
 	s.rdb.AddHook(countTrips{&trips})
 	for name, test := range map[string]struct {
-		asks    []enforce.Ask
+		asks    []enforce.BucketCheck
 		scripts int64
 	}{
 		"one check of four tiers": {checks200(limit)[:1], 1},
@@ -371,12 +371,12 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	}
 }
 
-func checks200(limit enforce.Limit) []enforce.Ask {
-	asks := make([]enforce.Ask, 200)
-	for i := range asks {
-		asks[i] = fourTiers(i, limit)
+func checks200(limit enforce.Limit) []enforce.BucketCheck {
+	checks := make([]enforce.BucketCheck, 200)
+	for i := range checks {
+		checks[i] = fourTiers(i, limit)
 	}
-	return asks
+	return checks
 }
 
 func scriptCalls(t testing.TB, s *Store) (calls int64) {
@@ -416,13 +416,13 @@ func (c countTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestCheckWarnsOfAPolicyThatEvicts(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
-	if warnings, err := s.Check(t.Context()); err != nil || len(warnings) != 0 {
+	if warnings, err := s.CheckSettings(t.Context()); err != nil || len(warnings) != 0 {
 		t.Errorf("noeviction: %q, %v", warnings, err)
 	}
 	if err := s.rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if warnings, err := s.Check(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "allkeys-lru") {
+	if warnings, err := s.CheckSettings(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "allkeys-lru") {
 		t.Errorf("allkeys-lru: %q, %v", warnings, err)
 	}
 	if nodes := s.Ping(t.Context()); Summary(nodes) != Up {

@@ -44,7 +44,7 @@ const (
 // that a check allocates next to nothing here.
 type script struct {
 	prefix string // of the keys
-	asks   []*enforce.Ask
+	checks []*enforce.BucketCheck
 	readAt int64               // of all asks
 	alone  bool                // holds one ask, whose keys are distinct
 	places map[enforce.Key]int // of the keys in KEYS, unless it is alone
@@ -66,9 +66,9 @@ type script struct {
 // reset empties a script.
 func (s *script) reset(prefix string, alone bool) {
 	s.prefix = prefix
-	clear(s.asks)
+	clear(s.checks)
 	clear(s.places)
-	s.asks, s.limits, s.of, s.tiers = s.asks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
+	s.checks, s.limits, s.of, s.tiers = s.checks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
 	s.text, s.ends, s.cmd, s.err = s.text[:0], s.ends[:0], nil, nil
 	s.alone = alone
 	if !alone && s.places == nil {
@@ -83,23 +83,23 @@ func (p *pipeline) pack(prefix string, apart bool) []*script {
 	clear(p.open)
 	asks := 0
 	for _, part := range p.parts {
-		asks += len(part.asks)
+		asks += len(part.checks)
 	}
 	for _, part := range p.parts {
-		for i := range part.asks {
-			ask := &part.asks[i]
-			if ask.Answered {
+		for i := range part.checks {
+			check := &part.checks[i]
+			if check.Answered {
 				continue // or it has no tiers
 			}
 			tenant := int64(0) // of all
 			if apart {
-				tenant = int64(ask.Tiers[0].Key.Tenant)
+				tenant = int64(check.Tiers[0].Key.Tenant)
 			}
-			if s := p.open[tenant]; s != nil && s.add(ask) {
+			if s := p.open[tenant]; s != nil && s.add(check) {
 				continue
 			}
 			s := p.newScript(prefix, asks == 1)
-			s.add(ask)
+			s.add(check)
 			if asks > 1 {
 				p.open[tenant] = s
 			}
@@ -123,38 +123,38 @@ func (p *pipeline) newScript(prefix string, alone bool) *script {
 // add adds an ask, unless that would make the script too long, give one bucket two limits, or mix callers
 // who read the limits at different times. A batch gathered while rules are reloaded does the latter two;
 // in two scripts its asks are answered as they would be one by one.
-func (s *script) add(ask *enforce.Ask) bool {
-	if len(s.asks) > 0 && s.readAt != ask.ReadAt {
+func (s *script) add(check *enforce.BucketCheck) bool {
+	if len(s.checks) > 0 && s.readAt != check.ReadAt {
 		return false
 	}
 	s.found = s.found[:0]
 	fresh := 0
-	for i := range ask.Tiers {
+	for i := range check.Tiers {
 		place := -1
 		if !s.alone {
-			if known, ok := s.places[ask.Tiers[i].Key]; ok {
+			if known, ok := s.places[check.Tiers[i].Key]; ok {
 				place = known
 			}
 		}
 		if place < 0 {
 			fresh++
-		} else if s.limits[s.of[place]] != ask.Tiers[i].Limit {
+		} else if s.limits[s.of[place]] != check.Tiers[i].Limit {
 			return false
 		}
 		s.found = append(s.found, place)
 	}
-	if len(s.asks) > 0 && (len(s.asks) == maxChecks || len(s.of)+fresh > maxKeys) {
+	if len(s.checks) > 0 && (len(s.checks) == maxChecks || len(s.of)+fresh > maxKeys) {
 		return false
 	}
-	s.asks, s.readAt = append(s.asks, ask), ask.ReadAt
-	s.tiers = append(s.tiers, uint16(len(ask.Tiers)))
-	for i := range ask.Tiers {
+	s.checks, s.readAt = append(s.checks, check), check.ReadAt
+	s.tiers = append(s.tiers, uint16(len(check.Tiers)))
+	for i := range check.Tiers {
 		place := s.found[i]
 		if place < 0 {
-			place = s.place(&ask.Tiers[i])
+			place = s.place(&check.Tiers[i])
 		}
 		wire := uint16(place * 2)
-		if ask.Tiers[i].Shadow {
+		if check.Tiers[i].Shadow {
 			wire++
 		}
 		s.tiers = append(s.tiers, wire)
@@ -203,8 +203,8 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *takeC
 		s.text = binary.LittleEndian.AppendUint16(s.text, word)
 	}
 	s.endArgument()
-	for _, ask := range s.asks {
-		s.text = appendFloat(s.text, float64(ask.Cost))
+	for _, check := range s.checks {
+		s.text = appendFloat(s.text, float64(check.Cost))
 	}
 	s.endArgument()
 	for _, limit := range s.limits {
@@ -254,16 +254,16 @@ const unknownMicros = -2
 // leaves only the asks unanswered that have such a bucket.
 func (s *script) answer(reply string) (broken int, err error) {
 	s.unknown = 0
-	tiers := len(s.tiers) - len(s.asks)
+	tiers := len(s.tiers) - len(s.checks)
 	end := tiers*tierBytes + 4
 	if len(reply) < end || (len(reply)-end)%(2+limitBytes) != 0 {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers", len(reply), tiers)
 	}
 	rest := reply
-	for _, ask := range s.asks {
-		ask.Allowed, ask.Answered = true, true
-		for i := range ask.Tiers {
-			tier := &ask.Tiers[i]
+	for _, check := range s.checks {
+		check.Allowed, check.Answered = true, true
+		for i := range check.Tiers {
+			tier := &check.Tiers[i]
 			amount := int64(float(rest))
 			tier.Holds = amount&1 == 1
 			tier.Bucket = enforce.Bucket{
@@ -271,10 +271,10 @@ func (s *script) answer(reply string) (broken int, err error) {
 				Limit: tier.Limit,
 			}
 			if !tier.Holds && !tier.Shadow {
-				ask.Allowed = false
+				check.Allowed = false
 			}
 			if tier.Bucket.Level.Micros == unknownMicros {
-				ask.Allowed, ask.Answered = false, false
+				check.Allowed, check.Answered = false, false
 				s.unknown++
 			}
 			rest = rest[tierBytes:]
@@ -298,11 +298,11 @@ func (s *script) correct(foreign string) {
 		inForce[place] = limitAt(foreign[2:])
 	}
 	at := 0
-	for _, ask := range s.asks {
+	for _, check := range s.checks {
 		at++ // the number of tiers
-		for i := range ask.Tiers {
+		for i := range check.Tiers {
 			if limit, ok := inForce[s.tiers[at]/2]; ok {
-				ask.Tiers[i].Bucket.Limit = limit
+				check.Tiers[i].Bucket.Limit = limit
 			}
 			at++
 		}

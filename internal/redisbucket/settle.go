@@ -356,7 +356,7 @@ type lookGroup struct {
 // newLook returns a script that looks at buckets by their keys, all of them for one check. Its reply is
 // not read.
 func newLook(readAt int64) *script {
-	return &script{asks: []*enforce.Ask{{}}, readAt: readAt}
+	return &script{checks: []*enforce.BucketCheck{{}}, readAt: readAt}
 }
 
 func (s *script) addKey(key string, limit enforce.Limit) {

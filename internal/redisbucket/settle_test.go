@@ -33,8 +33,8 @@ func slowed(id string) enforce.Edit {
 func mustExhaust(t *testing.T, s *Store, tiers ...enforce.Tier) {
 	t.Helper()
 	for _, tier := range tiers {
-		asks := []enforce.Ask{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
-		if !mustTake(t, s, asks)[0].Allowed {
+		checks := []enforce.BucketCheck{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
+		if !mustTake(t, s, checks)[0].Allowed {
 			t.Fatalf("a fresh bucket denies %+v", tier.Key)
 		}
 	}
@@ -243,8 +243,8 @@ func TestAMasterThatIsLostKeepsNoBucketsOfOthersFromBeingSettled(t *testing.T) {
 	for master := range tenants {
 		tier := userOf(tenants[master][0])
 		eventually(t, "a bucket is emptied", patience, func() bool {
-			asks := []enforce.Ask{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
-			return s.Take(t.Context(), asks) == nil
+			checks := []enforce.BucketCheck{{Cost: 100 * enforce.Token, Tiers: []enforce.Tier{tier}}}
+			return s.Take(t.Context(), checks) == nil
 		})
 		edits = append(edits, editOf(tier.Key.Tenant))
 	}

@@ -90,7 +90,7 @@ type TenantRules struct {
 
 // ReadAt is when all rules were last read, these among them, in microseconds since the Unix epoch; 0 if the source
 // did not say. It is on the database's clock or, if that is behind, on this process's. What came into force
-// well before then and is not here does not exist: see enforce.Ask.
+// well before then and is not here does not exist: see enforce.BucketCheck.
 func (t *TenantRules) ReadAt() int64 { return t.readAt }
 
 // PlanOf returns the plan that a request is judged on: the one it names, else its user's, else the

@@ -37,7 +37,7 @@ type Tier struct {
 	Reason  string // "" when allowed
 	Limit   rules.Limit
 	// Known says that the bucket was read, and held Remaining after the check.
-	Known      bool
+	BucketRead bool
 	Remaining  Tokens
 	RetryAfter time.Duration
 }
@@ -62,7 +62,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Plan:        c.Plan,
 		Cost:        c.Cost,
 		Tokens:      t.Remaining,
-		TokensKnown: t.Known,
+		TokensKnown: t.BucketRead,
 		RetryAfter:  t.RetryAfter,
 		Count:       1,
 		LastAt:      now,

@@ -64,7 +64,7 @@ func (c *counters) add(minute int64, check *Check) {
 	for i := range check.Tiers {
 		t := &check.Tiers[i]
 		verdicts := check.verdicts(t.Allowed)
-		if check.Allowed && t.Allowed && t.Known {
+		if check.Allowed && t.Allowed && t.BucketRead {
 			verdicts.take(check.Cost)
 		}
 		s, ok := counts.rules[t.Rule.ID]

@@ -273,10 +273,10 @@ type Stats struct {
 	Bytes    int // about, of those
 	Batches  int // taken from memory and not written yet
 
-	Recorded int64 // violations, ever
-	Dropped  int64 // of these, without a row of detail
-	Refused  int64 // rows that the store refused
-	Lost     int64 // checks or violations whose count was refused, too
+	Recorded   int64 // violations, ever
+	Dropped    int64 // of these, without a row of detail
+	Refused    int64 // rows that the store refused
+	CountsLost int64 // checks or violations whose count was refused, too
 	// Lag is how long ago all was written that had happened until then.
 	Lag time.Duration
 }
@@ -285,7 +285,7 @@ type Stats struct {
 func (r *Recorder) Stats() Stats {
 	s := Stats{
 		Batches: int(r.waiting.Load()), Recorded: r.recorded.Load(), Dropped: r.dropped.Load(),
-		Refused: r.refused.Load(), Lost: r.lost.Load(),
+		Refused: r.refused.Load(), CountsLost: r.lost.Load(),
 		Lag: time.Since(time.Unix(0, r.writtenAt.Load())),
 	}
 	for _, shard := range r.shards {

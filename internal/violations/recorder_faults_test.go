@@ -135,8 +135,8 @@ func TestCountsAreExactUnderFaults(t *testing.T) {
 					t.Errorf("%d denials of tenant %d are of others, want %d", got, tenant, n)
 				}
 			}
-			if stats := r.Stats(); stats.Lost != 0 {
-				t.Errorf("%d counts are lost", stats.Lost)
+			if stats := r.Stats(); stats.CountsLost != 0 {
+				t.Errorf("%d counts are lost", stats.CountsLost)
 			}
 		})
 	}

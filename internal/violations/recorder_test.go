@@ -40,9 +40,9 @@ func denied(tenant rules.TenantID, user string) *violations.Check {
 		Tiers: []violations.Tier{
 			{
 				Rule: userRule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded", Limit: rules.Limit{Rate: 10, Burst: 50},
-				Known: true, Remaining: 650_000, RetryAfter: 35 * time.Millisecond,
+				BucketRead: true, Remaining: 650_000, RetryAfter: 35 * time.Millisecond,
 			},
-			{Rule: globalRule, Allowed: true, Known: true},
+			{Rule: globalRule, Allowed: true, BucketRead: true},
 		},
 	}
 }
@@ -103,19 +103,19 @@ func TestWhatIsCounted(t *testing.T) {
 	}{
 		"an allowed check takes its cost from every bucket": {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
-				{Rule: userRule, Allowed: true, Known: true}, {Rule: globalRule, Allowed: true, Known: true},
+				{Rule: userRule, Allowed: true, BucketRead: true}, {Rule: globalRule, Allowed: true, BucketRead: true},
 			}},
 			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 13: taken},
 		},
 		"a shadow rule that would have denied reports and took nothing": {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
-				{Rule: userRule, Allowed: true, Known: true}, {Rule: shadowRule, Mode: rules.ModeShadow, Known: true, Reason: "limit_exceeded"},
+				{Rule: userRule, Allowed: true, BucketRead: true}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
 			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}}, violation: 14,
 		},
 		"a shadow rule does not report a check that another denied": {
 			check: violations.Check{Tiers: []violations.Tier{
-				{Rule: userRule, Known: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Mode: rules.ModeShadow, Known: true, Reason: "limit_exceeded"},
+				{Rule: userRule, BucketRead: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
 			whole:    violations.Verdicts{Denied: 1},
 			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1}, 14: {Denied: 1}}, violation: 12,

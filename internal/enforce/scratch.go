@@ -1,0 +1,71 @@
+package enforce
+
+import (
+	"sync"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// scratch is the reusable memory of one Decide: the checks that it sends to the shared buckets.
+type scratch struct {
+	checks   []BucketCheck
+	indices  []int // checks[k] is for Decide's check at indices[k]
+	tiers    []Tier
+	tierEnds []int // of each check's tiers in tiers
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// add adds the limits among a check's tiers, if there are any.
+func (s *scratch) add(tenant *rules.TenantRules, index int, cost Tokens, tiers []TierDecision) {
+	before := len(s.tiers)
+	s.tiers = bucketTiers(tenant, tiers, s.tiers)
+	if len(s.tiers) > before {
+		s.checks = append(s.checks, BucketCheck{Cost: cost, ReadAt: tenant.ReadAt()})
+		s.indices = append(s.indices, index)
+		s.tierEnds = append(s.tierEnds, len(s.tiers))
+	}
+}
+
+// bucketChecks points the checks at their tiers, once appending moves these no more, and returns them.
+func (s *scratch) bucketChecks() []BucketCheck {
+	start := 0
+	for k, end := range s.tierEnds {
+		s.checks[k].Tiers = s.tiers[start:end:end]
+		start = end
+	}
+	return s.checks
+}
+
+// release gives the memory back, except that of large batches.
+func (s *scratch) release() {
+	if cap(s.checks) > keptChecks {
+		return
+	}
+	clear(s.checks)
+	clear(s.tiers)
+	s.checks, s.indices, s.tiers, s.tierEnds = s.checks[:0], s.indices[:0], s.tiers[:0], s.tierEnds[:0]
+	scratches.Put(s)
+}
+
+// keptChecks is the largest scratch that is reused.
+const keptChecks = 64
+
+// bucketTiers appends the buckets of the limits among the tiers.
+func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, dst []Tier) []Tier {
+	for i := range tiers {
+		m := tiers[i].Match
+		if !isLimit(m) {
+			continue
+		}
+		if dst == nil {
+			dst = make([]Tier, 0, len(tiers)-i)
+		}
+		dst = append(dst, Tier{
+			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
+			Limit:  m.Limit,
+			Shadow: m.Mode == rules.ModeShadow,
+		})
+	}
+	return dst
+}
