@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rulesfile"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // fourTiers are the rules that every check over HTTP meets.
@@ -32,12 +32,12 @@ func createTenant(ctx context.Context, database string) (token string, err error
 	if err != nil {
 		return "", err
 	}
-	desired, err := rulesfile.Decode(bytes.NewReader([]byte(fourTiers)), "four tiers", nil)
+	desired, err := ruleset.Decode(bytes.NewReader([]byte(fourTiers)), "four tiers", nil)
 	if err != nil {
 		return "", err
 	}
-	_, err = store.ChangeConfig(ctx, tenant.ID, func(current rules.Config) (rules.Changes, error) {
-		return rules.Diff(current, desired, rules.DiffOptions{Now: time.Now()})
+	_, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
+		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
 	})
 	if err != nil {
 		return "", err

@@ -60,15 +60,15 @@ func (v *visit) isPlatformAdmin() bool { return v.session != nil && v.session.Ac
 func (v *visit) account() auth.Account { return v.session.Account }
 
 // store writes in the name of the caller.
-func (s *surface) store(ctx context.Context) rules.Store {
-	return s.Stores.As(visitOf(ctx).actor)
+func (s *surface) store(ctx context.Context) Writer {
+	return s.As(visitOf(ctx).actor)
 }
 
 // acting is store for a caller who asked for something that the changed rows alone do not say.
-func (s *surface) acting(ctx context.Context, act string) rules.Store {
+func (s *surface) acting(ctx context.Context, act string) Writer {
 	actor := visitOf(ctx).actor
 	actor.Act = act
-	return s.Stores.As(actor)
+	return s.As(actor)
 }
 
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.

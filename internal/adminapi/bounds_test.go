@@ -121,7 +121,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // pagedStores does something after each page of assignments.
 type pagedStores struct {
-	rules.Stores
+	adminapi.Stores
 	after func()
 }
 

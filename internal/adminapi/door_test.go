@@ -26,7 +26,7 @@ type crowded struct {
 }
 
 type keyCounter struct {
-	rules.Stores
+	adminapi.Stores
 	keyQueries atomic.Int32
 }
 

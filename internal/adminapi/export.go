@@ -14,7 +14,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rulesfile"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 const (
@@ -233,5 +233,5 @@ func (s *surface) packConfig(ctx context.Context, tenant rules.TenantID) (*bytes
 	if err != nil {
 		return nil, err
 	}
-	return &packed, errors.Join(rulesfile.Encode(out, config), out.Close())
+	return &packed, errors.Join(ruleset.Encode(out, config), out.Close())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rulesfile"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 var usersHeader = []string{"user_id", "plan"}
@@ -179,19 +179,19 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
-	desired, err := rulesfile.Decode(request.Body, "", plans)
+	desired, err := ruleset.Decode(request.Body, "", plans)
 	if err != nil {
 		return nil, rulesFileProblem(err)
 	}
-	options := rules.DiffOptions{Prune: valueOf(request.Params.Prune), Now: s.Now()}
+	options := ruleset.DiffOptions{Prune: valueOf(request.Params.Prune), Now: s.Now()}
 	var contradiction error // between the file and what there is
-	diff := func(current rules.Config) (rules.Changes, error) {
-		var changes rules.Changes
-		changes, contradiction = rules.Diff(current, desired, options)
+	diff := func(current ruleset.Config) (ruleset.Changes, error) {
+		var changes ruleset.Changes
+		changes, contradiction = ruleset.Diff(current, desired, options)
 		return changes, contradiction
 	}
 	isDryRun := valueOf(request.Params.DryRun)
-	var changes rules.Changes
+	var changes ruleset.Changes
 	if isDryRun {
 		changes, err = diff(current)
 	} else {
@@ -208,7 +208,7 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 
 // rulesFileProblem points at the lines that are wrong.
 func rulesFileProblem(err error) error {
-	var mistakes rulesfile.Errors
+	var mistakes ruleset.Errors
 	if !errors.As(err, &mistakes) {
 		return err
 	}
@@ -226,7 +226,7 @@ func rulesFileProblem(err error) error {
 	return fileProblem(fields)
 }
 
-func showConfigDiff(changes rules.Changes, isDryRun bool) (openapi.ImportConfig200JSONResponse, error) {
+func showConfigDiff(changes ruleset.Changes, isDryRun bool) (openapi.ImportConfig200JSONResponse, error) {
 	var text strings.Builder
 	if err := changes.WriteText(&text); err != nil {
 		return openapi.ImportConfig200JSONResponse{}, err
@@ -238,7 +238,7 @@ func showConfigDiff(changes rules.Changes, isDryRun bool) (openapi.ImportConfig2
 	}, nil
 }
 
-func showRow(row *rules.ChangedRow) openapi.ConfigChange {
+func showRow(row *ruleset.ChangedRow) openapi.ConfigChange {
 	kind := openapi.ChangeKindUpdate
 	switch {
 	case row.IsNew:
@@ -246,7 +246,7 @@ func showRow(row *rules.ChangedRow) openapi.ConfigChange {
 	case row.IsGone:
 		kind = openapi.ChangeKindRemove
 	}
-	return openapi.ConfigChange{Change: kind, Label: row.Label, Fields: itemsOf(row.Fields, func(f *rules.ChangedField) openapi.ConfigFieldChange {
+	return openapi.ConfigChange{Change: kind, Label: row.Label, Fields: itemsOf(row.Fields, func(f *ruleset.ChangedField) openapi.ConfigFieldChange {
 		shown := openapi.ConfigFieldChange{Field: f.Name, Before: &f.Before, After: &f.After}
 		if row.IsNew {
 			shown.Before = nil

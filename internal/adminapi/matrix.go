@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // GetMatrix handles GET …/matrix.
@@ -55,7 +56,7 @@ func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequ
 		return nil, err
 	}
 	var cells cells
-	changes := make([]rules.RuleChange, len(request.Body.Cells))
+	changes := make([]ruleset.RuleChange, len(request.Body.Cells))
 	for i := range request.Body.Cells {
 		cell := &request.Body.Cells[i]
 		if orZero(cell.RuleId) == 0 {
@@ -69,7 +70,7 @@ func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequ
 	}
 	isDryRun := valueOf(request.Body.DryRun)
 	diff, err := s.acting(ctx, "matrix").ChangeRules(ctx, tenant, changes, isDryRun)
-	var byCell rules.RuleChangeErrors
+	var byCell ruleset.RuleChangeErrors
 	if errors.As(err, &byCell) {
 		for i, err := range byCell {
 			cells.refuse(i, err)
@@ -115,9 +116,9 @@ type cells struct {
 }
 
 // read turns a cell that names a rule into a change.
-func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) rules.RuleChange {
+func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
-	change := rules.RuleChange{Remove: valueOf(cell.Remove), Expected: rules.Expected(orZero(cell.Version))}
+	change := ruleset.RuleChange{Remove: valueOf(cell.Remove), Expected: rules.Expected(orZero(cell.Version))}
 	if change.Expected <= 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/version", Detail: "is missing: the version of the rule that you have read"})
 		return change
@@ -145,11 +146,11 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 }
 
 // readNew turns a cell that was empty into a new rule.
-func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) rules.RuleChange {
+func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
 	if valueOf(cell.Remove) || orZero(cell.Version) != 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/rule_id", Detail: "is missing: the rule to change or remove"})
-		return rules.RuleChange{}
+		return ruleset.RuleChange{}
 	}
 	rule, wrong := newRule(tenant, &openapi.NewRule{
 		KeyPattern: valueOf(cell.KeyPattern), Name: cell.Name, Plan: cell.Plan,
@@ -157,7 +158,7 @@ func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) 
 		Mode: cell.Mode, Action: cell.Action, FailureMode: cell.FailureMode, IsActive: cell.IsActive, Description: cell.Description,
 	})
 	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
-	return rules.RuleChange{Rule: rule}
+	return ruleset.RuleChange{Rule: rule}
 }
 
 func fieldsOfCell(c *openapi.MatrixCell) ruleFields {
@@ -199,9 +200,9 @@ func (c *cells) problem() error {
 }
 
 // showDiff shows what changed, leaving out what stayed as it was.
-func showDiff(diff []rules.Change[rules.Rule]) (openapi.MatrixDiff, error) {
+func showDiff(diff []ruleset.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 	answer := openapi.MatrixDiff{Changes: []openapi.RuleChange{}}
-	var changed []rules.Change[rules.Rule]
+	var changed []ruleset.Change[rules.Rule]
 	for _, change := range diff {
 		if change.Before != nil && change.After != nil && change.Before.Version == change.After.Version {
 			continue
@@ -223,7 +224,7 @@ func showDiff(diff []rules.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 		answer.Changes = append(answer.Changes, shown)
 	}
 	var text strings.Builder
-	err := rules.Changes{Rules: changed}.WriteText(&text)
+	err := ruleset.Changes{Rules: changed}.WriteText(&text)
 	answer.Text = text.String()
 	return answer, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // greedy sends requests that do not end before the test lets them.
@@ -146,12 +147,12 @@ func TestSlowReadersOfWholeFilesKeepNobodyFromTheirs(t *testing.T) {
 	var group sync.WaitGroup
 	let := make(chan struct{})
 	for _, tenant := range []rules.Tenant{w.acme, w.other} {
-		var changes rules.Changes
+		var changes ruleset.Changes
 		for i := range 200 {
 			plan := rules.Plan{Name: fmt.Sprintf("plan-%d", i), Description: strings.Repeat("x", 500)}
-			changes.Plans = append(changes.Plans, rules.Change[rules.Plan]{After: &plan})
+			changes.Plans = append(changes.Plans, ruleset.Change[rules.Plan]{After: &plan})
 		}
-		must(w.system().ChangeConfig(w.ctx(), tenant.ID, func(rules.Config) (rules.Changes, error) { return changes, nil }))(t)
+		must(w.system().ChangeConfig(w.ctx(), tenant.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))(t)
 		r := httptest.NewRequestWithContext(w.ctx(), "GET", loopback+"/api/v1/tenants/"+tenant.Slug+"/export", nil)
 		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: w.person(tenant, auth.Viewer).session})
 		reader := &slowReader{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), let: let}
@@ -171,11 +172,11 @@ func TestSlowReadersOfWholeFilesKeepNobodyFromTheirs(t *testing.T) {
 
 // heldStores reads configurations only when it is let.
 type heldStores struct {
-	rules.Stores
+	adminapi.Stores
 	begun, let chan struct{}
 }
 
-func (s *heldStores) Config(ctx context.Context, tenant rules.TenantID) (rules.Config, error) {
+func (s *heldStores) Config(ctx context.Context, tenant rules.TenantID) (ruleset.Config, error) {
 	s.begun <- struct{}{}
 	<-s.let
 	return s.Stores.Config(ctx, tenant)

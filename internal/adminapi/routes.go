@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -24,7 +25,9 @@ import (
 // Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies, CheckURL,
 // Closing, UI, ObserveShares and Now must be given.
 type Config struct {
-	Stores rules.Stores
+	Stores Stores
+	// As returns what writes in the name of an actor.
+	As     func(by rules.Actor) Writer
 	People auth.Store
 	Gate   *auth.Gate
 	// Violations are read, and Fleet says how the processes are that record them.
@@ -68,6 +71,19 @@ type Config struct {
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
 type Snapshots interface {
 	Snapshot() *rules.Snapshot
+}
+
+// Stores reads tenants and what they own.
+type Stores interface {
+	rules.Reader
+	rules.AuditLog
+	ruleset.Reader
+}
+
+// Writer changes them.
+type Writer interface {
+	rules.Store
+	ruleset.Store
 }
 
 // Buckets are token buckets that people look into and change.

@@ -246,7 +246,7 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 
 // countedStores and countedViolations count the calls of their methods.
 type countedStores struct {
-	rules.Stores
+	adminapi.Stores
 	one, some atomic.Int64
 }
 

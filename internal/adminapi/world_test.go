@@ -111,7 +111,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
 	config := adminapi.Config{
-		Stores: w.store, People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
+		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
+		People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*rules.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(context.Context, string) error { return nil },
 		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
@@ -140,7 +141,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-func (w *world) system() rules.Store {
+func (w *world) system() adminapi.Writer {
 	return w.store.As(rules.Actor{Kind: rules.ActorSystem, Name: "test"})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rulesfile"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // Admin runs one of the admin commands. All but serve write just their result to out.
@@ -146,7 +146,7 @@ func setEnforcement(ctx context.Context, store rules.Store, args config.Argument
 	}
 }
 
-func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.Reader, out io.Writer) error {
+func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
@@ -159,13 +159,13 @@ func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.
 	if err != nil {
 		return err
 	}
-	options := rules.DiffOptions{Prune: args.Prune, Now: time.Now()}
-	var changes rules.Changes
+	options := ruleset.DiffOptions{Prune: args.Prune, Now: time.Now()}
+	var changes ruleset.Changes
 	if args.DryRun {
-		changes, err = rules.Diff(current, desired, options)
+		changes, err = ruleset.Diff(current, desired, options)
 	} else {
-		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current rules.Config) (rules.Changes, error) {
-			return rules.Diff(current, desired, options)
+		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
+			return ruleset.Diff(current, desired, options)
 		})
 	}
 	if err != nil {
@@ -176,23 +176,23 @@ func apply(ctx context.Context, store rules.Store, args config.Arguments, in io.
 
 // readRules reads the file with that name, or in if it is "-". Plans that the tenant has may be
 // named without being listed.
-func readRules(name string, in io.Reader, current rules.Config) (rules.Config, error) {
+func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
 	var plans []string
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
 	if name == "-" {
-		return rulesfile.Decode(in, "standard input", plans)
+		return ruleset.Decode(in, "standard input", plans)
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return rules.Config{}, fmt.Errorf("read the rules: %w", err)
+		return ruleset.Config{}, fmt.Errorf("read the rules: %w", err)
 	}
 	defer func() { _ = file.Close() }() // only read from
-	return rulesfile.Decode(file, name, plans)
+	return ruleset.Decode(file, name, plans)
 }
 
-func export(ctx context.Context, store rules.Reader, args config.Arguments, out io.Writer) error {
+func export(ctx context.Context, store *pgstore.Store, args config.Arguments, out io.Writer) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func export(ctx context.Context, store rules.Reader, args config.Arguments, out 
 	if err != nil {
 		return err
 	}
-	return rulesfile.Encode(out, config)
+	return ruleset.Encode(out, config)
 }
 
 func tenantBySlug(ctx context.Context, store rules.Reader, slug string) (rules.Tenant, error) {

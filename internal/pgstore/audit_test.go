@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // written returns what the audit log of a tenant got since an entry, the oldest first, each as
@@ -101,7 +102,7 @@ func writes(t *testing.T) map[string]write {
 		"ChangeRules": {func(ctx context.Context, w *world) error {
 			rule := w.ours.user
 			rule.Burst++
-			return second(w.ChangeRules(ctx, w.ours.ID, []rules.RuleChange{
+			return second(w.ChangeRules(ctx, w.ours.ID, []ruleset.RuleChange{
 				{Rule: rule, Expected: 1},
 				{Rule: w.ours.daily, Expected: 1, Remove: true},
 				{Rule: limit(t, w.ours.ID, "global", "", "")},
@@ -131,10 +132,10 @@ func writes(t *testing.T) map[string]write {
 		}, []string{"create user 1", "create user 2", "remove user 42"}, ""},
 		"ChangeConfig": {func(ctx context.Context, w *world) error {
 			gold, rule := rules.Plan{Name: "gold"}, limit(t, w.ours.ID, "global", "gold", "")
-			return second(w.ChangeConfig(ctx, w.ours.ID, func(rules.Config) (rules.Changes, error) {
-				return rules.Changes{
-					Plans: []rules.Change[rules.Plan]{{After: &gold}},
-					Rules: []rules.Change[rules.Rule]{{After: &rule}},
+			return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
+				return ruleset.Changes{
+					Plans: []ruleset.Change[rules.Plan]{{After: &gold}},
+					Rules: []ruleset.Change[rules.Rule]{{After: &rule}},
 				}, nil
 			}))
 		}, []string{"create plan gold", "create rule N"}, "import"},

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // TestMigrateGivesUpOnADatabaseThatStalls lets a connection through until it asks for the lock.
@@ -112,13 +113,13 @@ func TestAConfigurationSaysWhatStandsAgainstRemovingItsPlans(t *testing.T) {
 func TestManyRulesAreWrittenInFewTrips(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var changes rules.Changes
+	var changes ruleset.Changes
 	for i := range 2500 {
 		rule := limit(t, 0, "global", "pro", fmt.Sprintf("rule %d", i))
-		changes.Rules = append(changes.Rules, rules.Change[rules.Rule]{After: &rule})
+		changes.Rules = append(changes.Rules, ruleset.Change[rules.Rule]{After: &rule})
 	}
-	write := func() (rules.Changes, error) {
-		return w.ChangeConfig(t.Context(), w.ours.ID, func(rules.Config) (rules.Changes, error) { return changes, nil })
+	write := func() (ruleset.Changes, error) {
+		return w.ChangeConfig(t.Context(), w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil })
 	}
 	changes.Rules[1234].After.Burst = -1
 	if _, err := write(); err == nil || !strings.Contains(err.Error(), "rule global [pro] rule 1234: ") {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // Config returns a tenant's plans, rules and unexpired overrides as they stand at one moment.
-func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules.Config, err error) {
+func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config ruleset.Config, err error) {
 	release, err := take(ctx, s.places.bulk)
 	if err != nil {
-		return rules.Config{}, err
+		return ruleset.Config{}, err
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -29,36 +30,36 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 		return err
 	})
 	if err != nil {
-		return rules.Config{}, fmt.Errorf("read the configuration of tenant %d: %w", tenant, domainError(err))
+		return ruleset.Config{}, fmt.Errorf("read the configuration of tenant %d: %w", tenant, domainError(err))
 	}
 	return config, nil
 }
 
-func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rules.TenantID) (rules.Config, error) {
+func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rules.TenantID) (ruleset.Config, error) {
 	plans, err := plansInUse(ctx, queries, tenant)
 	if err != nil {
-		return rules.Config{}, err
+		return ruleset.Config{}, err
 	}
 	ruleRows, err := queries.AllRules(ctx, tenant)
 	if err != nil {
-		return rules.Config{}, err
+		return ruleset.Config{}, err
 	}
 	overrideRows, err := queries.UnexpiredOverrides(ctx, tenant)
 	if err != nil {
-		return rules.Config{}, err
+		return ruleset.Config{}, err
 	}
-	config := rules.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows)}
+	config := ruleset.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows)}
 	identities := make(map[rules.RuleID]rules.RuleIdentity, len(config.Rules))
 	for i := range config.Rules {
 		identities[config.Rules[i].ID] = config.Rules[i].Identity()
 	}
 	for _, row := range overrideRows {
 		if identity, ok := identities[row.RuleID]; ok { // not so for a rule that was left out
-			config.Overrides = append(config.Overrides, rules.ConfigOverride{Rule: identity, Override: overrideFromRow(row)})
+			config.Overrides = append(config.Overrides, ruleset.ConfigOverride{Rule: identity, Override: overrideFromRow(row)})
 		}
 	}
 	slices.SortFunc(config.Rules, func(a, b rules.Rule) int { return a.Identity().Compare(b.Identity()) })
-	slices.SortFunc(config.Overrides, func(a, b rules.ConfigOverride) int {
+	slices.SortFunc(config.Overrides, func(a, b ruleset.ConfigOverride) int {
 		return cmp.Or(a.Rule.Compare(b.Rule), cmp.Compare(a.UserID, b.UserID))
 	})
 	return config, nil
@@ -94,8 +95,8 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 // ChangeConfig makes the changes that a function derives from the present configuration, all or
 // none, while no other write of the tenant is under way.
 func (s Writer) ChangeConfig(
-	ctx context.Context, tenant rules.TenantID, change func(rules.Config) (rules.Changes, error),
-) (changes rules.Changes, err error) {
+	ctx context.Context, tenant rules.TenantID, change func(ruleset.Config) (ruleset.Changes, error),
+) (changes ruleset.Changes, err error) {
 	err = s.acting("import").inBulk(ctx, tenant, func(ctx context.Context, w write) error {
 		current, err := s.config(ctx, w.Queries, tenant)
 		if err != nil {
@@ -110,14 +111,14 @@ func (s Writer) ChangeConfig(
 		return w.apply(ctx, current, changes)
 	})
 	if err != nil {
-		return rules.Changes{}, fmt.Errorf("change the configuration of tenant %d: %w", tenant, err)
+		return ruleset.Changes{}, fmt.Errorf("change the configuration of tenant %d: %w", tenant, err)
 	}
 	return changes, nil
 }
 
 // apply writes changes in the order in which they refer to each other, and replaces each After by
 // the row as stored.
-func (w write) apply(ctx context.Context, current rules.Config, changes rules.Changes) error {
+func (w write) apply(ctx context.Context, current ruleset.Config, changes ruleset.Changes) error {
 	ids := make(map[rules.RuleIdentity]rules.RuleID, len(current.Rules))
 	for i := range current.Rules {
 		ids[current.Rules[i].Identity()] = current.Rules[i].ID
@@ -150,7 +151,7 @@ func (w write) apply(ctx context.Context, current rules.Config, changes rules.Ch
 	return nil
 }
 
-func (w write) applyPlans(ctx context.Context, changes []rules.Change[rules.Plan]) error {
+func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Plan]) error {
 	for i, c := range changes {
 		if c.After == nil {
 			continue
@@ -169,9 +170,9 @@ func (w write) applyPlans(ctx context.Context, changes []rules.Change[rules.Plan
 }
 
 // applyRemovals removes overrides and rules; plans go last, when no rule needs them any more.
-func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes rules.Changes) error {
+func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes ruleset.Changes) error {
 	var overrides []rules.Override
-	var overrideNames []rules.OverrideIdentity
+	var overrideNames []ruleset.OverrideIdentity
 	for _, c := range changes.Overrides {
 		if c.After == nil {
 			overrides = append(overrides, rules.Override{RuleID: ids[c.Before.Rule], UserID: c.Before.UserID})
@@ -196,7 +197,7 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 }
 
 // applyRules adds and changes rules, and notes the ids of the new ones.
-func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.Rule]) error {
+func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[rules.Rule]) error {
 	names, err := w.PlanNames(ctx, w.tenant)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.
 	return nil
 }
 
-func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []rules.Change[rules.ConfigOverride]) error {
+func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[ruleset.ConfigOverride]) error {
 	var overrides []rules.Override
 	var at []int // where in the changes
 	for i, c := range changes {
@@ -254,7 +255,7 @@ func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]ru
 	}
 	for i := range stored {
 		change := &changes[at[i]]
-		change.After = &rules.ConfigOverride{Rule: change.After.Rule, Override: stored[i]}
+		change.After = &ruleset.ConfigOverride{Rule: change.After.Rule, Override: stored[i]}
 	}
 	return nil
 }

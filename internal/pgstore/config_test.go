@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 func TestChangeConfigWritesWhatTheFunctionDerives(t *testing.T) {
@@ -18,15 +19,15 @@ func TestChangeConfigWritesWhatTheFunctionDerives(t *testing.T) {
 	ip := limit(t, 0, "ip:{ip}", "gold", "")
 	user := limit(t, 0, "user:{user_id}", "", "")
 	user.Burst = 60
-	desired := rules.Config{
+	desired := ruleset.Config{
 		Plans: []rules.Plan{{Name: "gold"}, {Name: "free", Description: "for nothing"}, {Name: "pro", Description: "for a living"}},
 		Rules: []rules.Rule{ip, user, limit(t, 0, "user:{user_id}", "gold", "new")},
-		Overrides: []rules.ConfigOverride{{
+		Overrides: []ruleset.ConfigOverride{{
 			Rule: rules.RuleIdentity{Pattern: "user:{user_id}", Plan: "gold", Name: "new"}, Override: overrideOf(rules.Rule{}, "7"),
 		}},
 	}
-	diff := func(current rules.Config) (rules.Changes, error) {
-		return rules.Diff(current, desired, rules.DiffOptions{Prune: true, Now: time.Now()})
+	diff := func(current ruleset.Config) (ruleset.Changes, error) {
+		return ruleset.Diff(current, desired, ruleset.DiffOptions{Prune: true, Now: time.Now()})
 	}
 	changes := must(w.ChangeConfig(ctx, ours, diff))(t)
 	for _, change := range changes.Rules {
@@ -69,14 +70,14 @@ func TestChangeConfigIsAllOrNothing(t *testing.T) {
 	wrong, taken, unplanned := rule, limit(t, 0, "user:{user_id}", "", ""), limit(t, 0, "global", "silver", "")
 	wrong.RatePerSecond = 0
 	refused := errors.New("refused")
-	added := func(rule *rules.Rule) rules.Changes {
-		return rules.Changes{
-			Plans: []rules.Change[rules.Plan]{{After: &gold}},
-			Rules: []rules.Change[rules.Rule]{{After: rule}},
+	added := func(rule *rules.Rule) ruleset.Changes {
+		return ruleset.Changes{
+			Plans: []ruleset.Change[rules.Plan]{{After: &gold}},
+			Rules: []ruleset.Change[rules.Rule]{{After: rule}},
 		}
 	}
 	tests := map[string]struct {
-		changes rules.Changes
+		changes ruleset.Changes
 		err     error
 		want    string
 	}{
@@ -84,13 +85,13 @@ func TestChangeConfigIsAllOrNothing(t *testing.T) {
 		"a limit out of range":       {added(&wrong), nil, "rate_limit_rule_rate_check"},
 		"an identity that is taken":  {added(&taken), nil, "a rule with this pattern, plan and name exists already"},
 		"a plan that does not exist": {added(&unplanned), nil, `"silver" is none`},
-		"a plan with a user": {rules.Changes{
-			Plans: []rules.Change[rules.Plan]{{After: &gold}, {Before: &pro}},
+		"a plan with a user": {ruleset.Changes{
+			Plans: []ruleset.Change[rules.Plan]{{After: &gold}, {Before: &pro}},
 		}, nil, `plan "pro" is in use by 1 user`},
 	}
 	before := dump(t, connect(t, w.url), ours)
 	for name, test := range tests {
-		_, err := w.ChangeConfig(ctx, ours, func(rules.Config) (rules.Changes, error) { return test.changes, test.err })
+		_, err := w.ChangeConfig(ctx, ours, func(ruleset.Config) (ruleset.Changes, error) { return test.changes, test.err })
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, test.want)
 		}
@@ -107,11 +108,11 @@ func TestConcurrentWritersOfATenantFollowOneAnother(t *testing.T) {
 	var group sync.WaitGroup
 	for range writers {
 		group.Go(func() {
-			_, err := w.ChangeConfig(t.Context(), w.ours.ID, func(current rules.Config) (rules.Changes, error) {
+			_, err := w.ChangeConfig(t.Context(), w.ours.ID, func(current ruleset.Config) (ruleset.Changes, error) {
 				before := current.Rules[0]
 				after := before
 				after.Burst++ // two writers that saw the same burst would lose one of these
-				return rules.Changes{Rules: []rules.Change[rules.Rule]{{Before: &before, After: &after}}}, nil
+				return ruleset.Changes{Rules: []ruleset.Change[rules.Rule]{{Before: &before, After: &after}}}, nil
 			})
 			if err != nil {
 				t.Error(err)

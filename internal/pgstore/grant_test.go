@@ -11,6 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // TestTheAuditLogCannotBeTamperedWith tries as the role that the programs run as, which all other tests
@@ -108,10 +109,10 @@ func TestACutTransactionLeavesAllAsItWas(t *testing.T) {
 		}
 	}
 	before := dump(t, killer, ours)
-	_, err := w.ChangeConfig(ctx, ours, func(rules.Config) (rules.Changes, error) {
+	_, err := w.ChangeConfig(ctx, ours, func(ruleset.Config) (ruleset.Changes, error) {
 		cut() // the revision is raised, and nothing is committed
 		rule := limit(t, ours, "global", "", "cut")
-		return rules.Changes{Rules: []rules.Change[rules.Rule]{{After: &rule}}}, nil
+		return ruleset.Changes{Rules: []ruleset.Change[rules.Rule]{{After: &rule}}}, nil
 	})
 	if err == nil || errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("a write that was cut answers %v", err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // rowCounts says how many rows of each kind were read.
@@ -87,7 +88,7 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			return err
 		}, rowCounts{}},
 		"a change of nothing": {func(ctx context.Context, w *world) error {
-			_, err := w.ChangeConfig(ctx, w.ours.ID, func(rules.Config) (rules.Changes, error) { return rules.Changes{}, nil })
+			_, err := w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return ruleset.Changes{}, nil })
 			return err
 		}, rowCounts{}},
 		"a write that failed": {func(ctx context.Context, w *world) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // actPromote is what the audit log calls a promotion.
@@ -62,8 +63,8 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 // ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and
 // after; the two are the same for an update that changes nothing. A dry run is rolled back.
 func (s Writer) ChangeRules(
-	ctx context.Context, tenant rules.TenantID, changes []rules.RuleChange, dryRun bool,
-) (made []rules.Change[rules.Rule], err error) {
+	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
+) (made []ruleset.Change[rules.Rule], err error) {
 	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		before, err := w.rulesToChange(ctx, changes)
 		if err != nil {
@@ -87,7 +88,7 @@ func (s Writer) ChangeRules(
 
 // rulesToChange returns the stored rules that changes name, or all that keeps the changes from being
 // made.
-func (w write) rulesToChange(ctx context.Context, changes []rules.RuleChange) (map[rules.RuleID]rules.Rule, error) {
+func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) (map[rules.RuleID]rules.Rule, error) {
 	var ids []int64
 	for i := range changes {
 		ids = append(ids, int64(changes[i].Rule.ID))
@@ -104,7 +105,7 @@ func (w write) rulesToChange(ctx context.Context, changes []rules.RuleChange) (m
 	for i := range stored {
 		before[stored[i].ID] = stored[i]
 	}
-	wrong := rules.RuleChangeErrors{}
+	wrong := ruleset.RuleChangeErrors{}
 	named, removed := map[rules.RuleID]bool{}, map[rules.RuleID]bool{}
 	for i := range changes {
 		c := &changes[i]
@@ -136,7 +137,7 @@ func (w write) rulesToChange(ctx context.Context, changes []rules.RuleChange) (m
 
 // findRoom notes which of the changes create a rule that has no place: its plan does not exist, its
 // identity is taken, or too many are like it.
-func (w write) findRoom(ctx context.Context, changes []rules.RuleChange, removed map[rules.RuleID]bool, wrong rules.RuleChangeErrors) error {
+func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, removed map[rules.RuleID]bool, wrong ruleset.RuleChangeErrors) error {
 	var patterns []string
 	for i := range changes {
 		if changes[i].Rule.ID == 0 {
@@ -185,8 +186,8 @@ func (w write) findRoom(ctx context.Context, changes []rules.RuleChange, removed
 
 // changeRules makes changes that were looked at. Removals come first, since a new rule may take the
 // identity of a removed one.
-func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []rules.RuleChange) ([]rules.Change[rules.Rule], error) {
-	made := make([]rules.Change[rules.Rule], len(changes))
+func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []ruleset.RuleChange) ([]ruleset.Change[rules.Rule], error) {
+	made := make([]ruleset.Change[rules.Rule], len(changes))
 	var removed []rules.RuleID
 	var updated, created []rules.Rule
 	var removedAt, updatedAt, createdAt []int // where in the changes
@@ -238,7 +239,7 @@ func blame(change int, err error) error {
 	const integrityViolations = "23"
 	if errors.As(err, &wrong) || errors.Is(err, rules.ErrExists) || errors.Is(err, rules.ErrNotFound) ||
 		errors.As(err, &refusal) && strings.HasPrefix(refusal.Code, integrityViolations) {
-		return rules.RuleChangeErrors{change: err}
+		return ruleset.RuleChangeErrors{change: err}
 	}
 	return err
 }

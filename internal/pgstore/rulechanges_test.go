@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 func TestManyRulesAreChangedAtOnce(t *testing.T) {
@@ -18,7 +19,7 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	ctx, ours := t.Context(), w.ours
 	updated := ours.user
 	updated.Burst = 60
-	made := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{
+	made := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{
 		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "daily")}, // takes the place of the one that is removed
 		{Rule: updated, Expected: rules.Expected(updated.Version)},
 		{Rule: rules.Rule{ID: ours.daily.ID}, Expected: rules.AnyVersion, Remove: true},
@@ -34,11 +35,11 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	}
 	known := w.revisions(t)
 	before := dump(t, connect(t, w.url), ours.ID)
-	planned := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: limit(t, ours.ID, "global", "pro", "")}}, true))(t)
+	planned := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: limit(t, ours.ID, "global", "pro", "")}}, true))(t)
 	if after := dump(t, connect(t, w.url), ours.ID); planned[0].After.ID != 0 || after != before {
 		t.Errorf("a dry run made %+v; our rows were\n%s\nand are now\n%s", planned[0].After, before, after)
 	}
-	same := must(w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: *made[1].After, Expected: 2}}, false))(t)
+	same := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: *made[1].After, Expected: 2}}, false))(t)
 	if same[0].Before.Version != 2 || same[0].After.Version != 2 || w.revisions(t)[ours.ID] != known[ours.ID] {
 		t.Errorf("a change of nothing is %+v, and the revision %d was %d", same[0], w.revisions(t)[ours.ID], known[ours.ID])
 	}
@@ -51,7 +52,7 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 	before := dump(t, connect(t, w.url), ours.ID)
 	wrong := limit(t, ours.ID, "ip:{ip}", "", "")
 	wrong.Burst = -1
-	changes := []rules.RuleChange{
+	changes := []ruleset.RuleChange{
 		{Rule: limit(t, ours.ID, "global", "", "")},
 		{Rule: limit(t, ours.ID, "global", "only-theirs", "")},
 		{Rule: limit(t, ours.ID, "user:{user_id}", "", "")},
@@ -63,7 +64,7 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 		{Remove: true},
 	}
 	_, err := w.ChangeRules(t.Context(), ours.ID, changes, false)
-	var bad rules.RuleChangeErrors
+	var bad ruleset.RuleChangeErrors
 	if !errors.As(err, &bad) {
 		t.Fatalf("the error is %v", err)
 	}
@@ -73,7 +74,7 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 	for i, want := range map[int]error{2: rules.ErrExists, 3: rules.ErrExists, 4: rules.ErrChanged, 5: rules.ErrNotFound, 8: rules.ErrNotFound} {
 		wantError(t, bad[i], want)
 	}
-	_, err = w.ChangeRules(t.Context(), ours.ID, []rules.RuleChange{changes[0], {Rule: wrong}}, false)
+	_, err = w.ChangeRules(t.Context(), ours.ID, []ruleset.RuleChange{changes[0], {Rule: wrong}}, false)
 	if bad = nil; !errors.As(err, &bad) || len(bad) != 1 || bad[1] == nil {
 		t.Errorf("what only the database refuses is %v", err)
 	}
@@ -85,9 +86,9 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var changes []rules.RuleChange
+	var changes []ruleset.RuleChange
 	for i := range rules.MaxRulesPerPattern {
-		changes = append(changes, rules.RuleChange{Rule: limit(t, w.ours.ID, "global", "pro", fmt.Sprint(i))})
+		changes = append(changes, ruleset.RuleChange{Rule: limit(t, w.ours.ID, "global", "pro", fmt.Sprint(i))})
 	}
 	made := must(w.ChangeRules(t.Context(), w.ours.ID, changes, false))(t)
 	one := limit(t, w.ours.ID, "global", "pro", "one too many")
@@ -95,11 +96,11 @@ func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 	if _, err := w.CreateRule(t.Context(), one); !asFieldErrors(err, &wrong) || wrong[0].Field != "key_pattern" {
 		t.Errorf("CreateRule: %v", err)
 	}
-	var bad rules.RuleChangeErrors
-	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}}, false); !errors.As(err, &bad) || !asFieldErrors(bad[0], &wrong) {
+	var bad ruleset.RuleChangeErrors
+	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []ruleset.RuleChange{{Rule: one}}, false); !errors.As(err, &bad) || !asFieldErrors(bad[0], &wrong) {
 		t.Errorf("ChangeRules: %v", err)
 	}
-	must(w.ChangeRules(t.Context(), w.ours.ID, []rules.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}, false))(t)
+	must(w.ChangeRules(t.Context(), w.ours.ID, []ruleset.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}, false))(t)
 	one.Plan = "free"
 	must(w.CreateRule(t.Context(), one))(t)
 }
@@ -189,8 +190,8 @@ func TestOfTwoEditorsOneWins(t *testing.T) {
 		"rules": func(n int) error {
 			rule := ours.daily
 			rule.Burst += int64(n)
-			_, err := w.ChangeRules(ctx, ours.ID, []rules.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}}, false)
-			var bad rules.RuleChangeErrors
+			_, err := w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}}, false)
+			var bad ruleset.RuleChangeErrors
 			if errors.As(err, &bad) {
 				return bad[0]
 			}

@@ -1,6 +1,6 @@
 // Package pgstore keeps tenants and what they own in PostgreSQL 15 or later.
 //
-// A Store promises rules.Stores, rules.Source and auth.Store. Of what rules are about it only reads;
+// A Store promises rules.Reader, ruleset.Reader, rules.AuditLog, rules.Source and auth.Store. Of what rules are about it only reads;
 // [Store.As] returns what writes, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
 // and neither reads nor writes anything of another's. A write is one transaction that first raises the
 // tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
@@ -44,6 +44,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -85,14 +86,15 @@ type Writer struct {
 }
 
 var (
-	_ rules.Stores = (*Store)(nil)
-	_ rules.Source = (*Store)(nil)
-	_ auth.Store   = (*Store)(nil)
-	_ rules.Store  = Writer{}
+	_ rules.AuditLog = (*Store)(nil)
+	_ rules.Source   = (*Store)(nil)
+	_ auth.Store     = (*Store)(nil)
+	_ rules.Store    = Writer{}
+	_ ruleset.Store  = Writer{}
 )
 
 // As returns a Writer, whose writes are logged as the actor's.
-func (s *Store) As(by rules.Actor) rules.Store { return Writer{s, by} }
+func (s *Store) As(by rules.Actor) Writer { return Writer{s, by} }
 
 // Open returns a Store for the database at a URL. It connects when it is first used, so that a
 // database that is away does not keep a process from starting. The URL may limit the pool with

@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	url := devdbtest.Postgres(t)
 	store := must(pgstore.Open(t.Context(), runtimeURL(t, url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
-	w := &world{Writer: store.As(tester).(pgstore.Writer), url: url}
+	w := &world{Writer: store.As(tester), url: url}
 	w.theirs = w.found(t, "theirs")
 	off := alertOn(w.theirs.user, true)
 	off.Active = false

@@ -53,8 +53,8 @@ func grouped(number string) string {
 	return whole
 }
 
-// describeRate writes different texts for different rates and for different units of one rate.
-func describeRate(perSecond float64, unit RateUnit) string {
+// DescribeRate writes different texts for different rates and for different units of one rate.
+func DescribeRate(perSecond float64, unit RateUnit) string {
 	number, of := ratePerUnit(perSecond, unit)
 	text := grouped(number) + " per " + string(of)
 	if of != unit {

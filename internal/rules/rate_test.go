@@ -40,7 +40,7 @@ func TestARateWithoutANumberPerItsUnitIsWrittenPerSecond(t *testing.T) {
 	for range 1000 {
 		rate = math.Nextafter(rate, 0)
 		if strings.HasSuffix(FormatRate(rate, PerHour), "/second") {
-			if text := describeRate(rate, PerHour); !strings.HasSuffix(text, "per second (shown per hour)") {
+			if text := DescribeRate(rate, PerHour); !strings.HasSuffix(text, "per second (shown per hour)") {
 				t.Errorf("%v per hour is described as %s, which hides its unit", rate, text)
 			}
 			return

@@ -3,9 +3,6 @@ package rules
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 )
@@ -112,9 +109,6 @@ type Reader interface {
 	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
 
-	// Config returns the tenant's plans, rules and unexpired overrides, in the order of their names.
-	Config(ctx context.Context, tenant TenantID) (Config, error)
-
 	// Keys lists the latest first, those created before the one with the id before; "" is no bound.
 	Keys(ctx context.Context, tenant TenantID, before string, limit int) ([]NamedKey, error)
 	Key(ctx context.Context, tenant TenantID, keyID string) (NamedKey, error)
@@ -157,10 +151,6 @@ type Store interface {
 	// candidate. Both have one pattern and plan. With a live of 0 the candidate itself is enforced
 	// from now on. It returns the rule that is in force, which becomes active if it was not.
 	PromoteRule(ctx context.Context, tenant TenantID, candidate RuleID, expected Expected, live RuleID, liveExpected Expected) (Rule, error)
-	// ChangeRules makes all of the changes or none; an error that concerns single ones is a
-	// RuleChangeErrors. It returns what each has changed: an update that changes nothing leaves the Version
-	// as it was. A dry run does all of it and takes it back; its new rules have no ID.
-	ChangeRules(ctx context.Context, tenant TenantID, changes []RuleChange, dryRun bool) ([]Change[Rule], error)
 
 	// PutOverride creates the user's override for the rule (NoneStored) or takes the place of the one
 	// there is (its Revision, or AnyStored).
@@ -172,11 +162,6 @@ type Store interface {
 	// AssignAll does so for many, each named once, whatever was stored, and returns how many that
 	// changed.
 	AssignAll(ctx context.Context, tenant TenantID, assignments []Assignment) (changed int64, err error)
-
-	// ChangeConfig makes the changes that the function derives from the present configuration, while
-	// nobody else writes. It returns them with the rows as stored; an error, also from the function,
-	// leaves everything as it was.
-	ChangeConfig(ctx context.Context, tenant TenantID, change func(current Config) (Changes, error)) (Changes, error)
 
 	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
 	// RotateKey creates a key with the old one's name and permissions, and its expiry unless next has one of its
@@ -193,13 +178,6 @@ type Store interface {
 	// it is ErrChanged. What cannot be undone (a revoked key, a bucket, a created tenant) is ErrFinal. It
 	// returns the id of the new entry.
 	Revert(ctx context.Context, tenant TenantID, audit AuditID) (AuditID, error)
-}
-
-// Stores hands out a Store for each actor.
-type Stores interface {
-	Reader
-	AuditLog
-	As(by Actor) Store
 }
 
 // Expected is the condition on which a write replaces what is stored: the version of a rule or tenant, or the
@@ -291,24 +269,6 @@ type RulePage struct {
 	// Next is after what to go on, 0 at the end. A filter that few rules pass looks at a bounded
 	// number of them, so a page can hold few rules or none and not be the last.
 	Next RuleID
-}
-
-// RuleChange is one of several changes made at once.
-type RuleChange struct {
-	// Remove removes the rule with Rule.ID; else the rule is created, if its ID is 0, or updated.
-	Remove bool
-	Rule   Rule
-	// Expected is for updates and removals.
-	Expected Expected
-}
-
-// RuleChangeErrors tells what is wrong with single changes, by their index.
-type RuleChangeErrors map[int]error
-
-// Error names the first.
-func (e RuleChangeErrors) Error() string {
-	first := slices.Min(slices.Collect(maps.Keys(e)))
-	return fmt.Sprintf("change %d: %v (%d of them cannot be made)", first, e[first], len(e))
 }
 
 // NamedKey is an API key as people manage it.

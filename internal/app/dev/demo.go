@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rulesfile"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 const demoSlug = "demo"
@@ -102,16 +102,16 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 
 // createDemoRules fills a tenant that has no rules yet; one that has was filled by a start that was
 // interrupted.
-func createDemoRules(ctx context.Context, store rules.Store, tenant rules.TenantID) error {
-	desired, err := rulesfile.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
+func createDemoRules(ctx context.Context, store pgstore.Writer, tenant rules.TenantID) error {
+	desired, err := ruleset.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
 	if err != nil {
 		return err
 	}
-	_, err = store.ChangeConfig(ctx, tenant, func(current rules.Config) (rules.Changes, error) {
+	_, err = store.ChangeConfig(ctx, tenant, func(current ruleset.Config) (ruleset.Changes, error) {
 		if len(current.Rules) > 0 {
-			return rules.Changes{}, nil
+			return ruleset.Changes{}, nil
 		}
-		return rules.Diff(current, desired, rules.DiffOptions{Now: time.Now()})
+		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
 	})
 	return err
 }

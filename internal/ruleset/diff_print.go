@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"bufio"
@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // WriteText writes one line for each change, and for each row that was kept or left out:
@@ -65,7 +66,7 @@ func writeChange[T any](w *bufio.Writer, change Change[T], what string, fields f
 	}
 }
 
-func describePlan(p *Plan) string {
+func describePlan(p *rules.Plan) string {
 	if p.Description == "" {
 		return ""
 	}
@@ -73,12 +74,12 @@ func describePlan(p *Plan) string {
 }
 
 // describeRule says what a rule does, leaving out what most rules have.
-func describeRule(r *Rule) string {
+func describeRule(r *rules.Rule) string {
 	text := string(r.Action)
-	if r.Action == ActionLimit {
-		text = DescribeLimit(r.RatePerSecond, r.RateUnit, r.Burst)
+	if r.Action == rules.ActionLimit {
+		text = rules.DescribeLimit(r.RatePerSecond, r.RateUnit, r.Burst)
 	}
-	if r.Mode != ModeEnforce {
+	if r.Mode != rules.ModeEnforce {
 		text += ", mode " + string(r.Mode)
 	}
 	if r.FailureMode != "" {
@@ -91,17 +92,9 @@ func describeRule(r *Rule) string {
 }
 
 func describeOverride(o *ConfigOverride) string {
-	text := DescribeLimit(o.RatePerSecond, o.RateUnit, o.Burst)
+	text := rules.DescribeLimit(o.RatePerSecond, o.RateUnit, o.Burst)
 	if !o.ExpiresAt.IsZero() {
 		text += ", until " + o.ExpiresAt.UTC().Format(time.RFC3339)
 	}
-	return text + " (" + visible(o.Reason) + ")"
-}
-
-// visible keeps a text that could break a line or steer a terminal from doing so.
-func visible(text string) string {
-	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return text
-	}
-	return strconv.Quote(text)
+	return text + " (" + rules.Visible(o.Reason) + ")"
 }

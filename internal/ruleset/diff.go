@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Change is one difference between two configurations: an addition has no Before, a removal no
@@ -17,8 +19,8 @@ type Change[T any] struct{ Before, After *T }
 // Changes lead from one configuration to another. Each list is in order of what names its rows.
 // A store adds and changes plans, then rules, then overrides, and removes in the opposite order.
 type Changes struct {
-	Plans     []Change[Plan]
-	Rules     []Change[Rule]
+	Plans     []Change[rules.Plan]
+	Rules     []Change[rules.Rule]
 	Overrides []Change[ConfigOverride]
 
 	// Kept are the rows that only the current configuration has and that stay: all of them unless
@@ -55,19 +57,19 @@ type DiffOptions struct {
 func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	var changes Changes
 	for _, o := range desired.Overrides {
-		if o.expired(opts.Now) {
+		if expired(&o.Override, opts.Now) {
 			changes.Expired = append(changes.Expired, o)
 		}
 	}
 	current, desired = current.present(opts.Now), desired.present(opts.Now)
 
-	plans := comparison[Plan, planName]{(*Plan).identity, planFields, always[Plan](opts.Prune)}
+	plans := comparison[rules.Plan, planName]{identityOfPlan, planFields, always[rules.Plan](opts.Prune)}
 	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
-	rules := comparison[Rule, RuleIdentity]{(*Rule).Identity, ruleFields, always[Rule](opts.Prune)}
-	changes.Rules, changes.Kept.Rules = rules.diff(current.Rules, desired.Rules)
-	rests := map[RuleIdentity]bool{}
+	ruleRows := comparison[rules.Rule, rules.RuleIdentity]{(*rules.Rule).Identity, ruleFields, always[rules.Rule](opts.Prune)}
+	changes.Rules, changes.Kept.Rules = ruleRows.diff(current.Rules, desired.Rules)
+	rests := map[rules.RuleIdentity]bool{}
 	for i := range desired.Rules {
-		rests[desired.Rules[i].Identity()] = desired.Rules[i].Action != ActionLimit
+		rests[desired.Rules[i].Identity()] = desired.Rules[i].Action != rules.ActionLimit
 	}
 	overrides := comparison[ConfigOverride, OverrideIdentity]{
 		(*ConfigOverride).Identity, overrideFields,
@@ -136,17 +138,17 @@ func (c Change[T]) either() *T {
 func checkReferences(current, result Config) error {
 	plans := planNames(result)
 	had := planNames(current)
-	rules := make(map[RuleIdentity]*Rule, len(result.Rules))
+	named := make(map[rules.RuleIdentity]*rules.Rule, len(result.Rules))
 	var errs []error
 	for _, plan := range current.Plans {
 		if plan.InUse != "" && !plans[plan.Name] {
 			errs = append(errs, fmt.Errorf("plan %s cannot be removed: %s", plan.Name, plan.InUse))
 		}
 	}
-	alike := make(map[RuleIdentity]int, len(result.Rules)) // by pattern and plan
+	alike := make(map[rules.RuleIdentity]int, len(result.Rules)) // by pattern and plan
 	for i := range result.Rules {
 		rule := &result.Rules[i]
-		rules[rule.Identity()] = rule
+		named[rule.Identity()] = rule
 		switch {
 		case rule.Plan == "" || plans[rule.Plan]:
 		case had[rule.Plan]:
@@ -154,18 +156,18 @@ func checkReferences(current, result Config) error {
 		default:
 			errs = append(errs, fmt.Errorf("rule %s: there is no plan %s", rule.Identity(), rule.Plan))
 		}
-		group := RuleIdentity{Pattern: rule.Pattern.String(), Plan: rule.Plan}
-		if alike[group]++; alike[group] == MaxRulesPerPattern+1 { // told once
-			errs = append(errs, fmt.Errorf("more than %d rules have the pattern %s", MaxRulesPerPattern, group))
+		group := rules.RuleIdentity{Pattern: rule.Pattern.String(), Plan: rule.Plan}
+		if alike[group]++; alike[group] == rules.MaxRulesPerPattern+1 { // told once
+			errs = append(errs, fmt.Errorf("more than %d rules have the pattern %s", rules.MaxRulesPerPattern, group))
 		}
 	}
 	for i := range result.Overrides {
 		override := &result.Overrides[i]
-		rule := rules[override.Rule]
+		rule := named[override.Rule]
 		switch {
 		case rule == nil:
 			errs = append(errs, fmt.Errorf("override for %s: there is no such rule", override.Identity()))
-		case rule.Action != ActionLimit:
+		case rule.Action != rules.ActionLimit:
 			errs = append(errs, fmt.Errorf("override for %s: a %s rule has no limit to override", override.Identity(), rule.Action))
 		}
 	}
@@ -183,7 +185,7 @@ func planNames(c Config) map[string]bool {
 // planName names a plan within its tenant.
 type planName string
 
-func (p *Plan) identity() planName { return planName(p.Name) }
+func identityOfPlan(p *rules.Plan) planName { return planName(p.Name) }
 
 // Compare orders plans by name.
 func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
@@ -191,13 +193,13 @@ func (n planName) Compare(other planName) int { return strings.Compare(string(n)
 // field is one thing that a row says, as people read it.
 type field struct{ name, value string }
 
-func planFields(p *Plan) []field {
+func planFields(p *rules.Plan) []field {
 	return []field{{"description", strconv.Quote(p.Description)}}
 }
 
-func ruleFields(r *Rule) []field {
+func ruleFields(r *rules.Rule) []field {
 	return []field{
-		{"rate", describeRate(r.RatePerSecond, r.RateUnit)},
+		{"rate", rules.DescribeRate(r.RatePerSecond, r.RateUnit)},
 		{"burst", strconv.FormatInt(r.Burst, 10)},
 		{"algorithm", string(r.Algorithm)},
 		{"mode", string(r.Mode)},
@@ -214,7 +216,7 @@ func overrideFields(o *ConfigOverride) []field {
 		expiry = o.ExpiresAt.UTC().Format(time.RFC3339Nano)
 	}
 	return []field{
-		{"rate", describeRate(o.RatePerSecond, o.RateUnit)},
+		{"rate", rules.DescribeRate(o.RatePerSecond, o.RateUnit)},
 		{"burst", strconv.FormatInt(o.Burst, 10)},
 		{"reason", strconv.Quote(o.Reason)},
 		{"expires_at", expiry},

@@ -1,4 +1,4 @@
-package rules
+package ruleset
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 var diffNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -14,21 +16,23 @@ var diffNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 func TestDiffSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	daily := limitRule(t, "user:{user_id}", 1000.0/86400, 50)
-	daily.Plan, daily.Name, daily.RateUnit = "free", "daily", PerDay
-	with := func(r Rule, change func(*Rule)) Rule { change(&r); return r }
-	free, pro := Plan{Name: "free"}, Plan{Name: "pro"}
-	override := ConfigOverride{Rule: daily.Identity(), Override: Override{
-		UserID: "42", RatePerSecond: 100, RateUnit: PerSecond, Burst: 500, Reason: "migration week",
+	daily.Plan, daily.Name, daily.RateUnit = "free", "daily", rules.PerDay
+	with := func(r rules.Rule, change func(*rules.Rule)) rules.Rule { change(&r); return r }
+	free, pro := rules.Plan{Name: "free"}, rules.Plan{Name: "pro"}
+	override := ConfigOverride{Rule: daily.Identity(), Override: rules.Override{
+		UserID: "42", RatePerSecond: 100, RateUnit: rules.PerSecond, Burst: 500, Reason: "migration week",
 		ExpiresAt: diffNow.Add(time.Hour),
 	}}
 	expired := override
 	expired.ExpiresAt = diffNow
 	extended := override
 	extended.ExpiresAt, extended.Reason = time.Time{}, "bought it"
-	blocked := with(daily, func(r *Rule) { r.Action, r.RatePerSecond, r.RateUnit, r.Burst = ActionBlock, 0, PerSecond, 0 })
-	one := func(r Rule) Config { return Config{Plans: []Plan{free}, Rules: []Rule{r}} }
+	blocked := with(daily, func(r *rules.Rule) {
+		r.Action, r.RatePerSecond, r.RateUnit, r.Burst = rules.ActionBlock, 0, rules.PerSecond, 0
+	})
+	one := func(r rules.Rule) Config { return Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{r}} }
 	withOverride := func(o ConfigOverride) Config {
-		return Config{Plans: []Plan{free}, Rules: []Rule{daily}, Overrides: []ConfigOverride{o}}
+		return Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{daily}, Overrides: []ConfigOverride{o}}
 	}
 
 	tests := map[string]struct {
@@ -38,7 +42,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 	}{
 		"equal configurations need nothing": {current: withOverride(override), desired: withOverride(override)},
 		"ids, versions and times do not count": {
-			current: one(with(daily, func(r *Rule) { r.ID, r.TenantID, r.Version, r.CreatedAt = 7, 1, 3, diffNow })),
+			current: one(with(daily, func(r *rules.Rule) { r.ID, r.TenantID, r.Version, r.CreatedAt = 7, 1, 3, diffNow })),
 			desired: one(daily),
 		},
 		"the same expiry in another zone is equal": {
@@ -50,10 +54,10 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 			}()),
 		},
 		"what is absent is added, in order of names": {
-			desired: Config{Plans: []Plan{pro, {Name: "free", Description: "for all"}}, Rules: []Rule{
+			desired: Config{Plans: []rules.Plan{pro, {Name: "free", Description: "for all"}}, Rules: []rules.Rule{
 				daily, limitRule(t, "global", 5, 10),
-				with(limitRule(t, "ip:{ip}", 0, 0), func(r *Rule) { r.Action, r.Mode, r.Active = ActionBlock, ModeShadow, false }),
-				with(limitRule(t, "endpoint:/x", 1, 1), func(r *Rule) { r.FailureMode = FailClosed }),
+				with(limitRule(t, "ip:{ip}", 0, 0), func(r *rules.Rule) { r.Action, r.Mode, r.Active = rules.ActionBlock, rules.ModeShadow, false }),
+				with(limitRule(t, "endpoint:/x", 1, 1), func(r *rules.Rule) { r.FailureMode = rules.FailClosed }),
 			}, Overrides: []ConfigOverride{override}},
 			want: `+ plan free: "for all"
 + plan pro
@@ -66,19 +70,19 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		},
 		"each changed field is shown": {
 			current: one(daily),
-			desired: one(with(daily, func(r *Rule) {
-				r.RatePerSecond, r.RateUnit, r.Burst, r.Mode, r.FailureMode = 20, PerSecond, 100, ModeShadow, FailOpen
+			desired: one(with(daily, func(r *rules.Rule) {
+				r.RatePerSecond, r.RateUnit, r.Burst, r.Mode, r.FailureMode = 20, rules.PerSecond, 100, rules.ModeShadow, rules.FailOpen
 				r.Active, r.Description = false, "a\nb"
 			})),
 			want: `~ rule user:{user_id} [free] daily: rate 1,000 per day → 20 per second, burst 50 → 100, mode enforce → shadow, failure_mode the tenant's → open, is_active true → false, description "" → "a\nb"` + "\n",
 		},
 		"a unit alone is a change": {
-			current: one(with(daily, func(r *Rule) { r.RatePerSecond, r.RateUnit = 1, PerSecond })),
-			desired: one(with(daily, func(r *Rule) { r.RatePerSecond, r.RateUnit = 1, PerMinute })),
+			current: one(with(daily, func(r *rules.Rule) { r.RatePerSecond, r.RateUnit = 1, rules.PerSecond })),
+			desired: one(with(daily, func(r *rules.Rule) { r.RatePerSecond, r.RateUnit = 1, rules.PerMinute })),
 			want:    "~ rule user:{user_id} [free] daily: rate 1 per second → 60 per minute\n",
 		},
 		"a plan's description is a change": {
-			current: Config{Plans: []Plan{free}}, desired: Config{Plans: []Plan{{Name: "free", Description: "x"}}},
+			current: Config{Plans: []rules.Plan{free}}, desired: Config{Plans: []rules.Plan{{Name: "free", Description: "x"}}},
 			want: `~ plan free: description "" → "x"` + "\n",
 		},
 		"an override is changed": {
@@ -115,36 +119,36 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 `,
 		},
 		"the overrides of a rule that blocks rest, and are not pruned": { // an export leaves them out
-			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
+			current: Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{blocked}, Overrides: []ConfigOverride{override}},
 			desired: one(blocked), prune: true,
 			want: "= override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file\n",
 		},
 		"a rule that limits again has its resting overrides pruned": {
-			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
+			current: Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{blocked}, Overrides: []ConfigOverride{override}},
 			desired: one(daily), prune: true,
 			want: `~ rule user:{user_id} [free] daily: rate 0 per second → 1,000 per day, burst 0 → 50, action block → limit
 - override for user 42 of rule user:{user_id} [free] daily
 `,
 		},
 		"a pruned rule takes its resting overrides along": {
-			current: Config{Plans: []Plan{free}, Rules: []Rule{blocked}, Overrides: []ConfigOverride{override}},
-			desired: Config{Plans: []Plan{free}}, prune: true,
+			current: Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{blocked}, Overrides: []ConfigOverride{override}},
+			desired: Config{Plans: []rules.Plan{free}}, prune: true,
 			want: `- rule user:{user_id} [free] daily
 - override for user 42 of rule user:{user_id} [free] daily
 `,
 		},
 		"a plan in use is no difference": {
-			current: Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
-			desired: Config{Plans: []Plan{free}}, prune: true,
+			current: Config{Plans: []rules.Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			desired: Config{Plans: []rules.Plan{free}}, prune: true,
 		},
 		"a plan in use that the file does not have is kept without pruning": {
-			current: Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			current: Config{Plans: []rules.Plan{{Name: "free", InUse: "it is the tenant's default"}}},
 			want:    "= plan free: kept, though not in the file\n",
 		},
 		"removed rows count as absent": {
 			current: Config{
-				Plans:     []Plan{{Name: "free", Removed: true}},
-				Rules:     []Rule{with(daily, func(r *Rule) { r.Removed = true })},
+				Plans:     []rules.Plan{{Name: "free", Removed: true}},
+				Rules:     []rules.Rule{with(daily, func(r *rules.Rule) { r.Removed = true })},
 				Overrides: []ConfigOverride{func() ConfigOverride { o := override; o.RemovedAt = diffNow; return o }()},
 			},
 			prune: true,
@@ -177,44 +181,44 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 	rule := limitRule(t, "user:{user_id}", 1, 1)
 	rule.Plan = "old"
 	block := limitRule(t, "user:{user_id}", 0, 0)
-	block.Action = ActionBlock
-	override := ConfigOverride{Rule: rule.Identity(), Override: Override{UserID: "42"}}
-	onBlock := ConfigOverride{Rule: block.Identity(), Override: Override{UserID: "42"}}
-	old := Config{Plans: []Plan{{Name: "old"}}, Rules: []Rule{rule}}
+	block.Action = rules.ActionBlock
+	override := ConfigOverride{Rule: rule.Identity(), Override: rules.Override{UserID: "42"}}
+	onBlock := ConfigOverride{Rule: block.Identity(), Override: rules.Override{UserID: "42"}}
+	old := Config{Plans: []rules.Plan{{Name: "old"}}, Rules: []rules.Rule{rule}}
 	tests := map[string]struct {
 		current, desired Config
 		prune            bool
 		want             string
 	}{
 		"a plan that a desired rule uses is not pruned": {
-			old, Config{Rules: []Rule{rule}}, true, "plan old cannot be removed: rule user:{user_id} [old] uses it",
+			old, Config{Rules: []rules.Rule{rule}}, true, "plan old cannot be removed: rule user:{user_id} [old] uses it",
 		},
 		"the tenant's default plan is not pruned": {
-			Config{Plans: []Plan{{Name: "free", InUse: "it is the tenant's default"}}},
+			Config{Plans: []rules.Plan{{Name: "free", InUse: "it is the tenant's default"}}},
 			Config{},
 			true,
 			"plan free cannot be removed: it is the tenant's default",
 		},
 		"a plan with users is not pruned": {
-			Config{Plans: []Plan{{Name: "pro", InUse: "12 users are on it"}, {Name: "unused"}}},
+			Config{Plans: []rules.Plan{{Name: "pro", InUse: "12 users are on it"}, {Name: "unused"}}},
 			Config{},
 			true,
 			"plan pro cannot be removed: 12 users are on it",
 		},
 		"too many rules have one pattern and plan": {
 			old,
-			Config{Rules: alike(t, "old", MaxRulesPerPattern+2)},
+			Config{Rules: alike(t, "old", rules.MaxRulesPerPattern+2)},
 			false,
 			"more than 64 rules have the pattern ip:{ip} [old]",
 		},
 		"kept rules count": {
-			Config{Rules: alike(t, "", MaxRulesPerPattern+1)[1:]},
+			Config{Rules: alike(t, "", rules.MaxRulesPerPattern+1)[1:]},
 			Config{Rules: alike(t, "", 1)},
 			false,
 			"more than 64 rules have the pattern ip:{ip}",
 		},
 		"a rule needs its plan": {
-			Config{}, Config{Rules: []Rule{rule}}, false, "rule user:{user_id} [old]: there is no plan old",
+			Config{}, Config{Rules: []rules.Rule{rule}}, false, "rule user:{user_id} [old]: there is no plan old",
 		},
 		"an override needs its rule": {
 			Config{}, Config{Overrides: []ConfigOverride{override}}, false, "override for user 42 of rule user:{user_id} [old]: there is no such rule",
@@ -223,11 +227,11 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 			old, Config{Overrides: []ConfigOverride{override}}, true, "override for user 42 of rule user:{user_id} [old]: there is no such rule",
 		},
 		"a kept rule that blocks has nothing to override": {
-			Config{Rules: []Rule{block}}, Config{Overrides: []ConfigOverride{onBlock}}, false, "override for user 42 of rule user:{user_id}: a block rule has no limit to override",
+			Config{Rules: []rules.Rule{block}}, Config{Overrides: []ConfigOverride{onBlock}}, false, "override for user 42 of rule user:{user_id}: a block rule has no limit to override",
 		},
 		"all culprits are named": {
 			Config{},
-			Config{Rules: []Rule{rule}, Overrides: []ConfigOverride{onBlock}},
+			Config{Rules: []rules.Rule{rule}, Overrides: []ConfigOverride{onBlock}},
 			false,
 			"rule user:{user_id} [old]: there is no plan old\noverride for user 42 of rule user:{user_id}: there is no such rule",
 		},
@@ -245,8 +249,8 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 
 func TestDiffTakesAsManyRulesOfAPatternAsThereMayBe(t *testing.T) {
 	t.Parallel()
-	all, old := alike(t, "", MaxRulesPerPattern), alike(t, "old", MaxRulesPerPattern)
-	desired := Config{Plans: []Plan{{Name: "old"}}, Rules: append(all, old...)}
+	all, old := alike(t, "", rules.MaxRulesPerPattern), alike(t, "old", rules.MaxRulesPerPattern)
+	desired := Config{Plans: []rules.Plan{{Name: "old"}}, Rules: append(all, old...)}
 	if _, err := Diff(Config{}, desired, DiffOptions{Now: diffNow}); err != nil {
 		t.Error(err)
 	}
@@ -255,15 +259,15 @@ func TestDiffTakesAsManyRulesOfAPatternAsThereMayBe(t *testing.T) {
 	}
 }
 
-// alike are n rules of one pattern and plan.
-func alike(t *testing.T, plan string, n int) []Rule {
+// alike are n same of one pattern and plan.
+func alike(t *testing.T, plan string, n int) []rules.Rule {
 	t.Helper()
-	rules := make([]Rule, n)
-	for i := range rules {
-		rules[i] = limitRule(t, "ip:{ip}", 1, 1)
-		rules[i].Plan, rules[i].Name = plan, strconv.Itoa(i)
+	same := make([]rules.Rule, n)
+	for i := range same {
+		same[i] = limitRule(t, "ip:{ip}", 1, 1)
+		same[i].Plan, same[i].Name = plan, strconv.Itoa(i)
 	}
-	return rules
+	return same
 }
 
 func TestDiffDoesNotDependOnTheOrderOfRows(t *testing.T) {
@@ -275,7 +279,7 @@ func TestDiffDoesNotDependOnTheOrderOfRows(t *testing.T) {
 	}
 	want := ""
 	for range 20 {
-		for _, rows := range [][]Rule{current.Rules, desired.Rules} {
+		for _, rows := range [][]rules.Rule{current.Rules, desired.Rules} {
 			rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		}
 		changes, err := Diff(current, desired, DiffOptions{Prune: true, Now: diffNow})
@@ -299,4 +303,13 @@ func changesText(t *testing.T, changes Changes) string {
 		t.Fatal(err)
 	}
 	return text.String()
+}
+
+// limitRule returns a valid rule for all plans.
+func limitRule(t *testing.T, text string, rate float64, burst int64) rules.Rule {
+	t.Helper()
+	return rules.Rule{
+		Pattern: pattern(t, text), RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
+	}
 }

@@ -1,28 +1,30 @@
-package rules
+package ruleset
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestChangedRowsSayWhatDiffers(t *testing.T) {
 	t.Parallel()
-	pattern, err := ParsePattern("user:{user_id}")
+	pattern, err := rules.ParsePattern("user:{user_id}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := Rule{
-		Pattern: pattern, Plan: "free", RatePerSecond: 10, RateUnit: PerSecond, Burst: 50,
-		Algorithm: TokenBucket, Mode: ModeEnforce, Action: ActionLimit, Active: true,
+	rule := rules.Rule{
+		Pattern: pattern, Plan: "free", RatePerSecond: 10, RateUnit: rules.PerSecond, Burst: 50,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 	}
 	faster := rule
 	faster.RatePerSecond = 20
 	gone := rule
 	gone.Name = "gone"
-	plan := Plan{Name: "free"}
-	current := Config{Plans: []Plan{plan}, Rules: []Rule{rule, gone}}
-	desired := Config{Plans: []Plan{plan, {Name: "pro", Description: "paying"}}, Rules: []Rule{faster}}
+	plan := rules.Plan{Name: "free"}
+	current := Config{Plans: []rules.Plan{plan}, Rules: []rules.Rule{rule, gone}}
+	desired := Config{Plans: []rules.Plan{plan, {Name: "pro", Description: "paying"}}, Rules: []rules.Rule{faster}}
 	changes, err := Diff(current, desired, DiffOptions{Prune: true, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)

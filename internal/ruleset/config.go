@@ -1,15 +1,17 @@
-package rules
+package ruleset
 
 import (
 	"cmp"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Config is a tenant's plans, rules and overrides as people write them down: by name, without ids,
 // revisions or times.
 type Config struct {
-	Plans     []Plan
-	Rules     []Rule
+	Plans     []rules.Plan
+	Rules     []rules.Rule
 	Overrides []ConfigOverride
 }
 
@@ -27,55 +29,22 @@ func (c Config) present(now time.Time) Config {
 		}
 	}
 	for _, o := range c.Overrides {
-		if o.RemovedAt.IsZero() && !o.expired(now) {
+		if o.RemovedAt.IsZero() && !expired(&o.Override, now) {
 			present.Overrides = append(present.Overrides, o)
 		}
 	}
 	return present
 }
 
-// RuleIdentity is what names a rule within its tenant.
-type RuleIdentity struct {
-	Pattern string // canonical text
-	Plan    string // "" for all plans
-	Name    string
-}
-
-// Identity returns what names the rule within its tenant.
-func (r *Rule) Identity() RuleIdentity {
-	return RuleIdentity{Pattern: r.Pattern.String(), Plan: r.Plan, Name: r.Name}
-}
-
-// Compare orders rules by pattern, plan and name.
-func (id RuleIdentity) Compare(other RuleIdentity) int {
-	return cmp.Or(
-		cmp.Compare(id.Pattern, other.Pattern),
-		cmp.Compare(id.Plan, other.Plan),
-		cmp.Compare(id.Name, other.Name),
-	)
-}
-
-// String names the rule for people: user:{user_id} [free] daily.
-func (id RuleIdentity) String() string {
-	text := visible(id.Pattern)
-	if id.Plan != "" {
-		text += " [" + id.Plan + "]"
-	}
-	if id.Name != "" {
-		text += " " + id.Name
-	}
-	return text
-}
-
 // ConfigOverride is an override that names its rule instead of numbering it.
 type ConfigOverride struct {
-	Rule RuleIdentity
-	Override
+	Rule rules.RuleIdentity
+	rules.Override
 }
 
 // OverrideIdentity is what names an override within its tenant.
 type OverrideIdentity struct {
-	Rule   RuleIdentity
+	Rule   rules.RuleIdentity
 	UserID string
 }
 
@@ -91,9 +60,9 @@ func (id OverrideIdentity) Compare(other OverrideIdentity) int {
 
 // String names the override for people.
 func (id OverrideIdentity) String() string {
-	return "user " + visible(id.UserID) + " of rule " + id.Rule.String()
+	return "user " + rules.Visible(id.UserID) + " of rule " + id.Rule.String()
 }
 
-func (o *Override) expired(now time.Time) bool {
+func expired(o *rules.Override, now time.Time) bool {
 	return !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now)
 }

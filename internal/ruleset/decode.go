@@ -1,4 +1,4 @@
-package rulesfile
+package ruleset
 
 import (
 	"fmt"
@@ -18,11 +18,11 @@ import (
 //
 // What is wrong with the file is an Errors. Every row of the answer is valid, except that an
 // override may be over, and that an override's rule may be missing or not a limit if it is not in the
-// file; rules.Diff tells both.
-func Decode(r io.Reader, file string, plans []string) (rules.Config, error) {
+// file; ruleset.Diff tells both.
+func Decode(r io.Reader, file string, plans []string) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
-		return rules.Config{}, fmt.Errorf("reading %s: %w", file, err)
+		return Config{}, fmt.Errorf("reading %s: %w", file, err)
 	}
 	d := decoder{file: file, plans: map[string]bool{}, seen: map[any]place{}}
 	for _, name := range plans {
@@ -33,7 +33,7 @@ func Decode(r io.Reader, file string, plans []string) (rules.Config, error) {
 	}
 	if len(d.errs) > 0 {
 		slices.SortStableFunc(d.errs, func(a, b Error) int { return a.Line - b.Line })
-		return rules.Config{}, d.errs
+		return Config{}, d.errs
 	}
 	return d.config, nil
 }
@@ -43,7 +43,7 @@ type decoder struct {
 	file   string
 	plans  map[string]bool // the database's and the file's
 	seen   map[any]place   // where the rows stand, by what names them
-	config rules.Config
+	config Config
 	errs   Errors
 }
 
@@ -132,7 +132,7 @@ func (d *decoder) override(known map[rules.RuleIdentity]*rules.Rule, o *object) 
 	if inFile := known[rule.Identity()]; inFile != nil {
 		rule = inFile
 	}
-	override := rules.ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
+	override := ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
 		UserID:    o.required("user_id"),
 		Reason:    o.required("reason"),
 		ExpiresAt: o.time("expires_at"),

@@ -1,5 +1,6 @@
-// Package rulesfile reads and writes a tenant's plans, rules and overrides as YAML: what apply reads
-// and export writes.
+// Package ruleset handles all plans, rules and overrides of a tenant together, as a [Config]: Decode reads one
+// from a YAML file and Encode writes it, [Diff] compares two, a [Store] applies the [Changes], and Changes print
+// themselves for people.
 //
 //	plans:
 //	  - name: free
@@ -30,7 +31,7 @@
 // MaxErrors of a file are reported at once, each with its line and field.
 //
 // A file that Encode wrote is read back by Decode as the same configuration.
-package rulesfile
+package ruleset
 
 import (
 	"cmp"
@@ -100,7 +101,7 @@ type (
 // Encode writes a valid configuration in the order of what names its rows. It leaves out overrides
 // of rules that have since become a block or a bypass: they have nothing to say, and Decode would
 // rightly refuse them.
-func Encode(w io.Writer, config rules.Config) error {
+func Encode(w io.Writer, config Config) error {
 	out := file{Plans: []filePlan{}, Rules: []fileRule{}}
 	resting := make(map[rules.RuleIdentity]bool, len(config.Rules))
 	for _, p := range config.Plans {
@@ -113,7 +114,7 @@ func Encode(w io.Writer, config rules.Config) error {
 		out.Rules = append(out.Rules, encodeRule(r))
 		resting[r.Identity()] = r.Action != rules.ActionLimit
 	}
-	for _, o := range slices.SortedFunc(slices.Values(config.Overrides), func(a, b rules.ConfigOverride) int {
+	for _, o := range slices.SortedFunc(slices.Values(config.Overrides), func(a, b ConfigOverride) int {
 		return a.Identity().Compare(b.Identity())
 	}) {
 		if !resting[o.Rule] {
@@ -147,7 +148,7 @@ func encodeRule(r rules.Rule) fileRule {
 	return out
 }
 
-func encodeOverride(o rules.ConfigOverride) fileOverride {
+func encodeOverride(o ConfigOverride) fileOverride {
 	out := fileOverride{
 		Rule:      encodeIdentity(o.Rule),
 		UserID:    freeText(o.UserID),

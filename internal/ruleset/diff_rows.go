@@ -1,4 +1,6 @@
-package rules
+package ruleset
+
+import "github.com/sluicegate/sluice/internal/rules"
 
 // ChangedRows are Changes as people read them, row by row, for programs that show them. What WriteText
 // writes of a change, a ChangedRow says.
@@ -20,8 +22,8 @@ type ChangedField struct{ Name, Before, After string }
 // Rows returns the changes, in their order.
 func (c Changes) Rows() ChangedRows {
 	return ChangedRows{
-		Plans:     changedRows(c.Plans, planFields, func(p *Plan) string { return p.Name }),
-		Rules:     changedRows(c.Rules, ruleFields, func(r *Rule) string { return r.Identity().String() }),
+		Plans:     changedRows(c.Plans, planFields, func(p *rules.Plan) string { return p.Name }),
+		Rules:     changedRows(c.Rules, ruleFields, func(r *rules.Rule) string { return r.Identity().String() }),
 		Overrides: changedRows(c.Overrides, overrideFields, func(o *ConfigOverride) string { return o.Identity().String() }),
 	}
 }

@@ -1,4 +1,4 @@
-package rulesfile
+package ruleset
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ overrides:
     expires_at: 2027-01-31T00:00:00Z
 `
 
-func exampleConfig(t *testing.T) rules.Config {
+func exampleConfig(t *testing.T) Config {
 	t.Helper()
 	usual := rules.Rule{RateUnit: rules.PerSecond, Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true}
 	block, shadow, daily := usual, usual, usual
@@ -53,10 +53,10 @@ func exampleConfig(t *testing.T) rules.Config {
 	shadow.Mode, shadow.FailureMode, shadow.Description = rules.ModeShadow, rules.FailClosed, "two\nlines"
 	daily.Pattern, daily.Name, daily.Plan = shadow.Pattern, "daily", "free"
 	daily.RatePerSecond, daily.RateUnit, daily.Burst = 1000.0/86400, rules.PerDay, 50
-	return rules.Config{
+	return Config{
 		Plans: []rules.Plan{{Name: "free"}, {Name: "pro", Description: "for teams"}},
 		Rules: []rules.Rule{block, shadow, daily},
-		Overrides: []rules.ConfigOverride{{Rule: daily.Identity(), Override: rules.Override{
+		Overrides: []ConfigOverride{{Rule: daily.Identity(), Override: rules.Override{
 			UserID: "42", RatePerSecond: 100, RateUnit: rules.PerSecond, Burst: 500, Reason: "migration week",
 			ExpiresAt: time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
 		}}},
@@ -78,7 +78,7 @@ func TestAConfigurationIsWrittenTidily(t *testing.T) {
 	if got := encode(t, config); got != example {
 		t.Errorf("the example is written as\n%s\nwant\n%s", got, example)
 	}
-	if got, want := encode(t, rules.Config{}), "plans: []\nrules: []\n"; got != want {
+	if got, want := encode(t, Config{}), "plans: []\nrules: []\n"; got != want {
 		t.Errorf("nothing is written as\n%s\nwant\n%s", got, want)
 	}
 }
@@ -170,7 +170,7 @@ func FuzzWhatIsReadIsWrittenBack(f *testing.F) {
 }
 
 // drawConfig draws a valid configuration, in the order in which it is written.
-func drawConfig(t *rapid.T) rules.Config {
+func drawConfig(t *rapid.T) Config {
 	anyText := rapid.String().Filter(func(s string) bool {
 		return utf8.ValidString(s) && !strings.Contains(s, "\x00") && utf8.RuneCountInString(s) <= rules.MaxReasonLength
 	})
@@ -181,7 +181,7 @@ func drawConfig(t *rapid.T) rules.Config {
 	rate := rapid.OneOf(rapid.Float64Range(1, 1e9), rapid.SampledFrom([]float64{1, 10, 1000.0 / 60, 1e6 / 86400.0, 1e-6}))
 	burst := rapid.Int64Range(1, 31)
 
-	config := rules.Config{Plans: []rules.Plan{{Name: "42", Description: text.Draw(t, "description")}, {Name: "free"}, {Name: "null"}}}
+	config := Config{Plans: []rules.Plan{{Name: "42", Description: text.Draw(t, "description")}, {Name: "free"}, {Name: "null"}}}
 	for _, key := range []string{"endpoint:/x", `ip:"2001:db8::/32"`, "user:{user_id}", `user:{user_id}:attr.a:"{b}"`} {
 		rule := rules.Rule{
 			Pattern: pattern(t, key), Plan: plan.Draw(t, "plan"), Name: rapid.StringMatching(`[a-z0-9#:]{0,4}`).Draw(t, "name"),
@@ -198,7 +198,7 @@ func drawConfig(t *rapid.T) rules.Config {
 		if rule.Action != rules.ActionLimit || !rule.Pattern.SplitsByUser() {
 			continue
 		}
-		override := rules.ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
+		override := ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
 			UserID:        text.Filter(func(s string) bool { return s != "" && len(s) <= rules.MaxUserIDLength }).Draw(t, "user"),
 			RatePerSecond: rate.Draw(t, "rate"), RateUnit: unit.Draw(t, "unit"), Burst: burst.Draw(t, "burst"),
 			Reason: text.Filter(func(s string) bool { return strings.TrimSpace(s) != "" }).Draw(t, "reason"),
@@ -226,7 +226,7 @@ func pattern(t fataler, text string) rules.Pattern {
 	return p
 }
 
-func decode(t fataler, text string) rules.Config {
+func decode(t fataler, text string) Config {
 	t.Helper()
 	config, err := Decode(strings.NewReader(text), "rules.yaml", nil)
 	if err != nil {
@@ -235,7 +235,7 @@ func decode(t fataler, text string) rules.Config {
 	return config
 }
 
-func encode(t fataler, config rules.Config) string {
+func encode(t fataler, config Config) string {
 	t.Helper()
 	var text bytes.Buffer
 	if err := Encode(&text, config); err != nil {

@@ -1,4 +1,4 @@
-package rulesfile
+package ruleset
 
 import (
 	"bytes"
