@@ -9,71 +9,48 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Config is how one process was asked to run. Options that its command does not take hold their
-// zero value.
+// Config is how one process was asked to run. The table of options says what each field means; options that
+// the command does not take hold their zero value.
 type Config struct {
-	// Command is what to do.
 	Command Command
-	// Answer is the text that --help or --version asked for. If it is not empty, the process prints
-	// it and ends; nothing else in the Config means anything then.
+	// Answer is the text that --help, --version or shell completion asked for. If it is not empty, the process
+	// prints it and ends; no other field means anything then.
 	Answer string
 
-	// DatabaseURL is empty only for "sluice dev", which then runs a database of its own.
-	DatabaseURL ConnURL
-	// RedisURL may be empty: then "sluice dev" runs a Redis of its own if it can, and the others
-	// keep buckets in their memory.
-	RedisURL ConnURL
-	// RedisPrefix tells this deployment's keys from those of others in the same Redis.
+	DatabaseURL ConnURL // "" only for "sluice dev", which then starts a private database
+	RedisURL    ConnURL // "" keeps buckets in memory; "sluice dev" starts a private Redis if it can
 	RedisPrefix string
-	// DataDir is where "sluice dev" keeps its private database.
-	DataDir string
+	DataDir     string
 
-	// CheckAddr, AdminAddr and MetricsAddr are host:port; an empty host is all interfaces, port 0 a
-	// free one.
-	CheckAddr   string
-	AdminAddr   string
-	MetricsAddr string
-	// CheckURL is where services reach the check endpoint, without /v1/check; "" if nobody said so.
-	CheckURL string
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For the admin API believes.
+	// CheckAddr, AdminAddr and MetricsAddr are host:port; an empty host is every interface, port 0 a free one.
+	CheckAddr      string
+	AdminAddr      string
+	MetricsAddr    string
+	CheckURL       string // without /v1/check; "" if unknown
 	TrustedProxies []netip.Prefix
 
-	// StoreBudget is the time Redis has to answer before failure modes do.
-	StoreBudget time.Duration
-	// CheckMaxConnections is how many connections the check port has open at most.
+	StoreBudget         time.Duration
 	CheckMaxConnections int
-	// LocalBuckets is how many buckets this process keeps in its memory at most.
-	LocalBuckets int
-	// PollInterval is the pause between two looks at the revisions, RereadInterval between two
-	// readings of all rules.
-	PollInterval   time.Duration
-	RereadInterval time.Duration
+	LocalBuckets        int
+	PollInterval        time.Duration
+	RereadInterval      time.Duration
 
-	// Recording says whether decisions and violations are counted and written down.
-	Recording bool
-	// FlushInterval is the pause between two writes of what was recorded, RecorderMemory the memory for
-	// what is not written yet, in MiB, and DetailsPerSecond how many different violations of one rule and
-	// subject a second keeps in detail.
-	FlushInterval    time.Duration
-	RecorderMemory   int
-	DetailsPerSecond int
-	// ViolationRetention is how long violations are kept in detail, CountRetention for how long as counts.
+	Recording          bool
+	FlushInterval      time.Duration
+	RecorderMemory     int // MiB
+	DetailsPerSecond   int
 	ViolationRetention time.Duration
 	CountRetention     time.Duration
-	// WebhookAllow are the private networks to which alerts may be posted.
-	WebhookAllow []netip.Prefix
+	WebhookAllow       []netip.Prefix
 
-	// ShutdownTimeout is the time that requests in flight have to end.
 	ShutdownTimeout time.Duration
+	LogLevel        slog.Level
+	LogFormat       string // "text" or "json"
 
-	LogLevel  slog.Level
-	LogFormat string // "text" or "json"
-
-	// Arguments are what a one-shot command works on.
 	Arguments Arguments
 }
 
-// Arguments of the one-shot commands.
+// Arguments are what a one-shot command works on.
 type Arguments struct {
 	Email       string
 	Slug        string
@@ -97,13 +74,12 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// LogValue is the configuration as a log line shows it: every option that the command takes, with
-// secrets left out.
+// LogValue shows every option that the command takes, with secrets left out.
 func (c Config) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("command", string(c.Command))}
-	for i := range options {
-		if o := &options[i]; o.takenBy(c.Command) {
-			attrs = append(attrs, slog.String(o.name, o.value(&c).String()))
+	for _, o := range c.options() {
+		if o.takenBy(c.Command) {
+			attrs = append(attrs, slog.String(o.name, o.value.show()))
 		}
 	}
 	return slog.GroupValue(attrs...)

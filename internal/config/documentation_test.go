@@ -43,9 +43,8 @@ func TestDocumentationHasTheTableOfOptions(t *testing.T) {
 func markdown() string {
 	var b strings.Builder
 	group := ""
-	for i := range options {
-		o := &options[i]
-		if o.argument {
+	for _, o := range new(Config).options() {
+		if o.group == arguments {
 			continue // each belongs to one command, whose help has it
 		}
 		if o.group != group {
@@ -58,8 +57,8 @@ func markdown() string {
 }
 
 // defaults lists the option's defaults, each with the commands that have another than most.
-func defaults(o *option) string {
-	if len(o.requiredBy) > 0 {
+func defaults(o option) string {
+	if o.normal == required {
 		return "required"
 	}
 	if o.normal == "" {
@@ -74,7 +73,7 @@ func defaults(o *option) string {
 	return text
 }
 
-func takers(o *option) string {
+func takers(o option) string {
 	if len(o.takers) == len(everyCommand) {
 		return "all"
 	}

@@ -88,3 +88,19 @@ func TestLoggerWritesAsConfigured(t *testing.T) {
 		})
 	}
 }
+
+func TestAMisplacedOrMisspeltFlagDoesNotShowItsPassword(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"admin -redis-url=redis://:hunter2@cache:6379 serve",
+		"admin --redis-url=redis://:hunter2@cache:6379 serve",
+		"api -redis-url=redis://:hunter2@cache:6379",
+		"api --redisurl=redis://:hunter2@cache:6379",
+		"api --redisurl redis://:hunter2@cache:6379",
+	} {
+		words := strings.Fields(line)
+		if _, err := Parse(words[0], words[1:], []string{database}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}

@@ -1,10 +1,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -65,35 +63,3 @@ func (u ConnURL) GoString() string { return fmt.Sprintf("%q", u.String()) }
 
 // MarshalText keeps encoders and log handlers from showing the password.
 func (u ConnURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
-
-// connURL is the URL of a store. Being a secret, it is not shown when it is wrong. Only the scheme is
-// looked at; the rest is for the store's driver, which knows its own lists of hosts and parameters.
-type connURL struct {
-	at      *ConnURL
-	schemes []string
-}
-
-func (v connURL) set(s string) error {
-	scheme, rest, _ := strings.Cut(s, "://")
-	if !slices.Contains(v.schemes, scheme) || rest == "" {
-		return fmt.Errorf("a URL that begins with %s://", strings.Join(v.schemes, ":// or "))
-	}
-	*v.at = ConnURL(s)
-	return nil
-}
-func (v connURL) String() string    { return v.at.String() }
-func (connURL) placeholder() string { return "URL" }
-
-// webURL is a base URL to which paths are appended.
-type webURL struct{ at *string }
-
-func (v webURL) set(s string) error {
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("a URL such as https://limits.example.com, without a query and credentials")
-	}
-	*v.at = strings.TrimRight(s, "/")
-	return nil
-}
-func (v webURL) String() string    { return *v.at }
-func (webURL) placeholder() string { return "URL" }

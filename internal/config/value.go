@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,98 +16,89 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// value is the place of one option in a Config, and knows the option's form.
-type value interface {
-	// set reads a text that is not empty. Its error completes the sentence "… is not".
-	set(text string) error
-	// String is what is set, fit for a log: no secrets.
-	String() string
-	// placeholder stands for the value in help; "" if the flag alone says everything.
-	placeholder() string
+// value reads and shows one option of a Config.
+type value struct {
+	kind   string                  // stands for the value in help; "" for a toggle; choices are separated by |
+	set    func(text string) error // reads a text that is not empty; its error completes the sentence "… is not"
+	show   func() string           // fit for a log: no secrets
+	secret bool                    // the text is not repeated when it is wrong
 }
 
-// text is any words.
-type text struct {
-	at   *string
-	word string
+func text(at *string, kind string) value {
+	return checked(at, kind, "", func(string) bool { return true })
 }
-
-func (v text) set(s string) error  { *v.at = s; return nil }
-func (v text) String() string      { return *v.at }
-func (v text) placeholder() string { return v.word }
-
-// keyPrefix is what the keys of one deployment begin with. Braces would move them to other slots of a
-// Redis Cluster.
-type keyPrefix struct{ at *string }
-
-func (v keyPrefix) set(s string) error {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.', c == ':':
-		default:
-			return errKeyPrefix
-		}
-	}
-	if len(s) > maxKeyPrefix {
-		return errKeyPrefix
-	}
-	*v.at = s
-	return nil
-}
-func (v keyPrefix) String() string    { return *v.at }
-func (keyPrefix) placeholder() string { return "PREFIX" }
-
-const maxKeyPrefix = 32
-
-var errKeyPrefix = fmt.Errorf("at most %d letters, digits, underscores, dashes, dots and colons", maxKeyPrefix)
 
 // word is one of several.
-type word struct {
-	at    *string
-	words []string
+func word(at *string, words ...string) value {
+	return checked(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) bool {
+		return slices.Contains(words, s)
+	})
 }
 
-func (v word) set(s string) error {
-	if !slices.Contains(v.words, s) {
-		return fmt.Errorf("one of %s", strings.Join(v.words, ", "))
-	}
-	*v.at = s
-	return nil
-}
-func (v word) String() string      { return *v.at }
-func (v word) placeholder() string { return strings.Join(v.words, "|") }
+var keyPrefixes = regexp.MustCompile(`^[a-zA-Z0-9_.:-]{1,32}$`)
 
-// toggle is on or off.
-type toggle struct{ at *bool }
-
-func (v toggle) set(s string) error {
-	on, err := strconv.ParseBool(s)
-	if err != nil {
-		return errors.New("true or false")
-	}
-	*v.at = on
-	return nil
+// keyPrefix begins the keys of one deployment. Braces would move them to other slots of a Redis Cluster.
+func keyPrefix(at *string) value {
+	return checked(at, "PREFIX", "at most 32 letters, digits, underscores, dashes, dots and colons",
+		keyPrefixes.MatchString)
 }
-func (v toggle) String() string    { return strconv.FormatBool(*v.at) }
-func (toggle) placeholder() string { return "" }
+
+// address is where to listen.
+func address(at *string) value {
+	return checked(at, "HOST:PORT", "an address such as :8080, 127.0.0.1:8080 or [::1]:8080", func(s string) bool {
+		_, port, err := net.SplitHostPort(s)
+		_, portErr := strconv.ParseUint(port, 10, 16)
+		return err == nil && portErr == nil
+	})
+}
+
+// webURL is a base URL to which paths are appended.
+func webURL(at *string) value {
+	form := "a URL such as https://limits.example.com, without a query and credentials"
+	v := checked(at, "URL", form, func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+			u.RawQuery == "" && u.Fragment == ""
+	})
+	set := v.set
+	v.set = func(s string) error { return set(strings.TrimRight(s, "/")) }
+	return v
+}
+
+// connURL is the URL of a store. Only the scheme is checked; the store's driver knows the rest.
+func connURL(at *ConnURL, schemes ...string) value {
+	form := "a URL that begins with " + strings.Join(schemes, ":// or ") + "://"
+	v := checked((*string)(at), "URL", form, func(s string) bool {
+		scheme, rest, _ := strings.Cut(s, "://")
+		return slices.Contains(schemes, scheme) && rest != ""
+	})
+	v.show, v.secret = at.String, true
+	return v
+}
+
+// checked is a text of a form.
+func checked(at *string, kind, form string, ok func(string) bool) value {
+	return value{kind: kind, show: func() string { return *at }, set: func(s string) error {
+		if !ok(s) {
+			return errors.New(form)
+		}
+		*at = s
+		return nil
+	}}
+}
+
+// toggleKind is how pflag knows that a flag alone means true.
+const toggleKind = "bool"
+
+func toggle(at *bool) value {
+	return parsed(at, toggleKind, "true or false", strconv.ParseBool, strconv.FormatBool)
+}
 
 // duration is a time span with its unit.
-type duration struct {
-	at       *time.Duration
-	min, max time.Duration
+func duration(at *time.Duration, least, most time.Duration) value {
+	form := fmt.Sprintf("a duration with its unit from %s to %s, such as 50ms, 1s or 2m", short(least), short(most))
+	return parsed(at, "DURATION", form, ranged(time.ParseDuration, least, most), short)
 }
-
-func (v duration) set(s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < v.min || d > v.max {
-		return fmt.Errorf("a duration with its unit from %s to %s, such as 50ms, 1s or 2m",
-			short(v.min), short(v.max))
-	}
-	*v.at = d
-	return nil
-}
-func (v duration) String() string    { return short(*v.at) }
-func (duration) placeholder() string { return "DURATION" }
 
 // short leaves out what time.Duration adds to whole minutes and hours: 1h rather than 1h0m0s.
 func short(d time.Duration) string {
@@ -119,115 +112,86 @@ func short(d time.Duration) string {
 	return s
 }
 
-// count is a whole number.
-type count struct {
-	at       *int
-	min, max int
+func count(at *int, least, most int) value {
+	form := fmt.Sprintf("a whole number from %d to %d", least, most)
+	return parsed(at, "N", form, ranged(strconv.Atoi, least, most), strconv.Itoa)
 }
 
-func (v count) set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < v.min || n > v.max {
-		return fmt.Errorf("a whole number from %d to %d", v.min, v.max)
-	}
-	*v.at = n
-	return nil
-}
-func (v count) String() string    { return strconv.Itoa(*v.at) }
-func (count) placeholder() string { return "N" }
-
-// address is where to listen.
-type address struct{ at *string }
-
-func (v address) set(s string) error {
-	_, port, err := net.SplitHostPort(s)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err != nil {
-		return errors.New("an address such as :8080, 127.0.0.1:8080 or [::1]:8080")
-	}
-	*v.at = s
-	return nil
-}
-func (v address) String() string    { return *v.at }
-func (address) placeholder() string { return "HOST:PORT" }
-
-// level is the severity of log events.
-type level struct{ at *slog.Level }
-
-var levels = []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
-
-func (v level) set(s string) error {
-	for _, known := range levels {
-		if s == strings.ToLower(known.String()) {
-			*v.at = known
-			return nil
+func level(at *slog.Level) value {
+	words := []string{"debug", "info", "warn", "error"}
+	return parsed(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) (l slog.Level, err error) {
+		if !slices.Contains(words, s) {
+			return 0, strconv.ErrSyntax
 		}
-	}
-	return errors.New("one of debug, info, warn, error")
+		return l, l.UnmarshalText([]byte(s))
+	}, func(l slog.Level) string { return strings.ToLower(l.String()) })
 }
-func (v level) String() string    { return strings.ToLower(v.at.String()) }
-func (level) placeholder() string { return "debug|info|warn|error" }
 
 // permissions are several of the things an API key may do.
-type permissions struct {
-	at    *[]rules.Permission
-	known []rules.Permission
-}
-
-func (v permissions) set(s string) error {
-	var list []rules.Permission
-	for name := range strings.SplitSeq(s, ",") {
-		p := rules.Permission(strings.TrimSpace(name))
-		if !slices.Contains(v.known, p) {
-			return fmt.Errorf("a list of %s, separated by commas", join(v.known, ", "))
+func permissions(at *[]rules.Permission, known ...rules.Permission) value {
+	form := "a list of " + join(known, ", ") + ", separated by commas"
+	return parsed(at, "LIST", form, func(s string) (list []rules.Permission, err error) {
+		for name := range strings.SplitSeq(s, ",") {
+			p := rules.Permission(strings.TrimSpace(name))
+			if !slices.Contains(known, p) {
+				return nil, strconv.ErrSyntax
+			}
+			if !slices.Contains(list, p) {
+				list = append(list, p)
+			}
 		}
-		if !slices.Contains(list, p) {
-			list = append(list, p)
-		}
-	}
-	*v.at = list
-	return nil
+		return list, nil
+	}, func(list []rules.Permission) string { return join(list, ",") })
 }
-func (v permissions) String() string    { return join(*v.at, ",") }
-func (permissions) placeholder() string { return "LIST" }
 
 // networks are several networks or addresses.
-type networks struct{ at *[]netip.Prefix }
-
-func (v networks) set(s string) error {
-	var list []netip.Prefix
-	for text := range strings.SplitSeq(s, ",") {
-		text = strings.TrimSpace(text)
-		if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
-			ip = ip.Unmap()
-			list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
-			continue
+func networks(at *[]netip.Prefix) value {
+	form := "a list of networks such as 10.1.0.0/16 or addresses, separated by commas"
+	return parsed(at, "LIST", form, func(s string) (list []netip.Prefix, err error) {
+		for text := range strings.SplitSeq(s, ",") {
+			text = strings.TrimSpace(text)
+			if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+				ip = ip.Unmap()
+				list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
+				continue
+			}
+			network, err := netip.ParsePrefix(text)
+			if err != nil || network.Addr().Is4In6() {
+				return nil, strconv.ErrSyntax
+			}
+			list = append(list, network.Masked())
 		}
-		network, err := netip.ParsePrefix(text)
-		if err != nil || network.Addr().Is4In6() {
-			return errors.New("a list of networks such as 10.1.0.0/16 or addresses, separated by commas")
-		}
-		list = append(list, network.Masked())
-	}
-	*v.at = list
-	return nil
+		return list, nil
+	}, func(list []netip.Prefix) string { return join(list, ",") })
 }
 
-func (v networks) String() string {
-	words := make([]string, len(*v.at))
-	for i, network := range *v.at {
-		words[i] = network.String()
-	}
-	return strings.Join(words, ",")
+// parsed is a value of any type that has a form as text.
+func parsed[T any](at *T, kind, form string, parse func(string) (T, error), format func(T) string) value {
+	return value{kind: kind, show: func() string { return format(*at) }, set: func(s string) error {
+		v, err := parse(s)
+		if err != nil {
+			return errors.New(form)
+		}
+		*at = v
+		return nil
+	}}
 }
-func (networks) placeholder() string { return "LIST" }
 
-func join(list []rules.Permission, separator string) string {
+// ranged makes a parser refuse what is below the least or above the most.
+func ranged[T int | time.Duration](parse func(string) (T, error), least, most T) func(string) (T, error) {
+	return func(s string) (T, error) {
+		v, err := parse(s)
+		if err == nil && (v < least || v > most) {
+			err = strconv.ErrRange
+		}
+		return v, err
+	}
+}
+
+func join[T any](list []T, separator string) string {
 	words := make([]string, len(list))
-	for i, p := range list {
-		words[i] = string(p)
+	for i, one := range list {
+		words[i] = fmt.Sprint(one)
 	}
 	return strings.Join(words, separator)
 }

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// run lets cobra find the command and read its flags. Help, versions and shell completion go to answer.
+func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
+	root := p.newCommand(Command(binary), binary)
+	for _, c := range everyCommand {
+		if name, ok := strings.CutPrefix(string(c), binary+" "); ok {
+			root.AddCommand(p.newCommand(c, name))
+		}
+	}
+	if root.HasSubCommands() {
+		root.TraverseChildren = true // a flag in front of the command is unknown
+		root.RunE = func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("%s needs a command", binary)
+			}
+			err := fmt.Errorf("%s has no command %q", binary, args[0])
+			if names := root.SuggestionsFor(args[0]); len(names) > 0 {
+				err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(names, " or "))
+			}
+			return err
+		}
+	}
+	root.SetVersionTemplate("{{.Version}}")
+	root.SetFlagErrorFunc(p.unknownFlag)
+	root.SetOut(answer)
+	root.SetErr(io.Discard) // what shell completion says to its developers
+	root.SetArgs(p.args)
+	cmd, err := root.ExecuteC()
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) { // in front of the command; pflag's own words would show its value
+		err = fmt.Errorf("%s: %s has no such option", typed(unknown), binary)
+	}
+	return cmd, err
+}
+
+// newCommand has the flags of every command, so that one that another command takes is told from a misspelt one.
+func (p *parser) newCommand(c Command, use string) *cobra.Command {
+	binary, _, _ := strings.Cut(string(c), " ")
+	cmd := &cobra.Command{
+		Use: use, Short: summaries[c], Version: versionLine(binary), Args: cobra.ArbitraryArgs,
+		RunE: func(*cobra.Command, []string) error { return nil }, SilenceUsage: true, SilenceErrors: true,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	if cmd.Short == "" {
+		return cmd
+	}
+	cmd.SetUsageFunc(p.usage)
+	for _, o := range p.options {
+		normal, must := o.defaultFor(c)
+		help := o.help
+		if must {
+			help += " (required)"
+		}
+		if o.env() != "" {
+			help += " [" + o.env() + "]"
+		}
+		flag := cmd.Flags().VarPF(flagValue{p, o, normal}, o.name, o.letter, help)
+		flag.Hidden = !o.takenBy(c)
+		if o.value.kind == toggleKind {
+			flag.NoOptDefVal = "true"
+		}
+		if choices := strings.Split(o.value.kind, "|"); len(choices) > 1 {
+			complete := cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
+			if err := cmd.RegisterFlagCompletionFunc(o.name, complete); err != nil {
+				panic(err) // two options have one name
+			}
+		}
+	}
+	return cmd
+}
+
+// flagValue notes the text of a flag; it is judged with the variables.
+type flagValue struct {
+	parser *parser
+	option option
+	normal string
+}
+
+func (v flagValue) String() string { return v.normal }
+func (v flagValue) Type() string   { return v.option.value.kind }
+func (v flagValue) Set(text string) error {
+	v.parser.flags = append(v.parser.flags, setting{v.option, text, "--" + v.option.name})
+	return nil
+}
+
+// unknownFlag notes each flag that does not exist, and reads the others.
+func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
+	p.command = Command(cmd.CommandPath())
+	_, args, _ := cmd.Root().Traverse(p.args)
+	var unknown *pflag.NotExistError
+	for errors.As(err, &unknown) {
+		flag := typed(unknown)
+		p.complain("%s: %s has no such option%s", flag, p.command, p.suggest(flag, option.flag))
+		if unknown.GetSpecifiedShortnames() != "" { // the rest of its letters may be flags, and need not
+			return nil
+		}
+		p.flags = nil
+		cmd.Flags().VarPF(flagValue{parser: &parser{}}, unknown.GetSpecifiedName(), "", "").NoOptDefVal = "ignored"
+		err = cmd.Flags().Parse(args)
+	}
+	if help, _ := cmd.Flags().GetBool("help"); help {
+		return pflag.ErrHelp
+	}
+	if err != nil {
+		p.complain("%w", err)
+	}
+	return nil
+}
+
+// typed is an unknown flag without its value, which may be a secret.
+func typed(unknown *pflag.NotExistError) string {
+	if letters, _, _ := strings.Cut(unknown.GetSpecifiedShortnames(), "="); letters != "" {
+		return "-" + letters
+	}
+	return "--" + unknown.GetSpecifiedName()
+}
+
+// usage is a cobra usage function: it prints the flags of a command under their headings.
+func (p *parser) usage(cmd *cobra.Command) error {
+	cmd.Printf("Usage: %s\n\nA variable in brackets can be set instead of its flag; the flag wins.\n", cmd.UseLine())
+	for i, o := range p.options {
+		if i > 0 && o.group == p.options[i-1].group {
+			continue
+		}
+		flags := pflag.NewFlagSet(o.group, pflag.ContinueOnError)
+		flags.SortFlags = false
+		for _, other := range p.options {
+			if other.group == o.group {
+				flags.AddFlag(cmd.Flags().Lookup(other.name))
+			}
+		}
+		if flags.HasAvailableFlags() {
+			cmd.Printf("\n%s:\n%s", o.group, flags.FlagUsagesWrapped(helpWidth))
+		}
+	}
+	cmd.Println("\n  -h, --help, --version\n        Print this, or which version it is.")
+	return nil
+}
+
+const helpWidth = 100
