@@ -65,10 +65,10 @@ test('why user 42 was limited is found out, and an override that expires lets it
   await expectAccessible(page);
   await panel.getByRole('link', { name: 'Override this user’s limit' }).click();
 
-  const raise = page.getByRole('dialog', { name: 'Override a limit of user 42' });
+  const raise = page.getByRole('dialog', { name: 'New override for user 42' });
   await raise.getByText('10 times').click();
   await raise.getByLabel('Reason').fill('their migration, ticket 1234');
-  await raise.getByLabel('Duration').selectOption('for one hour');
+  await raise.getByLabel('Duration').selectOption('1 hour');
   await raise.getByText('60 per minute, bursts to 30').first().waitFor();
   await expectAccessible(page);
   await raise.getByRole('button', { name: 'Save override' }).click();

@@ -130,8 +130,8 @@ test('an override is offered of the rule that denied, also when that is of anoth
   });
   await until(async () => (await passed(secret, 'pro', 1)) === 1);
   expect(await passed(secret, 'pro', 1, 8)).toBe(0); // more than the bucket of pro holds
-  await page.goto(`/t/other/users/anna?raise=${rule_id}`);
-  const dialog = page.getByRole('dialog', { name: 'Override a limit of user anna' });
+  await page.goto(`/t/other/users/anna?override=${rule_id}`);
+  const dialog = page.getByRole('dialog', { name: 'New override for user anna' });
   await dialog.getByLabel('Reason').fill('ticket 1234');
   expect(await dialog.getByLabel('Rule').inputValue()).toBe(String(rule_id));
   await dialog.getByText('10 times').click();

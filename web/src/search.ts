@@ -43,8 +43,8 @@ export interface ViolationsSearch extends TimeSearch {
 export interface UserSearch {
   /** The violation whose panel is open. */
   open?: string;
-  /** The rule to raise for this user. */
-  raise?: number;
+  /** The rule whose override is edited. */
+  override?: number;
 }
 
 export interface UsersSearch {
@@ -146,7 +146,7 @@ export function violationsSearch(raw: Raw): ViolationsSearch {
 }
 
 export function userSearch(raw: Raw): UserSearch {
-  return given({ open: text(raw.open), raise: number(raw.raise) });
+  return given({ open: text(raw.open), override: number(raw.override) });
 }
 
 export function usersSearch(raw: Raw): UsersSearch {

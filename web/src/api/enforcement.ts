@@ -1,6 +1,7 @@
 import { type QueryClient, queryOptions } from '@tanstack/react-query';
+import { changed } from './changes';
 import { api, body, ifMatch, tagged } from './client';
-import { sessionKey, tenantKey } from './queries';
+import { tenantKey } from './queries';
 import type { AuditEntry, Enforcement, Tenant } from './types';
 
 /** How many changes to a tenant are searched for the one that turned its enforcement. */
@@ -37,7 +38,5 @@ export async function setEnforcement(queries: QueryClient, slug: string, to: Enf
     params: { path, header: ifMatch(etag) },
     body: { enforcement: to },
   });
-  await Promise.all(
-    [tenantKey(slug), sessionKey, ['tenants']].map((queryKey) => queries.invalidateQueries({ queryKey })),
-  );
+  await changed(queries, slug, 'tenant');
 }

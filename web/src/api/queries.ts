@@ -3,13 +3,34 @@ import { api, body, tagged } from './client';
 import { all } from './pages';
 import { AwayError, isStatus } from './problem';
 
-/**
- * What several screens read. A key begins with the tenant, so that a change can drop all it may have
- * touched (`queryClient.invalidateQueries({ queryKey: tenantKey(slug) })`) and no tenant ever sees
- * another's cache. Screens declare what only they read beside themselves, in the same way.
- */
+/** What the server keeps of a tenant, as query keys name it. changes.ts says which of it a write changes. */
+export type Resource =
+  | 'alerts'
+  | 'audit'
+  | 'enforcement change'
+  | 'explain'
+  | 'invitations'
+  | 'itself'
+  | 'keys'
+  | 'matrix'
+  | 'members'
+  | 'overrides'
+  | 'plans'
+  | 'rules'
+  | 'stats'
+  | 'status'
+  | 'users'
+  | 'violations';
+
 export const sessionKey = ['session'] as const;
-export const tenantKey = (tenant: string, ...rest: unknown[]) => ['tenant', tenant, ...rest];
+
+/** A query key begins with the tenant, so that no tenant ever sees another's cache, and then names the resource. */
+export const tenantKey = (tenant: string, resource: Resource, ...rest: unknown[]) => [
+  'tenant',
+  tenant,
+  resource,
+  ...rest,
+];
 
 /**
  * Placeholder data: the former answer stays on the screen while another part of the same thing is loaded, such as

@@ -11,7 +11,7 @@ declare module '@tanstack/react-router' {
  * Opens the panel that a parameter of the address names, and closes it without a value. All rows that are walked
  * share one history entry, so that back leaves the panel instead of stepping through them.
  */
-export function usePanel<Value extends string | number>(parameter: 'open' | 'entry' | 'raise') {
+export function usePanel<Value extends string | number>(parameter: 'open' | 'entry' | 'override') {
   const navigate = useNavigate();
   const router = useRouter();
   const isOpen = (useSearch({ strict: false }) as Record<string, unknown>)[parameter] !== undefined;

@@ -15,3 +15,12 @@ export function permissions(role: Role): Permissions {
 
 /** For screens: "An owner can do this." */
 export const leastRole = { edit: 'an editor', own: 'an owner', platform: 'a platform admin' } as const;
+
+export const roles: { value: Role; label: string }[] = [
+  { value: 'viewer', label: 'Viewer' },
+  { value: 'editor', label: 'Editor' },
+  { value: 'owner', label: 'Owner' },
+];
+
+/** In a sentence. */
+export const roleNames: Record<Role, string> = { viewer: 'a viewer', editor: 'an editor', owner: 'an owner' };

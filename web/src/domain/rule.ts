@@ -1,9 +1,42 @@
 import type { Rule } from '~/api/types';
+import { type Limit, limitSentence } from './rate';
 
-type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & Partial<Pick<Rule, 'mode' | 'is_active'>>;
+type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
 
 /** A rule in a list or a choice: "user:{user_id} · daily · pro · shadow". */
-export function ruleLabel({ key_pattern, name, plan, mode, is_active }: Named): string {
-  const state = is_active === false ? 'off' : mode === 'shadow' && 'shadow';
-  return [key_pattern, name, plan ?? 'all plans', state].filter(Boolean).join(' · ');
+export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>>): string {
+  const state = rule.is_active === false ? 'off' : rule.mode === 'shadow' && 'shadow';
+  return [rule.key_pattern, ruleDetail(rule), state].filter(Boolean).join(' · ');
 }
+
+/** What tells rules of one pattern apart: "daily · pro". */
+export function ruleDetail({ name, plan }: Omit<Named, 'key_pattern'>): string {
+  return [name, plan ?? 'all plans'].filter(Boolean).join(' · ');
+}
+
+/** What a rule does: "10 per second, bursts to 50", "Always denied". */
+export function ruleEffect(rule: Limit & Pick<Rule, 'action'>): string {
+  return rule.action === 'limit' ? limitSentence(rule) : actionLabels[rule.action];
+}
+
+export const actionLabels: Record<Rule['action'], string> = {
+  limit: 'Limited to a rate',
+  block: 'Always denied',
+  bypass: 'Always allowed',
+};
+
+export const scopeLabels: Record<Rule['scope'], string> = {
+  user: 'User',
+  endpoint: 'Endpoint',
+  ip: 'IP address',
+  global: 'Global',
+};
+
+export const modeLabels: Record<Rule['mode'], string> = { enforce: 'Enforced', shadow: 'Shadow' };
+
+/** What a rule does while Redis does not answer. */
+export const failureModeLabels: Record<NonNullable<Rule['failure_mode']>, string> = {
+  local: 'Limit per process',
+  open: 'Allow requests',
+  closed: 'Deny requests (503)',
+};

@@ -1,182 +1,139 @@
 import { Button, NativeSelect } from '@mantine/core';
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Override, Rule } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
-import { Ends } from '~/components/Ends';
 import { FilterField } from '~/components/FilterField';
-import { IconBolt } from '~/components/icons';
+import { IconBolt, IconPlus } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
-import { Query } from '~/components/Query';
-import { EmptyState, LoadingLines } from '~/components/states';
-import { plural } from '~/domain/format';
-import { limitSentence } from '~/domain/rate';
+import { EmptyState } from '~/components/states';
+import { ruleLabel } from '~/domain/rule';
+import { OverrideDialog } from '~/features/overrides/OverrideDialog';
+import { OverrideTable } from '~/features/overrides/OverrideTable';
+import { isOverridable } from '~/features/overrides/overridable';
 import type { OverridesSearch } from '~/search';
-import { useTenant } from '~/session';
+import { useRole, useTenant } from '~/session';
 import styles from './Overrides.module.css';
-import { tenantOverridesQuery } from './queries';
 
-/** Who has a limit of their own, on which rule, why, and until when. */
+/** The overrides of all rules: whose, why, and until when. */
 export default function Overrides() {
   const tenant = useTenant();
+  const { edit } = useRole();
   const search: OverridesSearch = useSearch({ from: '/shell/t/$tenant/overrides' });
   const navigate = useNavigate({ from: '/t/$tenant/overrides' });
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
-  const set = (change: OverridesSearch) =>
-    navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
-  const overridable = rules.filter(
-    ({ rule_id, key_pattern }) => key_pattern.includes('user:{user_id}') || rule_id === search.rule,
+  const [editing, setEditing] = useState<Override | 'new' | null>(null);
+  const overridable = rules.filter(isOverridable);
+  const create = edit && overridable.length > 0 && (
+    <Button leftSection={<IconPlus size={15} />} onClick={() => setEditing('new')}>
+      New override
+    </Button>
   );
 
   return (
-    <Page title="Overrides" lead="Users who have a limit of their own instead of a rule’s.">
-      <search className={styles.find} aria-label="Filter overrides">
-        <FilterField
-          search
-          className={styles.prefix}
-          label="User id"
-          placeholder="A user id, or how it begins"
-          value={search.prefix}
-          onChange={(prefix) => set({ prefix })}
+    <Page title="Overrides" lead="Users with their own limit instead of a rule’s." actions={create}>
+      <Filters
+        search={search}
+        rules={rules.filter((rule) => isOverridable(rule) || rule.rule_id === search.rule)}
+        onChange={(change) => navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false })}
+      />
+      <Card flush>
+        <OverrideTable
+          tenant={tenant}
+          which={search}
+          rules={rules}
+          edit={edit}
+          onEdit={setEditing}
+          none={<None search={search} create={create} />}
         />
-        <NativeSelect
-          aria-label="Rule"
-          value={search.rule ?? ''}
-          data={[
-            { value: '', label: 'Any rule' },
-            ...overridable.map((rule) => ({ value: String(rule.rule_id), label: nameOf(rule) })),
-          ]}
-          onChange={({ currentTarget: { value } }) => set({ rule: value ? Number(value) : undefined })}
+      </Card>
+      {editing === 'new' && (
+        <OverrideDialog tenant={tenant} rules={overridable} saved={[]} onClose={() => setEditing(null)} />
+      )}
+      {editing && editing !== 'new' && (
+        <OverrideDialog
+          tenant={tenant}
+          rules={rules.filter(({ rule_id }) => rule_id === editing.rule_id)}
+          user={{ user_id: editing.user_id }}
+          saved={[editing]}
+          onClose={() => setEditing(null)}
         />
-        <NativeSelect
-          aria-label="Ends"
-          value={search.ends ?? ''}
-          data={[
-            { value: '', label: 'Any end' },
-            { value: 'soon', label: 'Ending within 7 days' },
-            { value: 'expired', label: 'Expired' },
-          ]}
-          onChange={({ currentTarget: { value } }) =>
-            set({ ends: (value || undefined) as OverridesSearch['ends'] })
-          }
-        />
-      </search>
-      <List tenant={tenant} search={search} rules={rules} />
+      )}
     </Page>
   );
 }
 
-interface ListProps {
-  tenant: string;
+interface FilterProps {
   search: OverridesSearch;
   rules: Rule[];
+  onChange: (change: OverridesSearch) => void;
 }
 
-function List({ tenant, search, rules }: ListProps) {
-  const list = useInfiniteQuery(tenantOverridesQuery(tenant, search));
-  const navigate = useNavigate();
-  const columns: Column<Override>[] = [
-    { key: 'user', header: 'User', render: ({ user_id }) => user_id },
-    { key: 'rule', header: 'Rule', render: ({ rule_id }) => <RuleLink {...{ tenant, rules, rule_id }} /> },
-    { key: 'limit', header: 'Limit', render: limitSentence },
-    {
-      key: 'reason',
-      header: 'Reason',
-      wide: true,
-      render: ({ reason }) => <span title={reason}>{reason}</span>,
-    },
-    { key: 'ends', header: 'Ends', width: 120, render: (override) => <Ends override={override} /> },
-  ];
+function Filters({ search, rules, onChange }: FilterProps) {
   return (
-    <Card flush>
-      <Query query={list} loading={<LoadingLines />}>
-        {({ pages }) => {
-          const rows = pages.flatMap(({ items }) => items);
-          if (rows.length === 0 && !list.hasNextPage) return <None tenant={tenant} search={search} />;
-          return (
-            <>
-              <DataTable
-                label="Overrides"
-                columns={columns}
-                rows={rows}
-                rowKey={({ rule_id, user_id }) => `${rule_id}:${user_id}`}
-                onOpen={({ user_id }) =>
-                  navigate({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })
-                }
-              />
-              <footer className={styles.footer}>
-                <span role="status">
-                  {plural(rows.length, 'override')}
-                  {list.hasNextPage ? ' so far' : ''}
-                </span>
-                {list.hasNextPage && (
-                  <Button
-                    variant="default"
-                    loading={list.isFetchingNextPage}
-                    onClick={() => list.fetchNextPage()}
-                  >
-                    Show more
-                  </Button>
-                )}
-              </footer>
-            </>
-          );
-        }}
-      </Query>
-    </Card>
+    <search className={styles.find} aria-label="Filter overrides">
+      <FilterField
+        search
+        className={styles.prefix}
+        label="User id"
+        placeholder="User id or prefix"
+        value={search.prefix}
+        onChange={(prefix) => onChange({ prefix })}
+      />
+      <NativeSelect
+        aria-label="Rule"
+        value={search.rule ?? ''}
+        data={[
+          { value: '', label: 'Any rule' },
+          ...rules.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) })),
+        ]}
+        onChange={({ currentTarget: { value } }) => onChange({ rule: value ? Number(value) : undefined })}
+      />
+      <NativeSelect
+        aria-label="Ends"
+        value={search.ends ?? ''}
+        data={[
+          { value: '', label: 'Any end' },
+          { value: 'soon', label: 'Ending within 7 days' },
+          { value: 'expired', label: 'Expired' },
+        ]}
+        onChange={({ currentTarget: { value } }) =>
+          onChange({ ends: (value || undefined) as OverridesSearch['ends'] })
+        }
+      />
+    </search>
   );
 }
 
-function RuleLink({ tenant, rules, rule_id }: { tenant: string; rules: Rule[]; rule_id: number }) {
-  const rule = rules.find((one) => one.rule_id === rule_id);
-  return (
-    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
-      <code>{rule ? nameOf(rule) : `rule ${rule_id}`}</code>
-    </Link>
-  );
-}
-
-function nameOf({ key_pattern, name, plan }: Rule): string {
-  return [key_pattern, name, plan].filter(Boolean).join(' · ');
-}
-
-function None({ tenant, search: { prefix, rule, ends } }: { tenant: string; search: OverridesSearch }) {
+function None({ search, create }: { search: OverridesSearch; create: React.ReactNode }) {
   const icon = <IconBolt size={20} aria-hidden />;
-  if (prefix || rule) {
+  if (search.prefix || search.rule) {
     return (
-      <EmptyState icon={icon} title="No overrides match">
-        No override fits these filters.
+      <EmptyState icon={icon} title="No results">
+        No override matches these filters.
       </EmptyState>
     );
   }
-  if (ends) {
+  if (search.ends === 'soon') {
     return (
-      <EmptyState
-        icon={icon}
-        title={ends === 'soon' ? 'No override ends within 7 days' : 'No override has expired'}
-      >
-        {ends === 'soon'
-          ? 'Those that end soon are listed here, so that a customer can be asked before their limit falls back to the rule’s.'
-          : 'An override that has ended changes nothing any more. It is listed here until somebody removes it.'}
+      <EmptyState icon={icon} title="No override ends within 7 days">
+        Overrides that end soon are listed here, so that you can contact the customer before the rule’s limit
+        applies again.
+      </EmptyState>
+    );
+  }
+  if (search.ends === 'expired') {
+    return (
+      <EmptyState icon={icon} title="No expired overrides">
+        An expired override has no effect. It is listed here until it is removed.
       </EmptyState>
     );
   }
   return (
-    <EmptyState
-      icon={icon}
-      title="No overrides"
-      action={
-        <Button
-          variant="default"
-          renderRoot={(props) => <Link {...props} to="/t/$tenant/users" params={{ tenant }} />}
-        >
-          Find a user
-        </Button>
-      }
-    >
-      An override gives one user a limit of their own for a rule: more for a customer’s migration week, less
-      for one who hammers. It has a reason, and can end by itself. Make one on the user’s page.
+    <EmptyState icon={icon} title="No overrides yet" action={create}>
+      An override gives one user another limit for a rule: a higher one for a migration week, a lower one
+      after abuse. It has a reason, and can end by itself.
     </EmptyState>
   );
 }

@@ -3,13 +3,13 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { CheckUrlHint, useCheckUrl } from '~/components/CheckUrl';
 import { Copy } from '~/components/Copy';
 import { IconCheck } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { snippet } from '~/domain/snippets';
-import { CheckUrlHint, useCheckUrl } from '~/screens/try/Snippets';
 import { useRole } from '~/session';
 import styles from './Overview.module.css';
 

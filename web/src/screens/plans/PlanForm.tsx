@@ -1,9 +1,9 @@
 import { Button, Group, Textarea, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch, tagged } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
-import { tenantKey } from '~/api/queries';
 import type { Plan } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
@@ -35,7 +35,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
           )
         : body(api.POST('/api/v1/tenants/{tenant}/plans', { params: { path }, body: { name, description } })),
     onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'plan');
       done(plan ? `Plan ${name} saved` : `Plan ${name} made`);
       onClose();
     },
@@ -102,7 +102,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
         }}
         onTakeTheirs={() => {
           setDescription(theirs?.value.description ?? '');
-          queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+          changed(queries, tenant, 'plan');
           setTheirs(null);
         }}
         onClose={() => setTheirs(null)}

@@ -1,8 +1,8 @@
 import { ActionIcon, Menu, Tooltip } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Plan } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { IconDots, IconPencil, IconTrash } from '~/components/icons';
@@ -22,7 +22,7 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
     await api.DELETE('/api/v1/tenants/{tenant}/plans/{plan}', {
       params: { path: { tenant, plan: plan.name }, header: { 'If-Match': etagOf(plan) } },
     });
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, 'plan');
     done(`Plan ${plan.name} deleted`);
   }
 

@@ -1,9 +1,10 @@
 import { Button, Group } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import { tenantKey, type Verdicts } from '~/api/queries';
+import type { Verdicts } from '~/api/queries';
 import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { IconAlert } from '~/components/icons';
@@ -53,7 +54,7 @@ export function Review(props: Props) {
   const save = useMutation({
     mutationFn: () => ask(false),
     onSuccess: async (diff) => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'rule');
       done(`${plural(diff.changes.length, 'change')} saved; in force everywhere within 2 s`);
       onSaved();
     },

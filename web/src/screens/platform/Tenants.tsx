@@ -3,8 +3,9 @@ import { useDebouncedCallback } from '@mantine/hooks';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { tenantKey } from '~/api/queries';
+import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -29,7 +30,6 @@ import { useSession } from '~/session';
 import { NewTenant } from './NewTenant';
 import styles from './Platform.module.css';
 import { RemoveTenant } from './RemoveTenant';
-import { suspension } from './suspension';
 
 const pageSize = 100;
 
@@ -66,11 +66,7 @@ function TenantList() {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
-  async function changed(slug: string) {
-    await queries.invalidateQueries({ queryKey: ['tenants'] });
-    await queries.invalidateQueries({ queryKey: ['session'] });
-    await queries.invalidateQueries({ queryKey: tenantKey(slug) });
-  }
+  const refetch = (slug: string) => changed(queries, slug, 'tenant');
 
   const columns: Column<Tenant>[] = [
     { key: 'name', header: 'Tenant', render: ({ name }) => <strong>{name}</strong> },
@@ -147,8 +143,8 @@ function TenantList() {
           </Button>
         )}
       </Card>
-      {open?.act === 'new' && <NewTenant onClose={close} onCreated={changed} />}
-      {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={changed} />}
+      {open?.act === 'new' && <NewTenant onClose={close} onCreated={refetch} />}
+      {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={refetch} />}
       <ConfirmAction
         opened={acting !== null}
         onClose={close}
@@ -159,7 +155,7 @@ function TenantList() {
         action={async () => {
           if (!acting || !words) return;
           await words.act();
-          await changed(acting.slug);
+          await refetch(acting.slug);
           done(`${acting.name} is ${acting.suspended ? 'served again' : 'suspended'}`);
         }}
       />

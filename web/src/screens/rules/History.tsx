@@ -1,8 +1,8 @@
 import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { AuditEntry, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Query } from '~/components/Query';
@@ -26,7 +26,7 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
     await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
       params: { path: { tenant, audit_id: entry.audit_id } },
     });
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, 'rule');
     done('Undone; in force everywhere within 2 s');
   }
 

@@ -2,9 +2,10 @@ import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
-import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { plansQuery, rulesQuery } from '~/api/queries';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
@@ -51,7 +52,7 @@ function Form({ begin }: { begin: RuleDraft }) {
         api.POST('/api/v1/tenants/{tenant}/rules', { params: { path: { tenant } }, body: creation(draft) }),
       ),
     onSuccess: async (rule) => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'rule');
       done(
         rule.mode === 'shadow'
           ? 'Rule made; within 2 s it reports, and denies nothing'

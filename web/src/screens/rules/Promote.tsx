@@ -2,8 +2,9 @@ import { Button, NativeSelect } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
-import { lastHourQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { lastHourQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
@@ -32,7 +33,7 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
       }),
     );
     await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(inForce.rule_id) } });
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, 'rule');
     done('In force everywhere within 2 s');
   }
 

@@ -2,8 +2,9 @@ import { ActionIcon, Menu } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
-import { lastHourQuery, ruleQuery, tenantKey, type Verdicts } from '~/api/queries';
+import { lastHourQuery, ruleQuery, type Verdicts } from '~/api/queries';
 import type { Rule, RulePatch } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import {
@@ -41,7 +42,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
 
   async function change(patch: RulePatch, said: string) {
     await body(api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', { params, body: patch }));
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, 'rule');
     done(`${said} within 2 s`);
   }
 
@@ -49,7 +50,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
     await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, 'rule');
     done('Rule deleted; the audit log can bring it back');
   }
 

@@ -6,15 +6,16 @@ import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { patternInWords, splitsByUser } from '~/domain/pattern';
+import { patternInWords } from '~/domain/pattern';
+import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { History } from './History';
-import { Overrides } from './Overrides';
 import { Promote } from './Promote';
 import { RuleActions } from './RuleActions';
 import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
+import { RuleOverrides } from './RuleOverrides';
 import styles from './Rules.module.css';
 import { SaveCandidate } from './SaveCandidate';
 import { useRuleEditor } from './useRuleEditor';
@@ -83,9 +84,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         <div className={styles.column}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
           <Verdicts tenant={tenant} rule={rule} />
-          {rule.action === 'limit' && splitsByUser(rule.key_pattern) && (
-            <Overrides tenant={tenant} rule={rule} />
-          )}
+          {isOverridable(rule) && <RuleOverrides tenant={tenant} rule={rule} />}
           <Card title="History" flush>
             <History tenant={tenant} ruleId={rule.rule_id} />
           </Card>

@@ -13,7 +13,7 @@ import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
-import { EndingSoon } from '~/screens/overrides/EndingSoon';
+import { EndingSoon } from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';

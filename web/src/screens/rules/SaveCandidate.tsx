@@ -1,8 +1,9 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { rulesQuery, tenantKey } from '~/api/queries';
+import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { done, failed } from '~/components/toast';
 import { copyOf, creation, type RuleDraft } from './ruleDraft';
@@ -38,7 +39,7 @@ export function SaveCandidate({ tenant, rule, draft, ready, onSaved }: Props) {
         params: { tenant, rule: String(rule_id) },
         ignoreBlocker: true,
       });
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'rule');
       done('Shadow candidate saved. The live rule is as it was');
     },
     onError: (error) => failed('The candidate is not saved', error),

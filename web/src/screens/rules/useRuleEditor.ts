@@ -1,8 +1,9 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import { ruleQuery, tenantKey } from '~/api/queries';
+import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { done } from '~/components/toast';
 import { limitProblems } from '~/domain/rate';
@@ -52,7 +53,7 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
       queries.setQueryData(queryKey, next);
       setBegun(null);
       done('Rule saved; in force everywhere within 2 s');
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'rule');
     },
     onError: async (error) => {
       if (!isStatus(error, 412)) return;

@@ -8,7 +8,7 @@ import { sessionQuery } from '~/api/queries';
 import type { InvitationOffer } from '~/api/types';
 import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { roleNames } from '~/screens/settings/members/roles';
+import { roleNames } from '~/domain/roles';
 import { AcceptAsNew } from './AcceptAsNew';
 import { AcceptSignedIn } from './AcceptSignedIn';
 import { Frame } from './Frame';

@@ -1,36 +1,12 @@
 import { SegmentedControl, TextInput } from '@mantine/core';
-import { useLocalStorage } from '@mantine/hooks';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Check } from '~/api/types';
+import { CheckUrlHint, useCheckUrl } from '~/components/CheckUrl';
 import { CodeBlock } from '~/components/CodeBlock';
 import { Card } from '~/components/Page';
-import { keyVariable, type Language, languages, snippet, unknownCheckUrl } from '~/domain/snippets';
-import { useSession } from '~/session';
+import { keyVariable, type Language, languages, snippet } from '~/domain/snippets';
 import styles from './TryIt.module.css';
-
-/** Where services reach the check endpoint: what the server says, else what was typed here before. */
-export function useCheckUrl() {
-  const { check_url } = useSession();
-  const [typed, type] = useLocalStorage({
-    key: 'sluice-check-url',
-    defaultValue: '',
-    getInitialValueInEffect: false,
-  });
-  return { url: check_url ?? (typed || unknownCheckUrl), isKnown: check_url !== null, typed, type };
-}
-
-/** Says that the address in a snippet is a placeholder, and who can set it; nothing if the server knows it. */
-export function CheckUrlHint() {
-  const { isKnown, typed } = useCheckUrl();
-  if (isKnown || typed) return null;
-  return (
-    <p className="soft">
-      Replace <code>{unknownCheckUrl}</code> by the address of your check endpoint: it has another port than
-      this page. <code>SLUICE_CHECK_URL</code> tells it to everybody here.
-    </p>
-  );
-}
 
 /** The same check as a program would send it. */
 export function Snippets({ tenant, check }: { tenant: string; check: Check }) {

@@ -1,6 +1,7 @@
 import { Button, Group, NumberInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import type { Bucket } from '~/api/types';
@@ -8,7 +9,6 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
-import { bucketsQuery } from './queries';
 
 interface Props {
   tenant: string;
@@ -28,7 +28,7 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
         body: { bucket_key },
       }),
     );
-    await queries.invalidateQueries({ queryKey: bucketsQuery(tenant, user).queryKey });
+    await changed(queries, tenant, 'bucket');
     done(`The bucket holds ${plural(Math.floor(change.tokens_after), 'token')} again`);
   }
   return (
@@ -77,7 +77,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
         }),
       ),
     onSuccess: async ({ tokens_after }) => {
-      await queries.invalidateQueries({ queryKey: bucketsQuery(tenant, user).queryKey });
+      await changed(queries, tenant, 'bucket');
       done(`The bucket holds ${plural(Math.floor(tokens_after), 'token')}`);
       onClose();
     },

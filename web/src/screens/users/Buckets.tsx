@@ -21,11 +21,11 @@ interface Props {
   tenant: string;
   user: string;
   edit: boolean;
-  onRaise: (rule: number) => void;
+  onOverride: (rule: number) => void;
 }
 
 /** The user's buckets as they stand, filling up as one looks. */
-export function Buckets({ tenant, user, edit, onRaise }: Props) {
+export function Buckets({ tenant, user, edit, onOverride }: Props) {
   const buckets = useQuery(bucketsQuery(tenant, user));
   const [act, setAct] = useState<{ verb: 'reset' | 'credit'; bucket: Bucket } | null>(null);
   const done = () => setAct(null);
@@ -47,7 +47,7 @@ export function Buckets({ tenant, user, edit, onRaise }: Props) {
                   bucket={bucket}
                   readAt={buckets.data.readAt}
                   edit={edit}
-                  onRaise={onRaise}
+                  onOverride={onOverride}
                   onAct={(verb) => setAct({ verb, bucket })}
                 />
               ))}
@@ -79,11 +79,11 @@ interface RowProps {
   bucket: Bucket;
   readAt: number;
   edit: boolean;
-  onRaise: (rule: number) => void;
+  onOverride: (rule: number) => void;
   onAct: (verb: 'reset' | 'credit') => void;
 }
 
-function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
+function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
   const { burst_capacity, key_pattern, rule_id, name, plan, mode, overridden, bucket_key } = bucket;
   const label = ruleLabel({ key_pattern, name, plan });
@@ -137,8 +137,8 @@ function BucketRow({ tenant, bucket, readAt, edit, onRaise, onAct }: RowProps) {
               Add or take tokens
             </Menu.Item>
             {splitsByUser(key_pattern) && (
-              <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onRaise(rule_id)}>
-                Override the limit
+              <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onOverride(rule_id)}>
+                Override limit
               </Menu.Item>
             )}
           </Menu.Dropdown>

@@ -1,9 +1,10 @@
 import { Button, Group, NativeSelect } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { isStatus, sentence } from '~/api/problem';
-import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
@@ -38,7 +39,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
         }),
       ),
     onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'user');
       done(`User ${user_id} is on ${becomes ?? 'no plan'} now`);
       onClose();
     },

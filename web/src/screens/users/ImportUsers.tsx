@@ -1,9 +1,9 @@
 import { Button, FileButton, Group, Textarea } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
-import { tenantKey } from '~/api/queries';
 import type { ImportedUsers } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { IconUpload } from '~/components/icons';
@@ -25,9 +25,9 @@ export function ImportUsers({ tenant, onClose }: Props) {
   const check = useMutation({ mutationFn: (csv: string) => send(tenant, csv, true) });
   const load = useMutation({
     mutationFn: (csv: string) => send(tenant, csv, false),
-    onSuccess: async ({ changed }) => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'users') });
-      done(`${plural(changed, 'user')} changed plan`);
+    onSuccess: async (result) => {
+      await changed(queries, tenant, 'user');
+      done(`${plural(result.changed, 'user')} changed plan`);
       onClose();
     },
   });

@@ -23,18 +23,19 @@ function server(more: Record<string, unknown> = {}, overrides: () => Override[] 
       headers: tag,
     }),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
+    [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),
     ...more,
   });
 }
 
-test('a raise has a reason and an end, and is said before it is given', async () => {
+test('an override has a reason and an end, and says its effect before it is saved', async () => {
   const before = Date.now();
   const requests = server({
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
   });
   const { user, router } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Override a limit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Override a limit of user 42' });
+  await user.click(await screen.findByRole('button', { name: 'New override' }));
+  const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
   const give = within(dialog).getByRole('button', { name: 'Save override' });
   expect(give).toHaveProperty('disabled', true); // no reason yet
   await user.click(within(dialog).getByText('10 times'));
@@ -44,7 +45,7 @@ test('a raise has a reason and an end, and is said before it is given', async ()
     /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
   );
   await user.click(give);
-  await waitFor(() => expect(screen.queryByRole('dialog', { name: /Override a/ })).toBeNull());
+  await waitFor(() => expect(screen.queryByRole('dialog', { name: /New override/ })).toBeNull());
   const sent = requests.find(({ method }) => method === 'PUT');
   expect(sent?.headers.get('If-None-Match')).toBe('*');
   const { expires_at, ...limit } = (sent?.body ?? {}) as { expires_at: string };
@@ -62,10 +63,10 @@ test('a raise has a reason and an end, and is said before it is given', async ()
 
 test('the rule that denied is offered, also one of another plan, and what it does is said', async () => {
   server();
-  const { user } = open('/t/acme/users/42?raise=13');
+  const { user } = open('/t/acme/users/42?override=13');
   const choice = await screen.findByLabelText('Rule');
   expect(choice).toHaveProperty('value', '13');
-  const dialog = screen.getByRole('dialog', { name: 'Override a limit of user 42' });
+  const dialog = screen.getByRole('dialog', { name: 'New override for user 42' });
   const labels = within(choice).getAllByRole('option');
   expect(labels.map(({ textContent }) => textContent)).toEqual([
     'user:{user_id} · free',
@@ -73,13 +74,13 @@ test('the rule that denied is offered, also one of another plan, and what it doe
   ]);
   await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
   expect(dialog.textContent).toMatch(
-    /User 42 is on free, so this applies only to checks that name the plan pro/,
+    /User 42 is on free, so the override applies only to checks that name the plan pro/,
   );
 });
 
 test('a rule that cannot be overridden is never replaced by another without a word', async () => {
   server();
-  open('/t/acme/users/42?raise=14');
+  open('/t/acme/users/42?override=14');
   expect(
     await screen.findByText('Rule 14 cannot be overridden for one user. This is another rule.'),
   ).toBeDefined();
@@ -93,7 +94,7 @@ test('the button offers the rule that denied last', async () => {
     }),
   });
   const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Override a limit' }));
+  await user.click(await screen.findByRole('button', { name: 'New override' }));
   expect(await screen.findByLabelText('Rule')).toHaveProperty('value', '13');
 });
 
@@ -102,7 +103,7 @@ test('an end that nobody changed is saved to the second', async () => {
   const requests = server({ [`PUT ${base}/rules/12/overrides/42`]: () => ({ json: override() }) }, () => [
     override({ expires_at }),
   ]);
-  const { user } = open('/t/acme/users/42?raise=12');
+  const { user } = open('/t/acme/users/42?override=12');
   const reason = await screen.findByLabelText('Reason');
   await user.clear(reason);
   await user.type(reason, 'another reason');
@@ -111,7 +112,7 @@ test('an end that nobody changed is saved to the second', async () => {
   expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({ expires_at });
 });
 
-test('a lost race shows both raises, and mine can be saved over theirs', async () => {
+test('a lost race shows both overrides, and mine can be saved over theirs', async () => {
   const tags: (string | null)[] = [];
   server({
     // It is not among the user's first 500, so that the list is no help.
@@ -121,7 +122,7 @@ test('a lost race shows both raises, and mine can be saved over theirs', async (
       return tags.length > 1 ? { json: override() } : problem(412, 'precondition-failed');
     },
   });
-  const { user } = open('/t/acme/users/42?raise=12');
+  const { user } = open('/t/acme/users/42?override=12');
   await user.type(await screen.findByLabelText('Reason'), 'mine');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
   const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
@@ -135,9 +136,12 @@ test('an override can be removed, after its effect was said', async () => {
     override(),
   ]);
   const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
-  expect(dialog.textContent).toMatch(/then has 10 per second, bursts to 50 instead of 100 per second/);
+  expect(dialog.textContent).toMatch(
+    /from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/,
+  );
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
@@ -158,10 +162,11 @@ test('removing an override that somebody changed asks again with their version',
     () => stored,
   );
   const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  expect(await within(dialog).findByText(/instead of 70 per second/)).toBeDefined();
+  expect(await within(dialog).findByText(/from 70 per second/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   await waitFor(() => expect(tags).toEqual(['"31"', '"32"']));
 });
@@ -179,7 +184,8 @@ test.each([404, 412])('removing an override that somebody removed says so, after
     () => stored,
   );
   const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Remove this override' }));
+  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   expect(await within(dialog).findByText('Somebody removed it already.')).toBeDefined();
@@ -201,10 +207,10 @@ test('an override that somebody removed while it was edited can be given again',
     },
     () => [override()],
   );
-  const { user } = open('/t/acme/users/42?raise=12');
+  const { user } = open('/t/acme/users/42?override=12');
   await user.click(await screen.findByRole('button', { name: 'Save override' }));
   const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
-  expect(within(dialog).getByText(/^no override: 10 per second/)).toBeDefined();
+  expect(within(dialog).getByText(/^No override: 10 per second/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
   await waitFor(() => expect(tags).toEqual(['"31"', '*']));
 });
@@ -287,10 +293,10 @@ test('buckets in the memory of other processes are said to be there', async () =
 
 test('a viewer sees all of it, and no button that would fail', async () => {
   server({ 'GET /api/v1/session': session('viewer') }, () => [override()]);
-  open('/t/acme/users/42?raise=12');
+  open('/t/acme/users/42?override=12');
   expect(await screen.findByText('migration week')).toBeDefined();
   expect(await screen.findByRole('meter')).toBeDefined();
-  for (const name of [/Override a/, /Change/, /End/, /What to do/]) {
+  for (const name of [/New override/, /Change/, /End/, /What to do/, /Actions/]) {
     expect(screen.queryByRole('button', { name })).toBeNull();
   }
   expect(screen.queryByRole('dialog')).toBeNull();

@@ -11,16 +11,16 @@ import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { here, usePanel } from '~/components/usePanel';
-import { violationColumns } from '~/screens/violations/columns';
-import { ViolationPanel } from '~/screens/violations/Panel';
+import { OverrideDialog } from '~/features/overrides/OverrideDialog';
+import { OverrideTable } from '~/features/overrides/OverrideTable';
+import { overridableRules, ruleToOverride } from '~/features/overrides/overridable';
+import { violationColumns } from '~/features/violations/columns';
+import { ViolationPanel } from '~/features/violations/ViolationPanel';
 import type { UserSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
-import { Overrides } from './Overrides';
 import { userQuery } from './queries';
-import { Raise } from './Raise';
-import { raisableRules, ruleToRaise } from './raisable';
 import styles from './Users.module.css';
 
 /** One user: the plan, the buckets as they stand, the overrides, what was denied lately. */
@@ -32,10 +32,10 @@ export default function UserPage() {
   const user = useQuery(userQuery(tenant, id));
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
-  const raisable = user.data ? raisableRules(rules, user.data.value) : [];
+  const overridable = user.data ? overridableRules(rules, user.data.value) : [];
 
   const openViolation = usePanel<string>('open');
-  const raise = usePanel<number>('raise');
+  const override = usePanel<number>('override');
 
   return (
     <Page
@@ -55,10 +55,10 @@ export default function UserPage() {
             </Button>
             <Button
               leftSection={<IconBolt size={15} />}
-              disabled={raisable.length === 0}
-              onClick={() => raise(ruleToRaise(raisable, user.data.value))}
+              disabled={overridable.length === 0}
+              onClick={() => override(ruleToOverride(overridable, user.data.value))}
             >
-              Override a limit
+              New override
             </Button>
           </>
         )
@@ -67,24 +67,27 @@ export default function UserPage() {
       <Query query={user}>
         {({ value }) => (
           <>
-            <Buckets tenant={tenant} user={id} edit={edit} onRaise={raise} />
-            <Overrides
-              tenant={tenant}
-              user={id}
-              overrides={value.overrides}
-              hasMore={value.has_more_overrides}
-              rules={rules}
-              edit={edit}
-              onEdit={raise}
-            />
+            <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
+            <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
+              <OverrideTable
+                tenant={tenant}
+                which={{ user: id }}
+                rules={rules}
+                without="user"
+                edit={edit}
+                onEdit={({ rule_id }) => override(rule_id)}
+                none={<p className={styles.none}>No overrides. The rules’ limits apply.</p>}
+              />
+            </Card>
             <Denials tenant={tenant} user={value} open={search.open} onOpen={openViolation} />
-            {edit && search.raise !== undefined && raisable.length > 0 && (
-              <Raise
+            {edit && search.override !== undefined && overridable.length > 0 && (
+              <OverrideDialog
                 tenant={tenant}
                 user={value}
-                rules={raisable}
-                rule={search.raise}
-                onClose={() => raise(undefined)}
+                rules={overridable}
+                rule={search.override}
+                saved={value.overrides}
+                onClose={() => override(undefined)}
               />
             )}
           </>

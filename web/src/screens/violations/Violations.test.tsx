@@ -61,7 +61,7 @@ test('a row opens to say what happened, and leads to an override', async () => {
   expect(within(panel).getByText(/^User 42 on free was denied 11 times/)).toBeDefined();
   expect(await within(panel).findByText(/denied this user 61 times in all/)).toBeDefined();
   expect(within(panel).getByRole('link', { name: 'Override this user’s limit' }).getAttribute('href')).toBe(
-    '/t/acme/users/42?raise=12',
+    '/t/acme/users/42?override=12',
   );
   expect(router.state.location.search).toEqual({ open: violation().violation_id });
   await user.keyboard('{Escape}');

@@ -11,15 +11,15 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { isNamedRange } from '~/domain/range';
+import { violationColumns } from '~/features/violations/columns';
+import { ViolationPanel } from '~/features/violations/ViolationPanel';
 import type { ViolationsSearch } from '~/search';
 import { useTenant } from '~/session';
-import { violationColumns } from './columns';
 import { Export } from './Export';
 import { FilterBar, isFiltered } from './FilterBar';
 import { Footer, Nothing } from './Footer';
 import { LiveLine } from './LiveLine';
 import { OverTime } from './OverTime';
-import { ViolationPanel } from './Panel';
 import { useTail } from './useTail';
 import styles from './Violations.module.css';
 

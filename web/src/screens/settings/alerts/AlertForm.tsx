@@ -1,9 +1,9 @@
 import { Group, NativeSelect, NumberInput, Select, Switch, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import { tenantKey } from '~/api/queries';
 import type { Alert, Rule } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
@@ -81,7 +81,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       );
       onSecret(created.secret);
     }
-    const read = queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+    const read = changed(queries, tenant, 'alert');
     // Where a secret is shown the list is not waited for: the form would stay open below it.
     if (alert) await read;
   }

@@ -2,8 +2,8 @@ import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Alert } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
@@ -79,7 +79,7 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   const [asking, setAsking] = useState<'rotate' | 'remove' | null>(null);
   const path = { tenant, alert_id: alert.alert_id };
   const params = { path, header: ifMatch(etagOf(alert)) };
-  const refresh = () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'alerts') });
+  const refresh = () => changed(queries, tenant, 'alert');
 
   const test = useMutation({
     mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/test', { params: { path } })),

@@ -2,6 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
@@ -81,7 +82,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
         params: { path: { tenant, audit_id } },
       }),
     );
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+    await changed(queries, tenant, object.kind);
     done('Undone; in force everywhere within 2 s');
   }
 

@@ -1,9 +1,9 @@
 import { Button, Checkbox, FileButton, Group, Textarea } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
-import { tenantKey } from '~/api/queries';
 import { IconUpload } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
@@ -39,7 +39,7 @@ export function Import({ tenant }: { tenant: string }) {
   const apply = useMutation({
     mutationFn: () => send(false),
     onSuccess: async (diff) => {
-      await queries.invalidateQueries({ queryKey: tenantKey(tenant) });
+      await changed(queries, tenant, 'plan', 'rule', 'override');
       done(`${plural(changesIn(diff), 'change')} made; in force everywhere within 2 s`);
       edit('');
     },

@@ -1,9 +1,9 @@
 import { Link } from '@tanstack/react-router';
 import type { Key } from '~/api/types';
+import { CheckUrlHint, useCheckUrl } from '~/components/CheckUrl';
 import { CodeBlock } from '~/components/CodeBlock';
 import { SecretDialog } from '~/components/SecretDialog';
 import { curlWith } from '~/domain/snippets';
-import { CheckUrlHint, useCheckUrl } from '~/screens/try/Snippets';
 
 export interface Created {
   key: Key;

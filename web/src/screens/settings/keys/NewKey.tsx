@@ -1,8 +1,8 @@
 import { Checkbox, NativeSelect, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Permission } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import type { Created } from './CreatedKey';
@@ -49,7 +49,7 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
       }),
     );
     // The list is not waited for: the form would stay open below the secret.
-    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
+    changed(queries, tenant, 'api_key');
     onCreated(created);
   }
 

@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Key } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { RelativeTime } from '~/components/Time';
@@ -25,7 +25,7 @@ export function RevokeKey({
         params: { path: { tenant, key_id: item.key_id }, header: ifMatch(etagOf(item)) },
       }),
     );
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
+    await changed(queries, tenant, 'api_key');
     done(`Key ${item.name} revoked`);
   }
 

@@ -1,8 +1,8 @@
 import { NativeSelect } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Key } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import type { Created } from './CreatedKey';
@@ -35,7 +35,7 @@ export function RotateKey({ tenant, item, onClose, onCreated }: Props) {
       }),
     );
     // The list is not waited for: the form would stay open below the secret.
-    queries.invalidateQueries({ queryKey: tenantKey(tenant, 'keys') });
+    changed(queries, tenant, 'api_key');
     onCreated(created);
   }
 

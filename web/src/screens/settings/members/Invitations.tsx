@@ -1,8 +1,8 @@
 import { ActionIcon } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import type { Invitation } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -55,7 +55,7 @@ export function Invitations() {
     await api.DELETE('/api/v1/tenants/{tenant}/invitations/{invitation_id}', {
       params: { path: { tenant, invitation_id: revoking.invitation_id } },
     });
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'invitations') });
+    await changed(queries, tenant, 'invitation');
     done(`The invitation of ${revoking.email} is taken back`);
   }
 

@@ -1,12 +1,11 @@
 import { NativeSelect, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { tenantKey } from '~/api/queries';
 import { FormDialog } from '~/components/FormDialog';
 import { SecretDialog } from '~/components/SecretDialog';
-import type { Role } from '~/domain/roles';
-import { roleNames, roles } from './roles';
+import { type Role, roleNames, roles } from '~/domain/roles';
 
 /** Makes an invitation, then shows its link once. Sluice sends no mail: the inviter passes the link on. */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
@@ -23,7 +22,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
       }),
     );
     setLink(`${window.location.origin}/invitation#${token}`);
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'invitations') });
+    await changed(queries, tenant, 'invitation');
   }
 
   if (link) {

@@ -1,8 +1,9 @@
 import { ActionIcon, Button, NativeSelect } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
-import { sessionKey, tenantKey } from '~/api/queries';
+import { sessionKey } from '~/api/queries';
 import type { Member } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -12,13 +13,12 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
-import type { Role } from '~/domain/roles';
+import { type Role, roleNames, roles } from '~/domain/roles';
 import { useRole, useSession, useTenant } from '~/session';
 import styles from '../Settings.module.css';
 import { Invitations } from './Invitations';
 import { Invite } from './Invite';
 import { membersQuery } from './queries';
-import { roleNames, roles } from './roles';
 
 /** Who signs in here and what each of them may do; who is invited. */
 export default function Members() {
@@ -72,7 +72,8 @@ export default function Members() {
       params: { path: { tenant, account_id: removing.account_id }, header: ifMatch(etagOf(removing)) },
     });
     const self = removing.account_id === account.account_id;
-    await queries.invalidateQueries({ queryKey: self ? sessionKey : tenantKey(tenant, 'members') });
+    if (self) await queries.invalidateQueries({ queryKey: sessionKey });
+    else await changed(queries, tenant, 'member');
     done(`${removing.email} is no member any more`);
   }
 
@@ -136,14 +137,14 @@ function RoleOf({ member }: { member: Member }) {
         body: { role },
       }),
     );
-    await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'members') });
+    await changed(queries, tenant, 'member');
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
     done(`${member.email} is ${roleNames[role]} now`);
   };
   const changing = useMutation({
     mutationFn: change,
     onError: (error) => failed(`The role of ${member.email} is not changed`, error),
-    onSettled: () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'members') }),
+    onSettled: () => changed(queries, tenant, 'member'),
   });
 
   if (!own) return <>{member.role}</>;

@@ -1,13 +1,13 @@
 import { Button } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import type { Tagged } from '~/api/client';
-import { tenantKey } from '~/api/queries';
+import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
-import { suspension } from '~/screens/platform/suspension';
 import styles from '../Settings.module.css';
 
 /** Whether the tenant is served; a platform admin's to say. */
@@ -41,9 +41,7 @@ export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant>
         destructive={!tenant.suspended}
         action={async () => {
           await words.act();
-          await queries.invalidateQueries({ queryKey: ['tenants'] });
-          await queries.invalidateQueries({ queryKey: ['session'] });
-          await queries.invalidateQueries({ queryKey: tenantKey(tenant.slug) });
+          await changed(queries, tenant.slug, 'tenant');
         }}
       />
     </Card>

@@ -1,9 +1,10 @@
 import { Button, Group, NativeSelect, NumberInput, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import { sessionKey, tenantKey, tenantQuery } from '~/api/queries';
+import { tenantQuery } from '~/api/queries';
 import type { FailureMode, Tenant } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -34,8 +35,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       ),
     onSuccess: async (now) => {
       adopt(now);
-      await queries.invalidateQueries({ queryKey: tenantKey(slug) });
-      await queries.invalidateQueries({ queryKey: sessionKey });
+      await changed(queries, slug, 'tenant');
       done('Settings saved; in force everywhere within 2 s');
     },
     onError: async (error) => {

@@ -1,9 +1,9 @@
 import type { Override, OverrideLimit, Rule } from '~/api/types';
-import { type Expiry, expiresAt, expiryOf } from '~/domain/expiry';
 import { exactTime } from '~/domain/format';
 import { type Limit, limitSentence, times } from '~/domain/rate';
+import { type Expiry, expiresAt, expiryOf } from './expiry';
 
-/** An override as its form has it. A number that is none yet is NaN. */
+/** An override in its form. What cannot be read as a number is NaN. */
 export interface OverrideDraft {
   limit: Limit;
   reason: string;
@@ -12,7 +12,7 @@ export interface OverrideDraft {
 
 const aWeek: Expiry = { length: '7d', until: '' };
 
-/** The override that is saved, or twice the rule's limit for a week. One that has ended begins another week. */
+/** The saved override, or twice the rule's limit for a week. An expired override begins another week. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
   if (!saved) return { limit: times(rule, 2), reason: '', expiry: aWeek };
   const { rate_per_second, rate_unit, burst_capacity, reason, expires_at, expired } = saved;
@@ -20,7 +20,7 @@ export function beginOverride(rule: Rule, saved: Override | undefined): Override
   return { limit: { rate_per_second, rate_unit, burst_capacity }, reason, expiry };
 }
 
-/** What is sent. */
+/** The request body of a save. */
 export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
   const { rate_per_second, rate_unit, burst_capacity } = limit;
   const expires_at = expiresAt(expiry, Date.now()) ?? null;
@@ -28,17 +28,17 @@ export function overrideBody({ limit, reason, expiry }: OverrideDraft): Override
 }
 
 export function endInWords(expires_at: string | null | undefined): string {
-  return expires_at ? exactTime(Date.parse(expires_at)) : 'never';
+  return expires_at ? exactTime(Date.parse(expires_at)) : 'Never';
 }
 
-/** Mine and theirs, field by field; null: they removed it, so that the rule's limit holds. */
+/** Mine and theirs, field by field; null: they removed the override, so the rule's limit holds. */
 export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Override | null) {
   const saved = theirs && limitSentence(theirs);
   return [
     {
       label: 'Limit',
       mine: limitSentence(mine.limit),
-      theirs: saved ?? `no override: ${limitSentence(rule)}`,
+      theirs: saved ?? `No override: ${limitSentence(rule)}`,
     },
     { label: 'Reason', mine: mine.reason.trim(), theirs: theirs?.reason ?? '–' },
     {
@@ -49,14 +49,20 @@ export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Overri
   ];
 }
 
-/** Why an override of a rule changes nothing, or not everything, for a user; null if it simply applies. */
-export function withoutEffect(rule: Rule, user?: { user_id: string; plan: string | null }): string | null {
-  if (!rule.is_active) return 'The rule is off, so the override has no effect until the rule is on.';
+/** Whom an override is for; the plan is undefined where it is not known. */
+export interface Subject {
+  user_id: string;
+  plan?: string | null;
+}
+
+/** Why an override changes nothing, or not everything, for a user; null if it simply applies. */
+export function withoutEffect(rule: Rule, user?: Subject): string | null {
+  if (!rule.is_active) return 'The rule is off. The override has no effect until the rule is on.';
   if (rule.mode === 'shadow')
-    return 'The rule is in shadow mode: it denies nobody, with or without an override.';
-  if (user && rule.plan !== null && rule.plan !== user.plan) {
+    return 'The rule is in shadow mode: it denies nothing, with or without an override.';
+  if (user?.plan !== undefined && rule.plan !== null && rule.plan !== user.plan) {
     const on = user.plan === null ? 'on no plan' : `on ${user.plan}`;
-    return `User ${user.user_id} is ${on}, so this applies only to checks that name the plan ${rule.plan}.`;
+    return `User ${user.user_id} is ${on}, so the override applies only to checks that name the plan ${rule.plan}.`;
   }
   return null;
 }

@@ -1,5 +1,5 @@
-import { api, etagOf, ifMatch } from '~/api/client';
-import type { Tenant } from '~/api/types';
+import { api, etagOf, ifMatch } from './client';
+import type { Tenant } from './types';
 
 /** Suspending a tenant, or resuming it: what it is called, what it does, and how. */
 export function suspension(tenant: Tenant) {

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { IconClock } from '~/components/icons';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
-import styles from './Overrides.module.css';
+import styles from './EndingSoon.module.css';
 import { endingSoonQuery } from './queries';
 
 /** Says that overrides end within seven days, after which their users have the rules' own limits; nothing if none do. */

@@ -7,7 +7,7 @@ import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
 import { rateShort, unitOf } from '~/domain/rate';
 import { endpointOf, limitThen } from '~/domain/violation';
-import styles from './Violations.module.css';
+import styles from './violations.module.css';
 
 const all: Column<Violation>[] = [
   { key: 'at', header: 'When', width: 96, render: ({ last_at }) => <RelativeTime at={last_at} /> },

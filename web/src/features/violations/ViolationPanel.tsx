@@ -14,7 +14,7 @@ import { limitSentence } from '~/domain/rate';
 import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
 import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
-import styles from './Violations.module.css';
+import styles from './violations.module.css';
 
 interface Props {
   tenant: string;
@@ -113,7 +113,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
               {...props}
               to="/t/$tenant/users/$user"
               params={{ tenant, user: user_id }}
-              search={{ raise: rule_id }}
+              search={{ override: rule_id }}
             />
           )}
         >

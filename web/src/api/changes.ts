@@ -1,0 +1,41 @@
+import type { QueryClient } from '@tanstack/react-query';
+import { type Resource, sessionKey, tenantKey } from './queries';
+import type { AuditObjectKind } from './types';
+
+/** The queries of one resource, or some of them: the beginning of a key after the tenant. */
+type Part = Resource | readonly [Resource, ...string[]];
+
+/**
+ * What each write changes, by the kind of object that the audit log names. A save refetches these queries and no
+ * others. Queries with a short interval of their own, such as stats, are left out.
+ */
+const changes: Record<AuditObjectKind, readonly Part[]> = {
+  // A removed rule takes its overrides along, turns its alerts off, and is one less on its plan.
+  rule: ['rules', 'matrix', 'plans', 'overrides', 'users', 'alerts', ['violations', 'one'], 'audit'],
+  override: ['overrides', 'users', 'audit'],
+  plan: ['plans', 'matrix', 'audit'],
+  // A user's plan assignment: plans count their users.
+  user: ['users', 'plans', 'audit'],
+  bucket: [['users', 'buckets'], 'audit'],
+  api_key: ['keys', 'audit'],
+  member: ['members', 'audit'],
+  invitation: ['invitations', 'audit'],
+  alert: ['alerts', 'audit'],
+  // The default plan is marked in the list of plans, and is the plan of users without an assignment.
+  tenant: ['itself', 'plans', 'users', 'audit'],
+};
+
+/** Refetches what a write of some objects changed; resolves when the screen shows it. */
+export async function changed(
+  queries: QueryClient,
+  tenant: string,
+  ...kinds: AuditObjectKind[]
+): Promise<void> {
+  const parts = new Set(kinds.flatMap((kind) => changes[kind]));
+  const keys = [...parts].map((part) => {
+    const [resource, ...rest] = typeof part === 'string' ? ([part] as const) : part;
+    return tenantKey(tenant, resource, ...rest);
+  });
+  const everywhere = kinds.includes('tenant') ? [sessionKey, ['tenants']] : [];
+  await Promise.all([...keys, ...everywhere].map((queryKey) => queries.invalidateQueries({ queryKey })));
+}

@@ -1,0 +1,26 @@
+import { useLocalStorage } from '@mantine/hooks';
+import { unknownCheckUrl } from '~/domain/snippets';
+import { useSession } from '~/session';
+
+/** Where services reach the check endpoint: what the server says, else what was typed here before. */
+export function useCheckUrl() {
+  const { check_url } = useSession();
+  const [typed, type] = useLocalStorage({
+    key: 'sluice-check-url',
+    defaultValue: '',
+    getInitialValueInEffect: false,
+  });
+  return { url: check_url ?? (typed || unknownCheckUrl), isKnown: check_url !== null, typed, type };
+}
+
+/** Says that the address in a snippet is a placeholder, and who can set it; nothing if the server knows it. */
+export function CheckUrlHint() {
+  const { isKnown, typed } = useCheckUrl();
+  if (isKnown || typed) return null;
+  return (
+    <p className="soft">
+      Replace <code>{unknownCheckUrl}</code> by the address of your check endpoint: it has another port than
+      this page. <code>SLUICE_CHECK_URL</code> tells it to everybody here.
+    </p>
+  );
+}

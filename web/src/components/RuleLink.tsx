@@ -1,0 +1,29 @@
+import { Link } from '@tanstack/react-router';
+import type { Rule } from '~/api/types';
+import { ruleDetail, ruleLabel } from '~/domain/rule';
+
+interface Props {
+  tenant: string;
+  id: number;
+  /** Left out where the rule was removed or is not loaded yet. */
+  rule: Pick<Rule, 'key_pattern' | 'name' | 'plan'> | undefined;
+}
+
+/** A rule by its pattern, name and plan; it leads to the rule's page. */
+export function RuleLink({ tenant, id, rule }: Props) {
+  return (
+    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(id) }} title={rule && ruleLabel(rule)}>
+      <RuleName id={id} rule={rule} />
+    </Link>
+  );
+}
+
+/** A rule by its pattern, name and plan. */
+export function RuleName({ id, rule }: Omit<Props, 'tenant'>) {
+  if (!rule) return <code>rule {id}</code>;
+  return (
+    <>
+      <code>{rule.key_pattern}</code> <span className="soft">{ruleDetail(rule)}</span>
+    </>
+  );
+}

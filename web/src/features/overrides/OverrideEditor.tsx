@@ -1,0 +1,176 @@
+import { Button, Group, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { isStatus, ProblemError, sentence } from '~/api/problem';
+import type { Override, Rule } from '~/api/types';
+import { BurstInput } from '~/components/BurstInput';
+import { ConflictDialog } from '~/components/ConflictDialog';
+import { RateInput } from '~/components/RateInput';
+import { done } from '~/components/toast';
+import { type Limit, limitProblems, limitSentence } from '~/domain/rate';
+import {
+  beginOverride,
+  endInWords,
+  type OverrideDraft,
+  overrideBody,
+  overrideVersions,
+  type Subject,
+  withoutEffect,
+} from './draft';
+import { expiresAt } from './expiry';
+import styles from './OverrideEditor.module.css';
+import { Duration, Multiplier } from './OverrideFields';
+import { readOverride, saveOverride } from './queries';
+
+interface Props {
+  tenant: string;
+  rule: Rule;
+  /** Left out, the form asks for the user. */
+  user?: Subject;
+  saved: Override | undefined;
+  onClose: () => void;
+}
+
+/** The limit of one user for one rule, with a reason and an optional end. */
+export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
+  const [draft, setDraft] = useState<OverrideDraft>(() => beginOverride(rule, saved));
+  const [typedUser, setTypedUser] = useState('');
+  const [basis, setBasis] = useState(saved);
+  // undefined: no race was lost. null: they removed the override.
+  const [theirs, setTheirs] = useState<Override | null>();
+  const queries = useQueryClient();
+  const subject = { rule_id: rule.rule_id, user_id: user?.user_id ?? typedUser.trim() };
+  const problems = limitProblems(draft.limit);
+  const end = expiresAt(draft.expiry, Date.now());
+  const change = (part: Partial<OverrideDraft>) => setDraft((old) => ({ ...old, ...part }));
+
+  const save = useMutation({
+    mutationFn: (over: Override | undefined) => saveOverride(tenant, subject, over, overrideBody(draft)),
+    onSuccess: async () => {
+      await changed(queries, tenant, 'override');
+      done(`Override saved. User ${subject.user_id}: ${limitSentence(draft.limit)}`);
+      onClose();
+    },
+    onError: async (error) => {
+      if (isStatus(error, 412)) setTheirs((await readOverride(tenant, subject)) ?? null);
+    },
+  });
+  const field = (pointer: string) =>
+    save.error instanceof ProblemError ? save.error.field(pointer) : undefined;
+  const isFieldError = save.error instanceof ProblemError && save.error.document.errors;
+  const otherError = save.isError && !isStatus(save.error, 412) && !isFieldError;
+  const ready =
+    !problems.rate &&
+    !problems.burst &&
+    draft.reason.trim() !== '' &&
+    end !== undefined &&
+    subject.user_id !== '';
+
+  return (
+    <form
+      className={styles.form}
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (ready) save.mutate(basis);
+      }}
+    >
+      {!user && (
+        <TextInput
+          label="User"
+          required
+          withAsterisk={false}
+          data-autofocus
+          value={typedUser}
+          error={field('/user_id')}
+          onChange={(event) => setTypedUser(event.currentTarget.value)}
+        />
+      )}
+      <Multiplier rule={rule} limit={draft.limit} onChange={(limit) => change({ limit })} />
+      <div className={styles.limit}>
+        <RateInput
+          label="Rate"
+          value={draft.limit}
+          error={problems.rate ?? field('/rate_per_second')}
+          onChange={(rate) => change({ limit: { ...draft.limit, ...rate } })}
+        />
+        <BurstInput
+          label="Burst"
+          value={draft.limit.burst_capacity}
+          error={problems.burst ?? field('/burst_capacity')}
+          onChange={(burst_capacity) => change({ limit: { ...draft.limit, burst_capacity } })}
+        />
+      </div>
+      <TextInput
+        label="Reason"
+        description="A ticket, a name, a migration"
+        value={draft.reason}
+        maxLength={500}
+        required
+        withAsterisk={false}
+        data-autofocus={user ? true : undefined}
+        error={field('/reason')}
+        onChange={(event) => change({ reason: event.currentTarget.value })}
+      />
+      <Duration
+        expiry={draft.expiry}
+        error={field('/expires_at')}
+        onChange={(expiry) => change({ expiry })}
+      />
+      {ready && <Effect rule={rule} user={user} userId={subject.user_id} limit={draft.limit} end={end} />}
+      {otherError && (
+        <p role="alert" className={styles.error}>
+          {sentence(save.error)}
+        </p>
+      )}
+      <Group justify="flex-end">
+        <Button variant="default" onClick={onClose}>
+          Cancel
+        </Button>
+        <Button type="submit" loading={save.isPending} disabled={!ready}>
+          Save override
+        </Button>
+      </Group>
+      {theirs !== undefined && (
+        <ConflictDialog
+          opened
+          what={`the override of user ${subject.user_id}`}
+          versions={overrideVersions(rule, draft, theirs)}
+          onKeepMine={() => {
+            setBasis(theirs ?? undefined);
+            setTheirs(undefined);
+            save.mutate(theirs ?? undefined);
+          }}
+          onTakeTheirs={() => {
+            changed(queries, tenant, 'override');
+            onClose();
+          }}
+          onClose={() => setTheirs(undefined)}
+        />
+      )}
+    </form>
+  );
+}
+
+interface EffectProps {
+  rule: Rule;
+  user: Subject | undefined;
+  userId: string;
+  limit: Limit;
+  end: string | null;
+}
+
+/** What saving does, before it is done. */
+function Effect({ rule, user, userId, limit, end }: EffectProps) {
+  const reservation = withoutEffect(rule, user);
+  return (
+    <div className={styles.effect}>
+      <p>
+        User {userId} gets <strong>{limitSentence(limit)}</strong> instead of {limitSentence(rule)},{' '}
+        {end === null ? 'until the override is removed.' : `until ${endInWords(end)}.`} It takes effect within
+        2 s.
+      </p>
+      {reservation && <p className={styles.warning}>{reservation}</p>}
+    </div>
+  );
+}

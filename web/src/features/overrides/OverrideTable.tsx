@@ -1,0 +1,167 @@
+import { ActionIcon, Menu } from '@mantine/core';
+import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
+import type { LinkProps } from '@tanstack/react-router';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import type { Override, Rule } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconDots, IconPencil, IconTrash } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
+import { Query } from '~/components/Query';
+import { RuleLink, RuleName } from '~/components/RuleLink';
+import { ShowMore } from '~/components/ShowMore';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import { limitSentence } from '~/domain/rate';
+import { overridesQuery, removeOverride, type Which } from './queries';
+
+interface Props {
+  tenant: string;
+  which: Which;
+  /** The rules that are named. */
+  rules: Rule[];
+  /** The column that would say the same on every row. */
+  without?: 'user' | 'rule';
+  edit: boolean;
+  onEdit: (override: Override) => void;
+  /** What stands here instead of an empty table. */
+  none: React.ReactNode;
+}
+
+/** Overrides of a tenant, a rule or a user, with the menu to edit and remove each. */
+export function OverrideTable({ tenant, which, rules, without, edit, onEdit, none }: Props) {
+  const queries = useQueryClient();
+  const list = useInfiniteQuery(overridesQuery(tenant, which));
+  const [removingKey, setRemoving] = useState<string | null>(null);
+  const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  // Taken from the list, so that after a 412 the newer version is shown and removed.
+  const removing = rows.find((override) => keyOf(override) === removingKey);
+  const rule = removing && ruleOf(rules, removing);
+
+  async function remove(override: Override) {
+    await removeOverride(tenant, override);
+    await changed(queries, tenant, 'override');
+    done(`Override removed. User ${override.user_id} has the rule’s limit again`);
+  }
+
+  const columns = columnsOf(tenant, rules, without).filter(({ key }) => key !== without);
+  if (edit) {
+    columns.push({
+      key: 'actions',
+      header: 'Actions',
+      quiet: true,
+      width: 52,
+      render: (override) => (
+        <Actions override={override} onEdit={onEdit} onRemove={() => setRemoving(keyOf(override))} />
+      ),
+    });
+  }
+  return (
+    <Query query={list}>
+      {() => (
+        <>
+          {rows.length > 0 ? (
+            <DataTable
+              label="Overrides"
+              columns={columns}
+              rows={rows}
+              rowKey={keyOf}
+              to={(override) =>
+                without === 'user' ? ruleAddress(tenant, override) : userAddress(tenant, override)
+              }
+            />
+          ) : (
+            !list.hasNextPage && none
+          )}
+          {(list.hasNextPage || (rows.length > 0 && !without)) && (
+            <ShowMore list={list} rows={rows} noun="override" />
+          )}
+          <ConfirmAction
+            opened={removingKey !== null}
+            onClose={() => setRemoving(null)}
+            title="Remove this override?"
+            effect={
+              removing &&
+              `User ${removing.user_id} goes from ${limitSentence(removing)} to ${
+                rule ? limitSentence(rule) : 'the rule’s limit'
+              } within 2 s.`
+            }
+            verb="Remove override"
+            gone={removingKey !== null && !removing}
+            destructive
+            action={async () => removing && remove(removing)}
+          />
+        </>
+      )}
+    </Query>
+  );
+}
+
+function keyOf({ rule_id, user_id }: Override): string {
+  return `${rule_id}:${user_id}`;
+}
+
+function ruleOf(rules: Rule[], { rule_id }: Override): Rule | undefined {
+  return rules.find((rule) => rule.rule_id === rule_id);
+}
+
+function userAddress(tenant: string, { user_id }: Override): LinkProps {
+  return { to: '/t/$tenant/users/$user', params: { tenant, user: user_id } };
+}
+
+function ruleAddress(tenant: string, { rule_id }: Override): LinkProps {
+  return { to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule_id) } };
+}
+
+/** The first column is the row's link; a rule after it has a link of its own. */
+const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Column<Override>[] => [
+  { key: 'user', header: 'User', render: ({ user_id }) => user_id },
+  {
+    key: 'rule',
+    header: 'Rule',
+    render: (override) => {
+      const props = { id: override.rule_id, rule: ruleOf(rules, override) };
+      return without === 'user' ? <RuleName {...props} /> : <RuleLink tenant={tenant} {...props} />;
+    },
+  },
+  { key: 'limit', header: 'Limit', render: limitSentence },
+  {
+    key: 'reason',
+    header: 'Reason',
+    wide: true,
+    render: ({ reason }) => <span title={reason}>{reason}</span>,
+  },
+  { key: 'ends', header: 'Ends', width: 120, render: (override) => <Ends override={override} /> },
+];
+
+function Ends({ override: { expires_at, expired } }: { override: Override }) {
+  if (expired) return <Outcome tone="neutral">Expired</Outcome>;
+  return expires_at === null ? <span className="soft">Never</span> : <RelativeTime at={expires_at} />;
+}
+
+interface ActionsProps {
+  override: Override;
+  onEdit: (override: Override) => void;
+  onRemove: () => void;
+}
+
+function Actions({ override, onEdit, onRemove }: ActionsProps) {
+  return (
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <ActionIcon aria-label={`Actions for the override of user ${override.user_id}`}>
+          <IconDots size={15} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => onEdit(override)}>
+          Edit
+        </Menu.Item>
+        <Menu.Item leftSection={<IconTrash size={15} />} onClick={onRemove}>
+          Remove
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

@@ -1,0 +1,105 @@
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { keepSame, tenantKey } from '~/api/queries';
+import type { paths } from '~/api/schema';
+import type { Override, OverrideLimit } from '~/api/types';
+import type { OverridesSearch } from '~/search';
+
+const perPage = 100;
+const soon = 7 * 86_400_000;
+
+type Filter = NonNullable<paths['/api/v1/tenants/{tenant}/overrides']['get']['parameters']['query']>;
+
+/** Which overrides: the filters of the tenant's list, or those of one user. */
+export interface Which extends OverridesSearch {
+  user?: string;
+}
+
+/** The filter for overrides that end within seven days. */
+function endingSoon(): Filter {
+  return { sort: 'end', expired: false, ends_before: new Date(Date.now() + soon).toISOString() };
+}
+
+function filterOf({ ends, rule, prefix, user }: Which): Filter {
+  const byEnd: Filter =
+    ends === 'soon' ? endingSoon() : ends === 'expired' ? { sort: 'end', expired: true } : {};
+  return { ...byEnd, rule_id: rule, prefix, user_id: user };
+}
+
+/** Overrides, page by page. Those of one user are read again and again, because they expire on screen. */
+export const overridesQuery = (tenant: string, which: Which) => {
+  const { user, ...filters } = which;
+  const queryKey = tenantKey(tenant, 'overrides', user ?? null, filters);
+  return infiniteQueryOptions({
+    queryKey,
+    initialPageParam: { filter: undefined as Filter | undefined, cursor: undefined as string | undefined },
+    queryFn: async ({ pageParam, signal }) => {
+      // A cursor is valid only with the filter that it came with, including its time.
+      const filter = pageParam.filter ?? filterOf(which);
+      const page = await body(
+        api.GET('/api/v1/tenants/{tenant}/overrides', {
+          params: { path: { tenant }, query: { ...filter, limit: perPage, cursor: pageParam.cursor } },
+          signal,
+        }),
+      );
+      return { ...page, filter };
+    },
+    getNextPageParam: ({ next_cursor, filter }) =>
+      next_cursor ? { filter, cursor: next_cursor } : undefined,
+    placeholderData: keepSame(queryKey),
+    refetchInterval: user === undefined ? false : 5_000,
+  });
+};
+
+/** How many overrides end within seven days, up to one page. */
+export const endingSoonQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'overrides', 'ending soon'),
+    queryFn: async ({ signal }) => {
+      const { items, next_cursor } = await body(
+        api.GET('/api/v1/tenants/{tenant}/overrides', {
+          params: { path: { tenant }, query: { ...endingSoon(), limit: perPage } },
+          signal,
+        }),
+      );
+      return { count: items.length, hasMore: next_cursor !== null, first: items[0] };
+    },
+    refetchInterval: 60_000,
+  });
+
+/** Whose override of which rule. */
+type Subject = Pick<Override, 'rule_id' | 'user_id'>;
+
+const pathOf = (tenant: string, { rule_id, user_id }: Subject) => ({ tenant, rule_id, user_id });
+
+/** The override as it is saved now, if there is one. */
+export async function readOverride(tenant: string, of: Subject): Promise<Override | undefined> {
+  try {
+    return await body(
+      api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
+        params: { path: pathOf(tenant, of) },
+      }),
+    );
+  } catch (error) {
+    if (isStatus(error, 404)) return undefined;
+    throw error;
+  }
+}
+
+/** Saves an override over the one that was read; undefined: there was none. */
+export function saveOverride(tenant: string, of: Subject, over: Override | undefined, limit: OverrideLimit) {
+  const header = over ? ifMatch(etagOf(over)) : { 'If-None-Match': '*' as const };
+  return body(
+    api.PUT('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
+      params: { path: pathOf(tenant, of), header },
+      body: limit,
+    }),
+  );
+}
+
+export function removeOverride(tenant: string, override: Override) {
+  return api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
+    params: { path: pathOf(tenant, override), header: ifMatch(etagOf(override)) },
+  });
+}

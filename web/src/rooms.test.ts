@@ -1,0 +1,50 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+
+const src = import.meta.dirname;
+
+/**
+ * What each folder of src may import, besides itself and packages, and why. A screen is one folder of screens: what two
+ * screens need moves to features (parts with queries, such as overrides), components or domain, so that a screen can
+ * be changed by reading its own folder.
+ */
+const rooms: Record<string, string[]> = {
+  domain: ['api/types', 'api/problem', 'search'], // functions without React or requests
+  api: ['domain', 'search'],
+  charts: ['components/Outcome', 'domain', 'theme'],
+  components: ['api', 'charts', 'domain', 'search', 'session'],
+  features: ['api', 'charts', 'components', 'domain', 'search', 'session'],
+  screens: ['api', 'charts', 'components', 'domain', 'features', 'search', 'session', 'shell'],
+  shell: ['api', 'components', 'domain', 'search', 'session'],
+};
+
+/** The room of a path below src: "screens/users" is one, because screens do not know each other. */
+function roomOf(path: string): string {
+  const [first = '', second = ''] = path.split('/');
+  return first === 'screens' || first === 'features' ? `${first}/${second}` : first;
+}
+
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file));
+
+/** Imports of src, as paths below it; the tests' own helpers are elsewhere. */
+function importsOf(file: string): string[] {
+  const text = readFileSync(join(src, file), 'utf8');
+  return [...text.matchAll(/(?:from|import)\s*\(?'([~.][^']*)'/g)]
+    .map(([, to = '']) =>
+      to.startsWith('~/') ? to.slice(2) : relative(src, resolve(src, dirname(file), to)),
+    )
+    .filter((to) => !to.startsWith('..'));
+}
+
+test.each(Object.keys(rooms))('%s imports what its room allows', (room) => {
+  const wrong = files
+    .filter((file) => file.startsWith(`${room}/`) && !/\.test\.|schema\.d\.ts/.test(file))
+    .flatMap((file) =>
+      importsOf(file)
+        .filter((to) => roomOf(to) !== roomOf(file))
+        .filter((to) => !rooms[room]?.some((allowed) => to === allowed || to.startsWith(`${allowed}/`)))
+        .map((to) => `${file} imports ${to}`),
+    );
+  expect(wrong).toEqual([]);
+});

@@ -1,0 +1,54 @@
+import { Button } from '@mantine/core';
+import { useState } from 'react';
+import type { Override, Rule } from '~/api/types';
+import { IconPlus } from '~/components/icons';
+import { Card } from '~/components/Page';
+import { OverrideDialog } from '~/features/overrides/OverrideDialog';
+import { OverrideTable } from '~/features/overrides/OverrideTable';
+import { useRole } from '~/session';
+import styles from './Rules.module.css';
+
+/** The overrides of one rule. */
+export function RuleOverrides({ tenant, rule }: { tenant: string; rule: Rule }) {
+  const { edit } = useRole();
+  const [editing, setEditing] = useState<Override | 'new' | null>(null);
+  const over = editing === 'new' ? null : editing;
+  return (
+    <Card
+      title="Overrides"
+      lead="Users with their own limit instead of the rule’s."
+      flush
+      actions={
+        edit && (
+          <Button variant="default" leftSection={<IconPlus size={15} />} onClick={() => setEditing('new')}>
+            New override
+          </Button>
+        )
+      }
+    >
+      <OverrideTable
+        tenant={tenant}
+        which={{ rule: rule.rule_id }}
+        rules={[rule]}
+        without="rule"
+        edit={edit}
+        onEdit={setEditing}
+        none={
+          <p className={styles.nothing}>
+            No overrides. An override gives one user another limit, for a while or for good: a migration, a
+            contract.
+          </p>
+        }
+      />
+      {editing && (
+        <OverrideDialog
+          tenant={tenant}
+          rules={[rule]}
+          user={over ? { user_id: over.user_id } : undefined}
+          saved={over ? [over] : []}
+          onClose={() => setEditing(null)}
+        />
+      )}
+    </Card>
+  );
+}
