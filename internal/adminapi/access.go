@@ -77,7 +77,7 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 		v := &visit{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		defer v.places.release()
 		if err := s.check(v, rt, o); err != nil {
-			s.pauseRefusal(v, err)
+			s.pauseRefusal(v.r.Context(), v, err)
 			s.handlerFailed(w, r, err)
 			return nil
 		}

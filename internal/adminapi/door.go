@@ -154,13 +154,12 @@ func (v *visit) whileAway(ctx context.Context, wait func() error) error {
 
 // pauseRefusal delays the answer to a request that was refused because its caller has too many in flight. The request
 // holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
-func (s *surface) pauseRefusal(v *visit, err error) {
+func (s *surface) pauseRefusal(ctx context.Context, v *visit, err error) {
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type {
 		return
 	}
 	v.places.release()
-	ctx := v.r.Context()
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return

@@ -47,7 +47,7 @@ func TestARefusalPausesUntilItsCallerLeavesOrTheServerStops(t *testing.T) {
 				if test.end != nil {
 					time.AfterFunc(time.Millisecond, func() { test.end(leave, stop) })
 				}
-				s.pauseRefusal(v, test.err)
+				s.pauseRefusal(ctx, v, test.err)
 				if took := time.Since(v.began); took != test.want {
 					t.Errorf("the refusal takes %s, want %s", took, test.want)
 				}

@@ -96,7 +96,7 @@ func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
 	if release != nil {
 		release()
 	}
-	s.pauseRefusal(v, err)
+	s.pauseRefusal(ctx, v, err)
 	return nil, err
 }
 
