@@ -74,12 +74,13 @@ func exportViolations(ctx context.Context, _ int, _ time.Duration) (lines []line
 	return lines, nil
 }
 
-// startAdmin starts a control plane without a Redis and waits until it knows the API keys.
-func (s *stage) startAdmin(ctx context.Context, database string) (*process, error) {
+// startAdmin starts a control plane and waits until it knows the API keys. Options are environment variables.
+func (s *stage) startAdmin(ctx context.Context, database string, options ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "admin"), "serve")
 	cmd.Env = []string{
 		"SLUICE_DATABASE_URL=" + database, "SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
 	}
+	cmd.Env = append(cmd.Env, options...)
 	p, err := s.start(cmd, adminListens)
 	if err != nil {
 		return nil, err

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"slices"
 	"sync"
@@ -29,83 +27,13 @@ const (
 	floodBatch    = 20   // checks of one call
 )
 
-// link is the way to Redis: so many bytes a second, one after the other, and a delay.
-type link struct {
-	mu   sync.Mutex
-	free time.Time // when the last byte is sent
-}
-
-// arrival returns when bytes arrive that are sent now.
-func (l *link) arrival(n int) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); l.free.Before(now) {
-		l.free = now
-	}
-	l.free = l.free.Add(time.Duration(n) * time.Second / fairBandwidth)
-	return l.free.Add(fairDelay)
-}
-
-// behindLink listens for connections to a server that go through one link.
-func behindLink(ctx context.Context, server string) (addr string, err error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("listen for the link: %w", err)
-	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	way := &link{}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			go carry(way, near, far)
-			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
-		}
-	}()
-	return listener.Addr().String(), nil
-}
-
-// carry passes on what a client sends, each piece when it arrives.
-func carry(way *link, near, far net.Conn) {
-	defer func() { _ = far.Close() }()
-	type piece struct {
-		bytes []byte
-		at    time.Time
-	}
-	pieces := make(chan piece, 1024)
-	go func() {
-		defer close(pieces)
-		for {
-			bytes := make([]byte, 16<<10)
-			n, err := near.Read(bytes)
-			if err != nil {
-				return
-			}
-			pieces <- piece{bytes[:n], way.arrival(n)}
-		}
-	}()
-	for p := range pieces {
-		awaitMoment(p.at)
-		if _, err := far.Write(p.bytes); err != nil {
-			_ = near.Close()
-		}
-	}
-}
-
 // fairness compares the latencies of quiet tenants beside one that asks for ten times what Redis bears with those
 // without it.
 func fairness(ctx context.Context, rounds int, round time.Duration) (lines []line, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = withRedis(ctx, func(direct redis.UniversalClient) error {
-		addr, err := behindLink(ctx, direct.(*redis.Client).Options().Addr)
+		addr, err := behindLink(ctx, direct.(*redis.Client).Options().Addr, fairDelay, fairBandwidth)
 		if err != nil {
 			return err
 		}

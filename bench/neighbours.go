@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,32 +15,21 @@ import (
 	"time"
 )
 
-// importedUsers is how many users each import of a greedy tenant has.
-const importedUsers = 50_000
+const (
+	neighbourPassword = "a password of the benchmark"
+	quietAlerts       = 4 // so that enough webhooks are timed: each leaves within a second
+	farBandwidth      = 125 << 20
+)
 
-// adminRequest is one request that a tenant repeats; the path is below the tenant's.
-type adminRequest struct{ method, path, mediaType, body string }
-
-// greedyRequests are the most expensive that each route allows.
-func greedyRequests() []adminRequest {
-	var users strings.Builder
-	users.WriteString("user_id,plan\n")
-	for i := range importedUsers {
-		fmt.Fprintf(&users, "user-%d,free\n", i)
-	}
-	const simulation = `{"rules":[{"key_pattern":"user:{user_id}","rate_per_second":1,"rate_unit":"second","burst_capacity":5}],` +
-		`"pattern":{"rate_per_second":1000,"duration_seconds":90}}`
-	return []adminRequest{
-		{"POST", "/users/import", "text/csv", users.String()},
-		{"GET", "/export", "", ""},
-		{"GET", "/violations?plan=none&limit=500", "", ""},
-		{"GET", "/violations/export?plan=none", "", ""},
-		{"GET", "/stats/top?by=endpoint&mode=shadow", "", ""},
-		{"GET", "/stats/series?step_seconds=3600", "", ""},
-		{"GET", "/stats/summary", "", ""},
-		{"GET", "/audit/export", "", ""},
-		{"POST", "/simulate", "application/json", simulation},
-	}
+// neighbourSettings are where the database is. The target holds where its processors are not the admin process's, as in
+// production; a link between them stands for that.
+var neighbourSettings = []struct {
+	what   string
+	delay  time.Duration // there and back
+	target float64       // as ratioLine takes it
+}{
+	{"database behind 2 ms", 2 * time.Millisecond, -2},
+	{"database on this machine", 0, 0},
 }
 
 // neighbours compares the latency of one tenant's requests alone and while two others ask for all that they may.
@@ -53,60 +44,79 @@ func neighbours(ctx context.Context, rounds int, round time.Duration) (lines []l
 		return nil, err
 	}
 	store.Close()
-	database := s.postgres.URL("neighbours")
-	keys := map[string]string{}
-	for _, tenant := range []string{"ours", "greedy", "quiet"} {
-		if tenant != "ours" { // which has the violations
-			if _, err := s.admin(ctx, database, "create-tenant", "--slug", tenant, "--name", tenant, "--default-plan", "free"); err != nil {
-				return nil, err
-			}
-		}
-		if keys[tenant], err = s.admin(ctx, database, "create-key", "--tenant", tenant, "--name", "bench", "--permissions", "manage"); err != nil {
+	n := &neighbourhood{stage: s, database: s.postgres.URL("neighbours"), client: loopClient()}
+	for _, name := range []string{"quiet", "ours", "greedy"} { // ours has the violations
+		if err := n.settle(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	p, err := s.startAdmin(ctx, database)
-	if err != nil {
-		return nil, err
-	}
-	defer p.stop()
-	p.ask(ctx, keys["ours"], "ours", adminRequest{"POST", "/plans", "application/json", `{"name":"free"}`}, 0)
-	measured := map[string]adminRequest{"reads": {"GET", "/rules", "", ""}, "writes": {"POST", "/plans", "application/json", `{"name":"%d"}`}}
-	length := time.Duration(rounds) * round
-	quiet := p.latencies(ctx, keys["quiet"], "quiet", measured, length)
-	loud, end := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	for _, tenant := range []string{"ours", "greedy"} {
-		for _, request := range greedyRequests() {
-			for range 4 {
-				group.Go(func() {
-					for loud.Err() == nil {
-						p.ask(loud, keys[tenant], tenant, request, 0)
-					}
-				})
-			}
+	for _, setting := range neighbourSettings {
+		measured, err := n.compare(ctx, setting.delay, rounds, 3*round)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", setting.what, err)
 		}
-	}
-	beside := p.latencies(ctx, keys["quiet"], "quiet", measured, length)
-	end()
-	group.Wait()
-	for _, what := range []string{"reads", "writes"} {
-		lines = append(lines,
-			ratioLine("p99 of a tenant's "+what+" beside greedy ones ÷ alone, ms", "%.1f", late99(quiet[what].took), late99(beside[what].took), -2),
-			line{what: "  not answered", baseline: fmt.Sprint(quiet[what].failed), ours: fmt.Sprint(beside[what].failed), target: "0", met: yesNo(beside[what].failed == 0)})
+		for _, m := range measured {
+			lines = append(lines,
+				ratioLine(fmt.Sprintf("%s: p99 of %s, ms", setting.what, m.what), "%.1f",
+					late99(m.alone.took), late99(m.beside.took), setting.target),
+				line{
+					what:     fmt.Sprintf("  not answered, of %d and %d", len(m.alone.took), len(m.beside.took)),
+					baseline: fmt.Sprint(m.alone.failed), ours: fmt.Sprint(m.beside.failed), target: "0", met: yesNo(m.beside.failed == 0),
+				})
+		}
 	}
 	return lines, nil
 }
 
-// admin runs a command and returns what it prints.
-func (s *stage) admin(ctx context.Context, database string, arguments ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "admin"), arguments...)
-	cmd.Env = []string{"SLUICE_DATABASE_URL=" + database}
+// neighbourhood has three tenants and one admin process.
+type neighbourhood struct {
+	*stage
+	database string
+	client   *http.Client
+	base     string // of the process's URLs
+	tenants  []*neighbour
+}
+
+// neighbour is a tenant with a key for automation and a person who signs in.
+type neighbour struct {
+	slug, key, email string
+	cookie           string // of the person's session
+	rule             int64  // with a bucket of each user
+	alerts           []int64
+}
+
+// settle makes a tenant by commands. Each has a person of its own, since a person's share is one in all tenants.
+func (n *neighbourhood) settle(ctx context.Context, slug string) (err error) {
+	t := &neighbour{slug: slug, email: slug + "@example.com"}
+	if slug != "ours" {
+		if _, err := n.admin(ctx, "", "create-tenant", "--slug", slug, "--name", slug, "--default-plan", "free"); err != nil {
+			return err
+		}
+	}
+	if t.key, err = n.admin(ctx, "", "create-key", "--tenant", slug, "--name", "bench", "--permissions", "manage"); err != nil {
+		return err
+	}
+	_, err = n.admin(ctx, neighbourPassword, "create-admin", "--email", t.email)
+	n.tenants = append(n.tenants, t)
+	return err
+}
+
+// admin runs a command with an input and returns what it prints.
+func (n *neighbourhood) admin(ctx context.Context, input string, arguments ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(n.dir, "admin"), arguments...)
+	cmd.Env = []string{"SLUICE_DATABASE_URL=" + n.database}
+	cmd.Stdin = strings.NewReader(input + "\n")
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("admin %s: %w", arguments[0], err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// comparison is how one kind of request fared.
+type comparison struct {
+	what          string
+	alone, beside answers
 }
 
 // answers are how long requests took, in milliseconds, and how many failed.
@@ -115,48 +125,188 @@ type answers struct {
 	failed int
 }
 
-// latencies repeats each request, one at a time, for so long.
-func (p *process) latencies(ctx context.Context, key, tenant string, requests map[string]adminRequest, length time.Duration) map[string]*answers {
-	measured := map[string]*answers{}
-	var group sync.WaitGroup
-	for what, request := range requests {
-		a := &answers{}
-		measured[what] = a
-		group.Go(func() {
-			for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; {
-				began := time.Now()
-				if status := p.ask(ctx, key, tenant, request, began.UnixNano()); status >= http.StatusBadRequest || status == 0 {
-					a.failed++
-				}
-				a.took = append(a.took, float64(time.Since(began).Microseconds())/1000)
-			}
-		})
+// compare starts an admin process and times the quiet tenant's requests, alone and beside the others in turn.
+func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds int, round time.Duration) ([]*comparison, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	database := n.database
+	if delay > 0 {
+		at, err := url.Parse(database)
+		if err != nil {
+			return nil, fmt.Errorf("read the database's URL: %w", err)
+		}
+		if at.Host, err = behindLink(ctx, at.Host, delay, farBandwidth); err != nil {
+			return nil, err
+		}
+		database = at.String()
 	}
-	group.Wait()
-	return measured
+	p, err := n.startAdmin(ctx, database, "SLUICE_REDIS_URL="+n.redis.URL(), "SLUICE_WEBHOOK_ALLOW=127.0.0.1/32")
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	n.base = "http://" + p.addr
+	hooks := newHooks()
+	defer hooks.close()
+	for _, t := range n.tenants {
+		if err := n.furnish(ctx, t, hooks); err != nil {
+			return nil, err
+		}
+	}
+	victims := n.victims(n.tenants[0], hooks)
+	measured := make([]*comparison, len(victims))
+	for i := range victims {
+		measured[i] = &comparison{what: victims[i].what}
+	}
+	for range rounds {
+		if err := timeVictims(ctx, victims, round, func(i int) *answers { return &measured[i].alone }); err != nil {
+			return nil, err
+		}
+		loud, quiet := context.WithCancel(ctx)
+		var loops sync.WaitGroup
+		for _, t := range n.tenants[1:] {
+			n.beGreedy(loud, t, &loops)
+		}
+		awaitMoment(time.Now().Add(round / 3)) // the load builds up
+		err := timeVictims(ctx, victims, round, func(i int) *answers { return &measured[i].beside })
+		quiet()
+		loops.Wait()
+		if err != nil {
+			return nil, err
+		}
+		awaitMoment(time.Now().Add(round / 3)) // what was under way ends
+	}
+	return measured, nil
 }
 
-// ask sends a request, reads its answer to the end and returns its status; 0 without one. n makes bodies differ.
-func (p *process) ask(ctx context.Context, key, tenant string, q adminRequest, n int64) (status int) {
-	body := q.body
-	if n != 0 && body != "" {
-		body = fmt.Sprintf(body, n)
+// victim is a request of the quiet tenant that is repeated, one at a time in each of its loops.
+type victim struct {
+	what string
+	loop []func(ctx context.Context) (took time.Duration, err error)
+}
+
+// timeVictims repeats each request for the length of a round.
+func timeVictims(ctx context.Context, victims []victim, round time.Duration, to func(i int) *answers) error {
+	var mu sync.Mutex
+	var loops sync.WaitGroup
+	end := time.Now().Add(round)
+	for i := range victims {
+		for _, once := range victims[i].loop {
+			loops.Go(func() {
+				for time.Now().Before(end) && ctx.Err() == nil {
+					took, err := once(ctx)
+					mu.Lock()
+					a := to(i)
+					a.took = append(a.took, float64(took.Microseconds())/1000)
+					if err != nil {
+						a.failed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
 	}
-	request, err := http.NewRequestWithContext(ctx, q.method, "http://"+p.addr+"/api/v1/tenants/"+tenant+q.path, strings.NewReader(body))
-	if err != nil {
-		return 0
+	loops.Wait()
+	return context.Cause(ctx)
+}
+
+// victims are what the quiet tenant asks for.
+func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
+	timed := func(ask func(ctx context.Context) (want int, q adminRequest)) []func(context.Context) (time.Duration, error) {
+		return []func(context.Context) (time.Duration, error){func(ctx context.Context) (time.Duration, error) {
+			want, q := ask(ctx)
+			began := time.Now()
+			got, err := n.ask(ctx, t, q)
+			if err == nil && got.status != want {
+				err = fmt.Errorf("%s %s: status %d", q.method, q.path, got.status)
+			}
+			return time.Since(began), err
+		}}
 	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	if q.mediaType != "" {
-		request.Header.Set("Content-Type", q.mediaType)
+	signIn := func(email, password string) adminRequest {
+		return adminRequest{method: "POST", path: "/api/v1/session", mediaType: jsonType, body: fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)}
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0
+	victims := []victim{
+		{"reads", timed(func(context.Context) (int, adminRequest) {
+			return http.StatusOK, adminRequest{method: "GET", path: t.path("/rules")}
+		})},
+		{"writes", timed(func(context.Context) (int, adminRequest) {
+			return http.StatusCreated, post(t.path("/plans"), fmt.Sprintf(`{"name":"%d"}`, time.Now().UnixNano()))
+		})},
+		{"sign-ins", timed(func(context.Context) (int, adminRequest) { return http.StatusOK, signIn(t.email, neighbourPassword) })},
+		// Each has an address of its own, because failures for one address have to wait.
+		{"sign-ins with a wrong password", timed(func(context.Context) (int, adminRequest) {
+			return http.StatusUnauthorized, signIn(fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
+		})},
+		{what: "webhooks, test to arrival"},
 	}
-	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode
+	last := &victims[len(victims)-1]
+	for _, alert := range t.alerts {
+		last.loop = append(last.loop, func(ctx context.Context) (time.Duration, error) { return n.testAlert(ctx, t, alert, hooks) })
+	}
+	return victims
+}
+
+// testAlert returns how long it took from the request for a test to its webhook's arrival.
+func (n *neighbourhood) testAlert(ctx context.Context, t *neighbour, alert int64, hooks *hooks) (time.Duration, error) {
+	test := post(t.path(fmt.Sprintf("/alerts/%d/test", alert)), "")
+	test.asPerson = true
+	for {
+		began := time.Now()
+		got, err := n.ask(ctx, t, test)
+		switch {
+		case err != nil:
+			return time.Since(began), err
+		case got.status == http.StatusConflict: // that the test before arrived is not written down yet
+			awaitMoment(time.Now().Add(20 * time.Millisecond))
+			continue
+		case got.status != http.StatusCreated:
+			return time.Since(began), fmt.Errorf("test an alert: status %d", got.status)
+		}
+		late := time.NewTimer(30 * time.Second)
+		defer late.Stop()
+		select {
+		case at := <-hooks.arrived[alert]:
+			return at.Sub(began), nil
+		case <-late.C:
+			return time.Since(began), errors.New("a webhook did not arrive within 30 s")
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// hooks receive webhooks: those of the quiet tenant are noted, others get no answer.
+type hooks struct {
+	quiet, blackHole *httptest.Server
+	closing          chan struct{}
+	arrived          map[int64]chan time.Time
+}
+
+func newHooks() *hooks {
+	h := &hooks{closing: make(chan struct{}), arrived: map[int64]chan time.Time{}}
+	h.quiet = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		at := time.Now()
+		if alert, err := alertOf(r.Body); err == nil {
+			select {
+			case h.arrived[alert] <- at:
+			default:
+			}
+		}
+	}))
+	h.blackHole = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-h.closing:
+		case <-r.Context().Done():
+		}
+	}))
+	return h
+}
+
+func (h *hooks) close() {
+	close(h.closing)
+	h.quiet.Close()
+	h.blackHole.Close()
 }
 
 func late99(took []float64) float64 {

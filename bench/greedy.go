@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	jsonType      = "application/json"
+	importedUsers = 50_000 // of each import
+	importedRules = 500
+	matrixRules   = 200 // of each save
+	// greedyLoops is how many loops of a tenant repeat each request.
+	greedyLoops = 4
+	// tailFor is how long a live tail stays open.
+	tailFor = 2 * time.Second
+)
+
+// adminRequest is one request to the admin process.
+type adminRequest struct {
+	method, path, mediaType, body string
+	asPerson                      bool          // with the session and not the key
+	slow                          bool          // the answer is read at 200 kB/s
+	length                        time.Duration // the caller leaves after it; 0 for the answer's end
+}
+
+func post(path, body string) adminRequest {
+	q := adminRequest{method: "POST", path: path, body: body}
+	if body != "" {
+		q.mediaType = jsonType
+	}
+	return q
+}
+
+// path is a path of the tenant.
+func (t *neighbour) path(below string) string { return "/api/v1/tenants/" + t.slug + below }
+
+// reply is an answer. Of files only the length is of interest.
+type reply struct {
+	status     int
+	retryAfter time.Duration
+	cookie     string
+	body       []byte // of JSON
+}
+
+func loopClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}}
+}
+
+// ask sends a request and reads its answer to the end.
+func (n *neighbourhood) ask(ctx context.Context, t *neighbour, q adminRequest) (got reply, err error) {
+	if q.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.length)
+		defer cancel()
+	}
+	request, err := http.NewRequestWithContext(ctx, q.method, n.base+q.path, strings.NewReader(q.body))
+	if err != nil {
+		return got, fmt.Errorf("ask: %w", err)
+	}
+	if q.asPerson {
+		request.Header.Set("Cookie", t.cookie)
+	} else {
+		request.Header.Set("Authorization", "Bearer "+t.key)
+	}
+	if q.mediaType != "" {
+		request.Header.Set("Content-Type", q.mediaType)
+	}
+	answer, err := n.client.Do(request)
+	if err != nil {
+		return got, fmt.Errorf("ask: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	got.status = answer.StatusCode
+	got.cookie, _, _ = strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil {
+		got.retryAfter = time.Duration(seconds) * time.Second
+	}
+	switch {
+	case q.slow:
+		for err == nil {
+			_, err = io.CopyN(io.Discard, answer.Body, 4<<10)
+			awaitMoment(time.Now().Add(20 * time.Millisecond))
+		}
+	case strings.Contains(answer.Header.Get("Content-Type"), "json"):
+		got.body, err = io.ReadAll(answer.Body)
+		return got, err
+	default:
+		_, _ = io.Copy(io.Discard, answer.Body)
+	}
+	return got, nil
+}
+
+// call asks for JSON and fails unless the status is the expected one.
+func (n *neighbourhood) call(ctx context.Context, t *neighbour, q adminRequest, want int, to any) error {
+	got, err := n.ask(ctx, t, q)
+	if err != nil {
+		return err
+	}
+	if got.status != want {
+		return fmt.Errorf("%s %s: status %d: %.300s", q.method, q.path, got.status, got.body)
+	}
+	if got.cookie != "" {
+		t.cookie = got.cookie
+	}
+	if to == nil {
+		return nil
+	}
+	if err := json.Unmarshal(got.body, to); err != nil {
+		return fmt.Errorf("%s %s: %w", q.method, q.path, err)
+	}
+	return nil
+}
+
+// furnish signs a tenant's person in and makes its rules and alerts. Those of a setting before stay.
+func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks) error {
+	in := post("/api/v1/session", fmt.Sprintf(`{"email":%q,"password":%q}`, t.email, neighbourPassword))
+	if err := n.call(ctx, t, in, http.StatusOK, nil); err != nil {
+		return err
+	}
+	if t.rule == 0 {
+		if t.slug == "ours" {
+			if err := n.call(ctx, t, post(t.path("/plans"), `{"name":"free"}`), http.StatusCreated, nil); err != nil {
+				return err
+			}
+		}
+		var made struct {
+			RuleID int64 `json:"rule_id"`
+		}
+		rule := post(t.path("/rules"), `{"key_pattern":"user:{user_id}","name":"credited","rate_per_second":1,"rate_unit":"second","burst_capacity":50}`)
+		if err := n.call(ctx, t, rule, http.StatusCreated, &made); err != nil {
+			return err
+		}
+		t.rule = made.RuleID
+		cells := make([]string, matrixRules)
+		for i := range cells {
+			cells[i] = fmt.Sprintf(`{"key_pattern":"endpoint:/matrix/%d","rate_per_second":1,"rate_unit":"second","burst_capacity":5}`, i)
+		}
+		if err := n.call(ctx, t, post(t.path("/matrix"), `{"cells":[`+strings.Join(cells, ",")+`]}`), http.StatusOK, nil); err != nil {
+			return err
+		}
+	}
+	t.alerts = nil
+	for i := range quietAlerts {
+		target := hooks.blackHole.URL
+		if t == n.tenants[0] {
+			target = hooks.quiet.URL
+		}
+		var made struct {
+			Alert struct {
+				ID int64 `json:"alert_id"`
+			} `json:"alert"`
+		}
+		alert := post(t.path("/alerts"), fmt.Sprintf(`{"name":"alert %d","rule_id":%d,"per":"rule","threshold":1000000,"window_minutes":5,"url":%q}`, i, t.rule, target))
+		alert.asPerson = true
+		if err := n.call(ctx, t, alert, http.StatusCreated, &made); err != nil {
+			return err
+		}
+		t.alerts = append(t.alerts, made.Alert.ID)
+		hooks.arrived[made.Alert.ID] = make(chan time.Time, 1)
+	}
+	return nil
+}
+
+// alertOf is the alert of a webhook.
+func alertOf(body io.Reader) (int64, error) {
+	var message struct {
+		Alert struct {
+			ID int64 `json:"id,string"`
+		} `json:"alert"`
+	}
+	if err := json.NewDecoder(body).Decode(&message); err != nil {
+		return 0, fmt.Errorf("read a webhook: %w", err)
+	}
+	return message.Alert.ID, nil
+}
+
+// greedyRequests are the most expensive that each route allows, over and over.
+var greedyRequests = sync.OnceValue(func() []adminRequest {
+	var users, config strings.Builder
+	users.WriteString("user_id,plan\n")
+	for i := range importedUsers {
+		fmt.Fprintf(&users, "user-%d,free\n", i)
+	}
+	config.WriteString("rules:\n")
+	for i := range importedRules {
+		fmt.Fprintf(&config, "  - {key_pattern: \"endpoint:/imported/%d\", rate: RATE/second, burst_capacity: 9}\n", i)
+	}
+	return []adminRequest{
+		{method: "POST", path: "/users/import", mediaType: "text/csv", body: users.String()},
+		{method: "POST", path: "/import", mediaType: "application/yaml", body: config.String()},
+		{method: "GET", path: "/export"},
+		{method: "GET", path: "/violations?plan=none&limit=500"},
+		{method: "GET", path: "/violations/export?plan=none"},
+		{method: "GET", path: "/violations/export", slow: true},
+		{method: "GET", path: "/violations/tail", length: tailFor},
+		{method: "GET", path: "/stats/top?by=endpoint&mode=shadow"},
+		{method: "GET", path: "/stats/series?step_seconds=3600"},
+		{method: "GET", path: "/stats/summary"},
+		{method: "GET", path: "/audit/export"},
+		{method: "GET", path: "/users/export", slow: true},
+		post("/explain", `{"user_id":"1","endpoint":"/matrix/1","ip":"203.0.113.9"}`),
+		post("/simulate", `{"rules":[{"key_pattern":"user:{user_id}","rate_per_second":1,"rate_unit":"second","burst_capacity":5}],`+
+			`"pattern":{"rate_per_second":1000,"duration_seconds":90}}`),
+	}
+})
+
+// beGreedy repeats what a tenant may ask for until ctx ends. Loops wait as long as refusals tell them to.
+func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.WaitGroup) {
+	repeat := func(next func(i int) (adminRequest, error)) {
+		loops.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				q, err := next(i)
+				got := reply{retryAfter: time.Second} // what refusals say
+				if err == nil {
+					got, _ = n.ask(ctx, t, q)
+				}
+				pause := time.NewTimer(got.retryAfter)
+				select {
+				case <-pause.C:
+				case <-ctx.Done():
+				}
+				pause.Stop()
+			}
+		})
+	}
+	for loop := range greedyLoops {
+		for _, q := range greedyRequests() {
+			q.path = t.path(q.path)
+			body := q.body
+			repeat(func(i int) (adminRequest, error) {
+				q.body = strings.ReplaceAll(body, "RATE", strconv.Itoa(1+i%2)) // so that each import changes all rules
+				return q, nil
+			})
+		}
+		repeat(func(i int) (adminRequest, error) { return n.matrixSave(ctx, t, i) })
+		repeat(func(int) (adminRequest, error) {
+			return post(t.path("/users/1/buckets/credit"), fmt.Sprintf(`{"bucket_key":"%d:1","tokens":1}`, t.rule)), nil
+		})
+		repeat(func(int) (adminRequest, error) {
+			q := post(t.path(fmt.Sprintf("/alerts/%d/test", t.alerts[loop])), "")
+			q.asPerson = true
+			return q, nil
+		})
+	}
+}
+
+// matrixSave reads rules and returns a request that changes them all.
+func (n *neighbourhood) matrixSave(ctx context.Context, t *neighbour, i int) (adminRequest, error) {
+	var page struct {
+		Items []struct {
+			ID      int64 `json:"rule_id"`
+			Version int64 `json:"version"`
+		} `json:"items"`
+	}
+	list := adminRequest{method: "GET", path: t.path("/rules?q=/matrix/&limit=" + strconv.Itoa(matrixRules))}
+	if err := n.call(ctx, t, list, http.StatusOK, &page); err != nil {
+		return adminRequest{}, err
+	}
+	cells := make([]string, len(page.Items))
+	for j, rule := range page.Items {
+		cells[j] = fmt.Sprintf(`{"rule_id":%d,"version":%d,"burst_capacity":%d}`, rule.ID, rule.Version, 5+i%2)
+	}
+	return post(t.path("/matrix"), `{"cells":[`+strings.Join(cells, ",")+`]}`), nil
+}
