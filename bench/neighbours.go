@@ -263,16 +263,8 @@ func (n *neighbourhood) testAlert(ctx context.Context, t *neighbour, alert int64
 		case got.status != http.StatusCreated:
 			return time.Since(began), fmt.Errorf("test an alert: status %d", got.status)
 		}
-		late := time.NewTimer(30 * time.Second)
-		defer late.Stop()
-		select {
-		case at := <-hooks.arrived[alert]:
-			return at.Sub(began), nil
-		case <-late.C:
-			return time.Since(began), errors.New("a webhook did not arrive within 30 s")
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
+		at, err := hooks.await(ctx, alert)
+		return at.Sub(began), err
 	}
 }
 
@@ -301,6 +293,18 @@ func newHooks() *hooks {
 		}
 	}))
 	return h
+}
+
+// await returns when the webhook of an alert arrived.
+func (h *hooks) await(ctx context.Context, alert int64) (time.Time, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("a webhook did not arrive within 30 s"))
+	defer cancel()
+	select {
+	case at := <-h.arrived[alert]:
+		return at, nil
+	case <-ctx.Done():
+		return time.Now(), context.Cause(ctx)
+	}
 }
 
 func (h *hooks) close() {
