@@ -26,7 +26,7 @@ type bodies struct {
 
 // take counts n bytes for a tenant, and reports whether they fit. A tenant that holds nothing always gets them: others
 // can slow its batches down but not shut it out.
-func (b *bodies) take(tenant rules.TenantID, n int) bool {
+func (b *bodies) reserve(tenant rules.TenantID, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if held := b.tenants[tenant]; held > 0 && (held+n > b.share || b.total+n > b.max) {
@@ -37,7 +37,7 @@ func (b *bodies) take(tenant rules.TenantID, n int) bool {
 }
 
 // change counts n bytes more, which exist already, or fewer.
-func (b *bodies) change(tenant rules.TenantID, n int) {
+func (b *bodies) adjust(tenant rules.TenantID, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(tenant, n)
@@ -63,12 +63,12 @@ func (r *route) holds(length int) int {
 }
 
 // hold counts the memory of a request, and reports whether it may be read.
-func (c *conn) hold(a *admission, length int) bool {
+func (c *conn) reserveBody(a *admission, length int) bool {
 	n := a.route.holds(length)
 	if n == 0 {
 		return true
 	}
-	if tenant := a.tenant.Tenant.ID; c.server.bodies.take(tenant, n) {
+	if tenant := a.tenant.Tenant.ID; c.server.bodies.reserve(tenant, n) {
 		c.holder, c.held = tenant, n
 		return true
 	}
@@ -78,17 +78,17 @@ func (c *conn) hold(a *admission, length int) bool {
 }
 
 // holdAnswer counts the memory of a large answer, until it is written.
-func (c *conn) holdAnswer() {
+func (c *conn) countAnswer() {
 	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptAnswer {
-		c.server.bodies.change(c.holder, n)
+		c.server.bodies.adjust(c.holder, n)
 		c.held += n
 	}
 }
 
 // letGo ends the counting of what the last request held.
-func (c *conn) letGo() {
+func (c *conn) releaseBody() {
 	if c.held > 0 {
-		c.server.bodies.change(c.holder, -c.held)
+		c.server.bodies.adjust(c.holder, -c.held)
 		c.held = 0
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// exchange is the memory of one request. Nothing of it may be used once it is released; strings
-// read from it are copies and may.
-type exchange struct {
+// scratch is the reusable memory of one request. Strings read from it are copies; nothing else may be used after release.
+type scratch struct {
 	body      bytes.Buffer // over memory that is the server's
 	reader    httpapi.Reader
 	checks    []enforce.Check
@@ -25,14 +24,14 @@ type exchange struct {
 	headers   headerText
 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// keptChecks is how many checks the memory of an exchange is kept for.
+// keptChecks is the largest batch request whose memory is reused.
 const keptChecks = 256
 
 // release gives the memory back, except that of large batches, which single checks would keep
 // alive for ever.
-func (x *exchange) release() {
+func (x *scratch) release() {
 	if cap(x.answer) > 2*keptAnswer || cap(x.checks) > keptChecks {
 		return
 	}
@@ -42,25 +41,25 @@ func (x *exchange) release() {
 		x.decisions[i].Reset()
 	}
 	x.checks, x.decisions = x.checks[:0], x.decisions[:0]
-	exchanges.Put(x)
+	scratches.Put(x)
 }
 
 // Close releases the memory: fasthttp closes what a request holds when it resets it, after its answer was written.
-func (x *exchange) Close() error {
+func (x *scratch) Close() error {
 	x.release()
 	return nil
 }
 
-// exchangeOf returns memory that the request holds until its answer is written.
-func exchangeOf(c *fasthttp.RequestCtx) *exchange {
-	x := exchanges.Get().(*exchange)
-	c.SetUserValue("exchange", x)
+// scratchOf returns memory that the request holds until its answer is written.
+func scratchOf(c *fasthttp.RequestCtx) *scratch {
+	x := scratches.Get().(*scratch)
+	c.SetUserValue("scratch", x)
 	return x
 }
 
 // check handles POST /v1/check.
 func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
-	x := exchangeOf(c)
+	x := scratchOf(c)
 	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error
 
 // checkBatch handles POST /v1/check/batch.
 func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
-	x := exchangeOf(c)
+	x := scratchOf(c)
 	x.read(c.PostBody())
 	x.checks = decodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {
@@ -97,13 +96,13 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *rules.TenantRules) 
 const jsonType = "application/json"
 
 // read begins to read a body, which must stay unchanged meanwhile.
-func (x *exchange) read(body []byte) {
+func (x *scratch) read(body []byte) {
 	x.body = *bytes.NewBuffer(body)
 	x.reader.Reset(&x.body)
 }
 
 // readCheck reads a body that is one check.
-func (x *exchange) readCheck(body []byte) error {
+func (x *scratch) readCheck(body []byte) error {
 	x.read(body)
 	x.checks = append(x.checks[:0], decodeCheck(&x.reader))
 	return x.reader.Close()
@@ -113,8 +112,8 @@ func (x *exchange) readCheck(body []byte) error {
 func onePointer(int) string     { return "/plan" }
 func batchPointer(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
 
-// choosePlans replaces the plan that each check names by the plan it is judged on. A plan that
-// does not exist is the caller's mistake: judging such a check on another plan would hide it.
+// choosePlans sets the plan that each check is judged on. It refuses a plan that does not exist: judging the check on
+// another one would hide the caller's mistake.
 func choosePlans(tenant *rules.TenantRules, checks []enforce.Check, pointer func(i int) string) error {
 	var unknown []httpapi.FieldError
 	for i := range checks {
@@ -125,12 +124,12 @@ func choosePlans(tenant *rules.TenantRules, checks []enforce.Check, pointer func
 				Detail:  "is not a plan of this tenant; leave it out to use the user's own",
 			})
 		}
-		checks[i].Plan = plan
+		checks[i].EffectivePlan = plan
 	}
 	return httpapi.BodyProblem(unknown)
 }
 
-func (x *exchange) decide(ctx context.Context, limiter *enforce.Limiter, tenant *rules.TenantRules) {
+func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *rules.TenantRules) {
 	if n := len(x.checks); cap(x.decisions) < n {
 		x.decisions = make([]enforce.Decision, n)
 	} else {

@@ -83,16 +83,16 @@ func (c *conn) serve() {
 	c.out.Reset(c)
 	defer c.end()
 	defer c.server.surface.recoverPanic(c.memory)
-	for c.await() && c.exchange() {
+	for c.awaitRequest() && c.serveRequest() {
 		c.memory.reset()
-		c.letGo()
+		c.releaseBody()
 	}
 	_ = c.out.Flush()
 }
 
-// await waits for a request to begin, and reports whether one did. It first flushes the answers before, unless another
+// awaitRequest waits for a request to begin, and reports whether one did. It first flushes the answers before, unless another
 // request came in the same packet.
-func (c *conn) await() bool {
+func (c *conn) awaitRequest() bool {
 	c.begun, c.timed = false, false
 	if c.in.Buffered() > 0 {
 		return true
@@ -114,8 +114,8 @@ func (c *conn) await() bool {
 	return err == nil && c.enter(busy)
 }
 
-// exchange reads one request and answers it. It reports whether the connection can carry another.
-func (c *conn) exchange() bool {
+// serveRequest reads one request and answers it. It reports whether the connection can carry another.
+func (c *conn) serveRequest() bool {
 	ctx, s := c.ctx, c.server.surface
 	h := &ctx.Request.Header
 	c.begun = true
@@ -131,7 +131,7 @@ func (c *conn) exchange() bool {
 	a := c.admit()
 	length := h.ContentLength() // negative for chunks, and where there is no body
 	rest := length == chunked || length > 0
-	if rest && a.err == nil && a.route.permission != "" && c.hold(&a, length) {
+	if rest && a.err == nil && a.route.permission != "" && c.reserveBody(&a, length) {
 		if err := c.readBody(&a, length); err != nil {
 			return c.refuseUnread(&a, err)
 		}
@@ -144,7 +144,7 @@ func (c *conn) exchange() bool {
 		return false
 	}
 	s.finish(ctx, &a)
-	c.holdAnswer()
+	c.countAnswer()
 	if !c.respond(a.last || c.unread) {
 		c.unread = c.unread || drain
 		return false
@@ -244,7 +244,7 @@ func (c *conn) refuseUnread(a *admission, err error) bool {
 	if errors.Is(c.readErr, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	if a.err = whyUnread(err, timedOut); !c.enter(busy) {
+	if a.err = unreadProblem(err, timedOut); !c.enter(busy) {
 		return false
 	}
 	s.finish(ctx, a)
@@ -321,7 +321,7 @@ func (c *conn) end() {
 
 // release gives the memory to the next connection. A refused request may have had thousands of headers.
 func (c *conn) release() {
-	c.letGo()
+	c.releaseBody()
 	m := c.memory
 	c.memory = nil
 	if c.unread {

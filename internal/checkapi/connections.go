@@ -18,7 +18,7 @@ const (
 	// evictedShare is the part of the limit that is evicted at once: looking for candidates costs milliseconds.
 	evictedShare = 64
 	// fruitless is how long the server waits after it found no connection to close before it looks again.
-	fruitless = 100 * time.Millisecond
+	evictPause = 100 * time.Millisecond
 	// slowReader is how long an answer may wait to be read before its connection can be closed for another.
 	slowReader = time.Second
 	// maxReserve connections over the limit are answered once each: health probes as ever, anything else with 503.
@@ -34,26 +34,26 @@ const (
 type connections struct {
 	limit int
 
-	mu        sync.Mutex
-	all       map[*conn]struct{}
-	reserve   int                  // how many of all are over the limit
-	sharing   map[netip.Prefix]int // how many of the reserve each network has
-	lookAgain time.Time            // after evict found nothing
+	mu           sync.Mutex
+	all          map[*conn]struct{}
+	reserve      int                  // how many of all are over the limit
+	reserveOf    map[netip.Prefix]int // how many of the reserve each network has
+	nextEviction time.Time            // after evict found nothing
 
 	refused, evicted atomic.Int64
 }
 
 // place is where a new connection stands.
-type place int
+type standing int
 
 const (
-	admitted place = iota // within the limit
-	reserved              // over the limit, in the reserve
-	rejected              // over the limit, and the reserve is full
+	admitted standing = iota // within the limit
+	reserved                 // over the limit, in the reserve
+	rejected                 // over the limit, and the reserve is full
 )
 
 // add adds a connection to the set. At the limit it evicts others first.
-func (s *connections) add(c *conn, now time.Time) place {
+func (s *connections) add(c *conn, now time.Time) standing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all)-s.reserve < s.limit || s.evict(now) > 0 {
@@ -61,12 +61,12 @@ func (s *connections) add(c *conn, now time.Time) place {
 		return admitted
 	}
 	s.refused.Add(1)
-	if s.reserve >= maxReserve || s.sharing[c.network] >= reserveShare {
+	if s.reserve >= maxReserve || s.reserveOf[c.network] >= reserveShare {
 		return rejected
 	}
 	c.reserved = true
 	s.reserve++
-	s.sharing[c.network]++
+	s.reserveOf[c.network]++
 	s.all[c] = struct{}{}
 	return reserved
 }
@@ -87,8 +87,8 @@ func (s *connections) drop(c *conn) {
 		return
 	}
 	s.reserve--
-	if s.sharing[c.network]--; s.sharing[c.network] == 0 {
-		delete(s.sharing, c.network)
+	if s.reserveOf[c.network]--; s.reserveOf[c.network] == 0 {
+		delete(s.reserveOf, c.network)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *connections) makeRoom(now time.Time) {
 }
 
 // end closes the connections that are in one of the phases.
-func (s *connections) end(phases ...phase) {
+func (s *connections) closeIn(phases ...phase) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
@@ -123,7 +123,7 @@ func (s *connections) count(p phase) (n int) {
 }
 
 // cut closes all connections, whatever they are doing.
-func (s *connections) cut() {
+func (s *connections) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
@@ -143,7 +143,7 @@ func (s *connections) open() int {
 // another, within which the network with the most connections loses first. Within a tenant or network the longest idle
 // connection goes first. mu must be held.
 func (s *connections) evict(now time.Time) (n int) {
-	if now.Before(s.lookAgain) {
+	if now.Before(s.nextEviction) {
 		return 0
 	}
 	want := max(1, s.limit/evictedShare)
@@ -157,14 +157,14 @@ func (s *connections) evict(now time.Time) (n int) {
 		}
 	}
 	if n == 0 {
-		s.lookAgain = now.Add(fruitless)
+		s.nextEviction = now.Add(evictPause)
 	}
 	s.evicted.Add(int64(n))
 	return n
 }
 
 // candidate is a connection that can be closed for another.
-type candidate struct {
+type victim struct {
 	*conn
 	seen connState
 	// weight is how many connections its group would hold if all candidates before it were closed.
@@ -172,7 +172,7 @@ type candidate struct {
 }
 
 // rank returns the connections that can be closed, in the order in which they should be.
-func (s *connections) rank(now time.Time) []candidate {
+func (s *connections) rank(now time.Time) []victim {
 	tenants, networks := groups[rules.TenantID]{}, groups[netip.Prefix]{}
 	anonymous := 0
 	for c := range s.all {
@@ -188,27 +188,27 @@ func (s *connections) rank(now time.Time) []candidate {
 			networks.add(c.network, c, seen, evictable)
 		}
 	}
-	unknown := networks.ranked()
-	for i := range unknown {
-		unknown[i].weight = anonymous - i
+	anonymousVictims := networks.ranked()
+	for i := range anonymousVictims {
+		anonymousVictims[i].weight = anonymous - i
 	}
-	all := append(tenants.ranked(), unknown...)
+	all := append(tenants.ranked(), anonymousVictims...)
 	slices.SortFunc(all, heaviestFirst)
 	return all
 }
 
-func heaviestFirst(a, b candidate) int {
+func heaviestFirst(a, b victim) int {
 	return cmp.Or(cmp.Compare(b.weight, a.weight), compareIdle(a, b))
 }
 
-func compareIdle(a, b candidate) int { return cmp.Compare(a.seen.since(), b.seen.since()) }
+func compareIdle(a, b victim) int { return cmp.Compare(a.seen.since(), b.seen.since()) }
 
 // groups are the connections of each tenant, or of each network.
 type groups[K comparable] map[K]*group
 
 type group struct {
-	size       int // with those that cannot be closed
-	candidates []candidate
+	size    int // with those that cannot be closed
+	victims []victim
 }
 
 func (g groups[K]) add(key K, c *conn, seen connState, evictable bool) {
@@ -219,18 +219,18 @@ func (g groups[K]) add(key K, c *conn, seen connState, evictable bool) {
 	}
 	of.size++
 	if evictable {
-		of.candidates = append(of.candidates, candidate{conn: c, seen: seen})
+		of.victims = append(of.victims, victim{conn: c, seen: seen})
 	}
 }
 
 // ranked returns all candidates, those of the largest group first.
-func (g groups[K]) ranked() (all []candidate) {
+func (g groups[K]) ranked() (all []victim) {
 	for _, of := range g {
-		slices.SortFunc(of.candidates, compareIdle)
-		for i := range of.candidates {
-			of.candidates[i].weight = of.size - i
+		slices.SortFunc(of.victims, compareIdle)
+		for i := range of.victims {
+			of.victims[i].weight = of.size - i
 		}
-		all = append(all, of.candidates...)
+		all = append(all, of.victims...)
 	}
 	slices.SortFunc(all, heaviestFirst)
 	return all

@@ -34,7 +34,7 @@ func (s *surface) explain(c *fasthttp.RequestCtx, tenant *rules.TenantRules) err
 // Explain returns the explanation, in JSON, of the check that a body asks, for a caller who may ask for it. The
 // admin API answers by it too. The error is a *httpapi.Problem.
 func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *rules.TenantRules, now time.Time) ([]byte, error) {
-	x := exchanges.Get().(*exchange)
+	x := scratches.Get().(*scratch)
 	defer x.release()
 	if err := x.readCheck(body); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant 
 		return nil, err
 	}
 	d := limiter.Explain(ctx, tenant, check)
-	misses := tenant.Misses(&check.Request, check.Plan, maxNearMisses)
+	misses := tenant.Misses(&check.Request, check.EffectivePlan, maxNearMisses)
 	x.headers.reset()
 	x.headers.addRateLimit(asChecked(&d), now, jitter(&tenant.Tenant, &check.Request))
 	return appendExplanation(nil, tenant, &d, source, misses, &x.headers), nil

@@ -26,13 +26,13 @@ type headerField struct {
 func (t *headerText) reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
 
 // end gives what was appended to the text since the last field a name.
-func (t *headerText) end(name string) {
+func (t *headerText) endField(name string) {
 	t.fields = append(t.fields, headerField{name, len(t.text)})
 }
 
 func (t *headerText) addInt(name string, value int64) {
 	t.text = strconv.AppendInt(t.text, value, 10)
-	t.end(name)
+	t.endField(name)
 }
 
 // writeTo sets the fields. h keeps no part of t's memory.
@@ -84,7 +84,7 @@ func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int
 		t.addInt("Retry-After", seconds(storeRetryAfter))
 	}
 	t.text = append(t.text, d.Reason...)
-	t.end("X-Sluice-Reason")
+	t.endField("X-Sluice-Reason")
 }
 
 // addItems adds a field that is a list of one item for each enforced tier that is known, unless
@@ -105,7 +105,7 @@ func (t *headerText) addItems(name string, d *enforce.Decision, appendItem func(
 		t.text = appendItem(append(t.text, '"'), tier)
 	}
 	if len(t.text) > start {
-		t.end(name)
+		t.endField(name)
 	}
 }
 
@@ -147,8 +147,8 @@ func retryAfter(wait time.Duration, jitter int64) int64 {
 // user, or without one the address: every process tells a caller the same. SHA-256 is used for its
 // even spread alone; a sum such as FNV gives neighbouring ids neighbouring values.
 func jitter(tenant *rules.Tenant, request *rules.Request) int64 {
-	most := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
-	if most == 0 {
+	maxJitter := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
+	if maxJitter == 0 {
 		return 0
 	}
 	var memory [320]byte
@@ -160,5 +160,5 @@ func jitter(tenant *rules.Tenant, request *rules.Request) int64 {
 		identity = request.IP.AppendTo(append(identity, "ip:"...))
 	}
 	sum := sha256.Sum256(identity)
-	return int64(binary.BigEndian.Uint64(sum[:]) % (most + 1))
+	return int64(binary.BigEndian.Uint64(sum[:]) % (maxJitter + 1))
 }

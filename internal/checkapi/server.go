@@ -70,7 +70,7 @@ func NewServer(c Config) *Server {
 	return &Server{
 		surface: newSurface(c), began: time.Now(),
 		readTimeout: readTimeout, writeTimeout: writeTimeout, idleTimeout: idleTimeout,
-		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, sharing: map[netip.Prefix]int{}},
+		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, reserveOf: map[netip.Prefix]int{}},
 		bodies: bodies{max: maxHeld, share: maxHeldShare, tenants: map[rules.TenantID]int{}},
 	}
 }
@@ -173,13 +173,13 @@ func (s *Server) warn(now time.Time) {
 // Shutdown takes no new connection and waits for the requests under way, or until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
-	s.open.end(idle)
+	s.open.closeIn(idle)
 	if s.open.count(silent) > 0 { // some may be about to send their first request
 		select {
 		case <-time.After(silentGrace):
 		case <-ctx.Done():
 		}
-		s.open.end(silent)
+		s.open.closeIn(silent)
 	}
 	served := make(chan struct{})
 	go func() {
@@ -200,7 +200,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close cuts all connections.
 func (s *Server) Close() error {
 	err := s.closeListener()
-	s.open.cut()
+	s.open.closeAll()
 	return err
 }
 
@@ -217,7 +217,7 @@ func (s *Server) closeListener() error {
 }
 
 // whyUnread is the answer to a request that could not be read.
-func whyUnread(err error, timedOut bool) error {
+func unreadProblem(err error, timedOut bool) error {
 	var headers *fasthttp.ErrSmallBuffer
 	switch {
 	case timedOut:

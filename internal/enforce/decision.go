@@ -6,10 +6,13 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Check is one question: may this request pass, at this cost?
+// Check asks whether a request may pass, at a cost.
 type Check struct {
 	rules.Request
-	Cost Tokens // 0 looks without taking
+	// EffectivePlan is the plan that the check is judged on, from TenantRules.PlanOf; "" for none. Request.Plan is only
+	// what the caller named.
+	EffectivePlan string
+	Cost          Tokens // 0 looks without taking
 }
 
 // Reason says why a check was denied.

@@ -91,8 +91,8 @@ func (e *EditSettler) put(s slowdown) {
 	}
 }
 
-// Lost returns how many slowdowns were given up because a store could not settle them for minutes. Owners of such
-// buckets may have had one burst too many.
+// Abandoned counts the slowdowns that no try within settleFor could settle. The owners of such buckets may have had one
+// burst too many.
 func (e *EditSettler) Abandoned() int64 { return e.abandoned.Load() }
 
 // Run settles buckets until ctx ends.

@@ -39,21 +39,18 @@ func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) 
 	return &Limiter{shared: shared, local: local, observer: observer, now: now}
 }
 
-// Decide answers checks of one tenant in order, decisions[i] answering checks[i]. The plan that
-// each check names must be the one that TenantRules.PlanOf answered for it. A decision that was
-// filled before lends its memory to the new one.
+// Decide decides checks of one tenant in order: decisions[i] answers checks[i]. It reuses the memory of the decisions.
 //
-// Decide always answers, within the time budget of the shared buckets: if those fail, the failure
-// mode of each rule does. A caller that goes away in the meantime does not look like such a
-// failure, so its check is decided to the end.
+// Decide always answers within the time budget of the shared buckets: if those fail, each rule's failure mode decides. It
+// ignores the cancellation of ctx, so that a caller who leaves does not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	now := l.now()
 	for i := range checks {
 		d := &decisions[i]
-		d.matches = tenant.Match(&checks[i].Request, checks[i].Plan, now, d.matches[:0])
-		d.begin(checks[i].Plan)
+		d.matches = tenant.Match(&checks[i].Request, checks[i].EffectivePlan, now, d.matches[:0])
+		d.begin(checks[i].EffectivePlan)
 		d.failUnknown(checks[i].Cost)
 		s.add(tenant, i, checks[i].Cost, d.Tiers)
 	}
@@ -80,8 +77,8 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 // Explain answers what Decide would, without taking anything. While the buckets can be read, it has
 // every matched rule's tier as it stands: limits behind a block or a bypass too.
 func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
-	matches := tenant.Match(&check.Request, check.Plan, l.now(), nil)
-	d := Decision{Plan: check.Plan, matches: matches}
+	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
+	d := Decision{Plan: check.EffectivePlan, matches: matches}
 	d.keepMatches(all)
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	if !d.Bypassed && !anyEnforced(matches, rules.ActionBlock) {

@@ -110,7 +110,7 @@ func request() rules.Request {
 
 func (w *world) check(cost enforce.Tokens) enforce.Decision {
 	w.t.Helper()
-	return w.ask(enforce.Check{Request: request(), Cost: cost})
+	return w.ask(enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost})
 }
 
 func (w *world) ask(checks ...enforce.Check) enforce.Decision {
@@ -282,7 +282,7 @@ func TestChecksOfOneBatchAreDecidedInOrder(t *testing.T) {
 		{ID: 2, Pattern: pattern(t, "endpoint:/blocked"), Action: rules.ActionBlock},
 	}})
 	blocked := enforce.Check{Request: rules.Request{Endpoint: "/blocked"}, Cost: enforce.Token}
-	usual := enforce.Check{Request: request(), Cost: enforce.Token}
+	usual := enforce.Check{Request: request(), EffectivePlan: "free", Cost: enforce.Token}
 	checks := []enforce.Check{usual, blocked, usual, usual}
 	decisions := make([]enforce.Decision, len(checks))
 	w.limiter.Decide(t.Context(), w.tenant, checks, decisions)
@@ -374,7 +374,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		w.wantAllowed(w.check(enforce.Token))
 		w.wantAllowed(w.check(enforce.Token))
 		for _, cost := range []enforce.Tokens{0, enforce.Token, 3 * enforce.Token} {
-			check := enforce.Check{Request: request(), Cost: cost}
+			check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost}
 			explained := w.limiter.Explain(t.Context(), w.tenant, &check)
 			if told := w.ask(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason || explained.Degraded != told.Degraded {
 				t.Errorf("cost %s: explained as %+v, and a check was told %+v", cost, explained, told)
@@ -385,7 +385,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, rules.Rows{Rules: []rule{with(user, rules.FailClosed)}})
 		w.limiter = enforce.NewLimiter(breaksOff{w.shared}, w.shared, &w.seen, nil)
-		check := enforce.Check{Request: request(), Cost: enforce.Token}
+		check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: enforce.Token}
 		decisions := make([]enforce.Decision, 2)
 		w.limiter.Decide(t.Context(), w.tenant, []enforce.Check{check, check}, decisions)
 		w.wantAllowed(decisions[0])
@@ -423,7 +423,7 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	decisions := make([]enforce.Decision, 1)
-	w.limiter.Decide(ctx, w.tenant, []enforce.Check{{Request: request(), Cost: enforce.Token}}, decisions)
+	w.limiter.Decide(ctx, w.tenant, []enforce.Check{{Request: request(), EffectivePlan: "free", Cost: enforce.Token}}, decisions)
 	if decisions[0].Degraded {
 		t.Error("the caller's own cancellation looked like a failing store")
 	}
@@ -457,7 +457,7 @@ func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {
 		{ID: 2, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 1},
 		{ID: 3, Pattern: pattern(t, "endpoint:/api/*"), Action: rules.ActionBlock},
 	}})
-	check := enforce.Check{Request: request(), Cost: 2 * enforce.Token}
+	check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: 2 * enforce.Token}
 	for range 2 {
 		d := w.limiter.Explain(t.Context(), w.tenant, &check)
 		w.wantDenied(d, 3, enforce.Blocked, 0)

@@ -69,7 +69,7 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 					w.shared.err = errAway
 				}
 				w.check(test.cost)
-				check := enforce.Check{Request: request(), Cost: test.cost}
+				check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: test.cost}
 				explained := w.limiter.Explain(t.Context(), w.tenant, &check)
 				d := w.ask(check)
 				if explained.Allowed != d.Allowed || explained.Reason != d.Reason {

@@ -95,7 +95,7 @@ func (s *Store) ping(ctx context.Context, addr string, client redis.Cmdable) Nod
 	return Node{Addr: addr, State: Up}
 }
 
-// Check looks for settings of Redis under which limits do not hold, and returns a sentence for
+// CheckSettings looks for settings of Redis under which limits do not hold, and returns a sentence for
 // people about each. An error means that Redis did not answer, within the budget, or does not let
 // this client read its settings. Of a cluster, masters that do not answer are left out unless none does.
 //

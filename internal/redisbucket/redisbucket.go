@@ -184,10 +184,9 @@ func (s *Store) nodeOf(key enforce.Key) *node {
 	return s.cluster.nodeOf(key)
 }
 
-// Broken returns how many stored values were no bucket since the store was made. Somebody else
-// writes to this Redis if it grows.
+// BrokenValues counts the stored values that were no bucket. If it grows, another program writes to this Redis.
 func (s *Store) BrokenValues() int64 { return s.broken.Load() }
 
-// Unknown returns how many answers were missed since the store was made because a bucket's value had a version
-// that this process does not know: a newer process shares this Redis.
+// UnknownVersions counts the buckets met in a format that this process does not know. If it grows, a newer release
+// shares this Redis.
 func (s *Store) UnknownVersions() int64 { return s.unknown.Load() }
