@@ -14,8 +14,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask whether one request may pass
-         * @description All rules that match are asked together; tokens are taken from all of them or, if one lacks them, from none.
+         * Check one request
+         * @description All matching rules are decided together: tokens are taken from all of their buckets or, if one lacks them, from none.
          */
         post: operations["check"];
         delete?: never;
@@ -34,8 +34,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask about up to 1000 requests
-         * @description They are decided in order. One malformed element fails the batch, and nothing is taken.
+         * Check up to 1000 requests
+         * @description Checks are decided in order. One malformed element fails the batch, and nothing is taken.
          */
         post: operations["checkBatch"];
         delete?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Say what would decide a check, without taking a token */
+        /** Explain a check without taking tokens */
         post: operations["explain"];
         delete?: never;
         options?: never;
@@ -68,7 +68,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The process lives */
+        /** Liveness */
         get: operations["getHealth"];
         put?: never;
         post?: never;
@@ -86,8 +86,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The process can do its work
-         * @description A database or Redis that is away does not make a process unready; the answer tells of it.
+         * Readiness
+         * @description Rules were loaded at least once. A database or Redis that is down does not make a process unready; the body has their state.
          */
         get: operations["getReadiness"];
         put?: never;
@@ -105,13 +105,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who am I? */
+        /** Get the session */
         get: operations["getSession"];
         put?: never;
         /**
          * Sign in
-         * @description Sets the session's cookie. After repeated failures the next attempt for the same address from the same
-         *     network has to wait (429), at most a minute, and after many from anywhere at most 4 s; nobody is locked out.
+         * @description Sets the session cookie. After repeated failures, attempts for the same address from the same network must wait
+         *     (429) for at most a minute, and after many failures from anywhere for at most 4 s. Nobody is locked out.
          */
         post: operations["signIn"];
         /** Sign out */
@@ -128,7 +128,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List one's own sessions */
+        /** List your sessions */
         get: operations["listSessions"];
         put?: never;
         post?: never;
@@ -152,7 +152,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** End one of one's own sessions */
+        /** End one of your sessions */
         delete: operations["endSession"];
         options?: never;
         head?: never;
@@ -173,8 +173,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change one's name
-         * @description The `ETag` to match is that of `GET /api/v1/session`.
+         * Change your name
+         * @description Send the `ETag` of `GET /api/v1/session`.
          */
         patch: operations["updateOwnAccount"];
         trace?: never;
@@ -188,9 +188,9 @@ export interface paths {
         };
         get?: never;
         /**
-         * Change one's password
-         * @description Ends all sessions of the account and signs in anew, so that the answer sets the cookies and copies of the
-         *     old ones are worth nothing.
+         * Change your password
+         * @description Ends all sessions of the account and starts a new one, whose cookies the answer sets. Copies of old cookies stop
+         *     working.
          */
         put: operations["changePassword"];
         post?: never;
@@ -210,8 +210,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * See what an invitation is for
-         * @description The token travels in the body, because paths end up in logs.
+         * Look up an invitation
+         * @description The token is in the body, because paths end up in logs.
          */
         post: operations["lookAtInvitation"];
         delete?: never;
@@ -231,8 +231,8 @@ export interface paths {
         put?: never;
         /**
          * Accept an invitation
-         * @description Whoever is signed in becomes a member with that account. Without a session, `name` and `password` make an account for the
-         *     invited address, and sign in to it. 403 while the tenant is suspended.
+         * @description With a session, its account becomes a member. Without one, `name` and `password` create an account for the invited
+         *     address and sign in to it. 403 while the tenant is suspended.
          */
         post: operations["acceptInvitation"];
         delete?: never;
@@ -276,7 +276,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Make an account a platform admin, disable it, or undo that
+         * Change an account's rights, or disable it
          * @description Disabling an account ends all its sessions, and revokes the invitations that it may make no longer. It is
          *     refused for the only owner of a tenant; and there always is a platform admin who can sign in.
          */
@@ -291,7 +291,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List changes to accounts, and to which tenants there are
+         * List changes to accounts and to the list of tenants
          * @description What no tenant's log has, or nobody can read there any more: accounts that were made or changed, passwords that
          *     were changed, and tenants that were created, suspended, resumed or removed.
          */
@@ -311,12 +311,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the tenants that the caller may see */
+        /** List tenants */
         get: operations["listTenants"];
         put?: never;
         /**
          * Create a tenant
-         * @description The default plan, if one is named, is created with it.
+         * @description The default plan, if given, is created too.
          */
         post: operations["createTenant"];
         delete?: never;
@@ -343,8 +343,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a suspended tenant, for good
-         * @description Nothing of it is found any more, and its slug is not free again.
+         * Remove a suspended tenant for good
+         * @description All of its data becomes unreachable, and its slug stays taken.
          */
         delete: operations["deleteTenant"];
         options?: never;
@@ -376,7 +376,7 @@ export interface paths {
         put?: never;
         /**
          * Suspend a tenant
-         * @description All its checks are refused within two seconds.
+         * @description All of its checks are refused within two seconds.
          */
         post: operations["suspendTenant"];
         delete?: never;
@@ -400,7 +400,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lift a tenant's suspension */
+        /** Resume a suspended tenant */
         post: operations["resumeTenant"];
         delete?: never;
         options?: never;
@@ -450,13 +450,13 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a plan, with how many rules and users need it */
+        /** Get a plan, with its number of rules and users */
         get: operations["getPlan"];
         put?: never;
         post?: never;
         /**
-         * Remove a plan that nothing needs
-         * @description While rules or users are on the plan, or it is the default, the answer is 409 and says what to move.
+         * Remove an unused plan
+         * @description 409 while rules or users are on the plan, or it is the default; the detail says what to move.
          */
         delete: operations["deletePlan"];
         options?: never;
@@ -537,7 +537,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Put a shadow rule into force
+         * Promote a shadow rule
          * @description With `into_rule_id`, the live rule of the same pattern and plan takes over the shadow rule's limit, action and failure
          *     mode; it keeps its id, buckets and overrides, and the shadow rule is removed. With null the shadow rule itself
          *     is enforced from now on. A rule that was not active becomes so. `If-Match` is the shadow rule's; the answer is
@@ -600,9 +600,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * See what rules would do to a stream of requests
-         * @description Computed by the code that decides checks, on buckets that are full at the start and belong to nobody. Every
-         *     request meets every rule given.
+         * Simulate rules over a stream of requests
+         * @description Runs the code that decides checks on temporary buckets, which are full at the start. Every request matches every
+         *     given rule.
          */
         post: operations["simulate"];
         delete?: never;
@@ -627,8 +627,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Say what would decide a check, without taking a token
-         * @description The same answer as `POST /v1/explain`, by the rules that this process has read.
+         * Explain a check without taking tokens
+         * @description The same answer as `POST /v1/explain`, from the rules that this process has read.
          */
         post: operations["explainCheck"];
         delete?: never;
@@ -685,12 +685,12 @@ export interface paths {
         /** Get a user's override */
         get: operations["getOverride"];
         /**
-         * Give a user an own limit for a rule
-         * @description `If-None-Match: *` creates an override; `If-Match`, `*` too, replaces one, and is 412 if there is none.
+         * Create or replace an override
+         * @description `If-None-Match: *` creates an override. `If-Match`, also with `*`, replaces one; 412 if there is none.
          */
         put: operations["putOverride"];
         post?: never;
-        /** Give the user the rule's own limit again */
+        /** Remove an override */
         delete: operations["deleteOverride"];
         options?: never;
         head?: never;
@@ -712,9 +712,9 @@ export interface paths {
         };
         /**
          * List the overrides of all rules
-         * @description By user and then by rule, or with `sort=end` by when they end, which leaves out those that never do. Expired overrides are
-         *     listed until somebody removes them. A filter that no index serves (a rule or user in a list by end; an end, or `expired`, in a
-         *     list by user) looks at 2,000 overrides a page, so a page can be short or empty and not be the last.
+         * @description Sorted by user and rule, or with `sort=end` by end, without overrides that never end. Expired overrides are listed until they
+         *     are removed. A filter without an index (rule or user when sorted by end; end or `expired` when sorted by user) looks at 2,000
+         *     overrides per page, so pages before the last can be short or empty.
          */
         get: operations["listTenantOverrides"];
         put?: never;
@@ -739,8 +739,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the users who are assigned to a plan
-         * @description Users without an assignment are on the default plan and are not known here.
+         * List users with an assigned plan
+         * @description Users without an assignment are on the default plan and are not listed.
          */
         get: operations["listUsers"];
         put?: never;
@@ -770,10 +770,9 @@ export interface paths {
          * Assign many users to plans
          * @description CSV with the header `user_id,plan`, a user on each line; an empty plan puts the user on the default plan again.
          *     At most 500,000 users, all or nothing; `errors` points at the first lines that are wrong (`/lines/17/plan`, the header
-         *     being line 1). Apostrophes that the export puts before what a spreadsheet would take for a formula (`=`, `+`, `-`,
-         *     `@`, their full-width forms, tab, carriage return or line feed, at the beginning or after one of `;`, `,`, `|`, `"`,
-         *     tab or a line break) are taken away. A line break inside a user id that is
-         *     written CR LF is refused, because it cannot be told from LF. 503 while two other files are imported or exported.
+         *     being line 1). The apostrophes that the export puts before formulas (`=`, `+`, `-`, `@`, their full-width forms, tab,
+         *     carriage return or line feed, at the beginning or after one of `;`, `,`, `|`, `"`, tab or a line break) are removed. CR LF
+         *     inside a user id is refused, because it cannot be told from LF. 503 while two other files are imported or exported.
          */
         post: operations["importUsers"];
         delete?: never;
@@ -796,8 +795,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Export who is assigned to which plan
-         * @description An apostrophe stands before what a spreadsheet would take for a formula, also inside of a cell.
+         * Export plan assignments
+         * @description An apostrophe precedes text that a spreadsheet would take for a formula, also inside a cell.
          */
         get: operations["exportUsers"];
         put?: never;
@@ -827,9 +826,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look a user up
-         * @description Every user id is one: those that nobody assigned are on the default plan. The `ETag` is that of the
-         *     plan assignment.
+         * Get a user
+         * @description Every user id exists: users without an assignment are on the default plan. The `ETag` is the plan assignment's.
          */
         get: operations["getUser"];
         put?: never;
@@ -860,8 +858,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Put a user on a plan
-         * @description null is the default plan. `If-Match` is the user's `ETag`, also of one without an assignment.
+         * Assign a user to a plan
+         * @description null assigns the default plan. `If-Match` is the user's `ETag`, with or without an assignment.
          */
         put: operations["assignPlan"];
         post?: never;
@@ -890,10 +888,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look into a user's buckets
-         * @description The buckets that the user id alone fixes, on the plan that the user has now, and those of the user's last 100
-         *     violations, as they stand. Nothing is taken. 409 if buckets are in the memory of other processes, because no
-         *     Redis is configured. Of the former at most 500 are shown; `has_more` says that there are more.
+         * List a user's buckets
+         * @description The present level of the buckets that the user id alone determines on the user's present plan (at most 500; `has_more` says
+         *     whether there are more), and of the buckets of the user's last 100 violations. Nothing is taken. 409 if no Redis is configured,
+         *     because buckets are then in the memory of other processes.
          */
         get: operations["listBuckets"];
         put?: never;
@@ -925,9 +923,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Fill one of a user's buckets
-         * @description Either the user's own, or one shared with others (as those of `global` or `ip:{ip}` are) that listBuckets shows for the
-         *     user; never another user's.
+         * Refill a bucket
+         * @description One of the user's buckets, or a shared one (such as of `global` or `ip:{ip}`) that listBuckets shows for the user.
+         *     Another user's bucket is 404.
          */
         post: operations["resetBucket"];
         delete?: never;
@@ -957,8 +955,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Add tokens to one of a user's buckets, or take some away
-         * @description The bucket then holds no less than nothing and no more than its burst. It may be the same as for resetBucket.
+         * Add tokens to a bucket, or remove some
+         * @description The level stays between 0 and the burst. The same buckets are allowed as for resetBucket.
          *
          *     When an answer is lost, nobody knows whether the tokens were given. Choose an `Idempotency-Key` for each credit, such
          *     as a random UUID, and send the request again with the same one: for 24 hours it is given once, and answered as the
@@ -989,7 +987,7 @@ export interface paths {
         put?: never;
         /**
          * Create an API key
-         * @description The answer shows the key, once; only its digest is stored.
+         * @description Only this answer shows the key. Sluice stores its digest.
          */
         post: operations["createKey"];
         delete?: never;
@@ -1042,8 +1040,8 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description The new key has the old one's name and permissions, and its expiry unless `expires_at` gives another; the old one
-         *     goes on for the grace period.
+         * @description The new key has the old key's name and permissions, and its expiry unless `expires_at` is given. The old key works until the
+         *     grace period ends.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -1070,8 +1068,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Revoke an API key, for good
-         * @description In force everywhere within two seconds.
+         * Revoke an API key for good
+         * @description Every process refuses the key within two seconds.
          */
         post: operations["revokeKey"];
         delete?: never;
@@ -1128,7 +1126,7 @@ export interface paths {
         head?: never;
         /**
          * Change a member's role
-         * @description Of the last owner it is 409.
+         * @description 409 for the last owner.
          */
         patch: operations["changeRole"];
         trace?: never;
@@ -1150,9 +1148,9 @@ export interface paths {
         get: operations["listInvitations"];
         put?: never;
         /**
-         * Invite somebody
-         * @description The answer shows the token, once; whoever holds it can become a member within seven days. The web UI's link
-         *     is `/invitation#` and the token.
+         * Invite a member
+         * @description Only this answer shows the token. Anybody who holds it can become a member within seven days. The web UI's link is
+         *     `/invitation#` and the token.
          */
         post: operations["invite"];
         delete?: never;
@@ -1179,7 +1177,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Take an invitation back */
+        /** Withdraw an invitation */
         delete: operations["revokeInvitation"];
         options?: never;
         head?: never;
@@ -1276,10 +1274,9 @@ export interface paths {
         put?: never;
         /**
          * Undo a change
-         * @description A change of its own, with an entry of its own. 409 if what was changed is no longer as the change left it,
-         *     or cannot be restored. Undoing what a promotion did to the live rule brings the shadow rule back, in the same
-         *     change. Changes to tenants, API keys, members and invitations are for owners to undo, suspending and resuming a
-         *     tenant for platform admins.
+         * @description Undoing is a change with its own entry. 409 if the object has changed since, or cannot be restored. Undoing a promotion
+         *     restores the shadow rule too. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
+         *     undo suspending and resuming a tenant.
          */
         post: operations["revertChange"];
         delete?: never;
@@ -1330,10 +1327,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make plans, rules and overrides those of a file
-         * @description What `admin apply` does, in one transaction. Without `prune`, what the file does not name stays. `errors` says which
-         *     lines of the file are wrong (`/lines/12`), the first 20. A file has at most 1,000,000 lines, commas and opening
-         *     brackets together. 503 while two other files are imported or exported.
+         * Import plans, rules and overrides
+         * @description The same as `admin apply`, in one transaction. Without `prune`, objects missing from the file are kept. `errors` points at
+         *     the first 20 wrong lines (`/lines/12`). A file has at most 1,000,000 lines, commas and opening brackets together. 503 while
+         *     two other files are imported or exported.
          */
         post: operations["importConfig"];
         delete?: never;
@@ -1357,8 +1354,8 @@ export interface paths {
         };
         /**
          * List violations
-         * @description One rule, user, address or endpoint alone is found by an index. Other filters look at a bounded number of
-         *     violations for each page, and the page says how far back that was.
+         * @description A filter for one rule, user, address or endpoint uses an index. Other filters look at a bounded number of violations per
+         *     page, and `scanned_until` says how far back that reached.
          */
         get: operations["listViolations"];
         put?: never;
@@ -1384,8 +1381,8 @@ export interface paths {
         };
         /**
          * Export violations
-         * @description As many as there are, while they are read. A connection that breaks off before the end means that the file is
-         *     not whole. In CSV, an apostrophe stands before what a spreadsheet would take for a formula, also inside of a cell.
+         * @description All matching violations, streamed. If the connection breaks, the file is incomplete. In CSV, an apostrophe precedes text that a
+         *     spreadsheet would take for a formula, also inside a cell.
          */
         get: operations["exportViolations"];
         put?: never;
@@ -1410,11 +1407,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Watch violations arrive
-         * @description Server-sent events until the caller hangs up: an event `violation` for each, as it arrives, its `data` being a
-         *     Violation and its `id` the violation's. Those of the last ten seconds come first. A comment every 15 s shows
-         *     that the stream lives; it has an `id` of its own. When many arrive at once, the latest 500 of a second are
-         *     shown, and an event `skipped` says so.
+         * Stream violations
+         * @description Server-sent events until the caller disconnects. Each event `violation` has a Violation as its `data` and the violation's id as its
+         *     `id`. Violations of the last ten seconds come first. A comment every 15 s keeps the stream alive; it has an `id` of its
+         *     own. At most the newest 500 violations of a second are sent; an event `skipped` says that others were left out.
          *
          *     A client that lost the connection sends the last `id` as `Last-Event-ID`, as browsers' `EventSource` does by
          *     itself. What arrived since then comes first, and what arrived up to ten seconds before it comes again. If more
@@ -1450,7 +1446,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a violation, with what else happened then */
+        /** Get a violation and its context */
         get: operations["getViolation"];
         put?: never;
         post?: never;
@@ -1474,9 +1470,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See how checks were decided over time
-         * @description From exact counts. Without `rule_id`, all checks; with it, that rule's own verdicts on the checks that it matched.
-         *     Checks with cost 0 are not counted. The time is widened to whole steps.
+         * Decisions over time
+         * @description Exact counts of all checks or, with `rule_id`, of that rule's verdicts on the checks that it matched. Checks with cost 0 are
+         *     not counted. The time range is extended to whole steps.
          */
         get: operations["getSeries"];
         put?: never;
@@ -1501,11 +1497,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See when the violations that match filters happened
-         * @description From the records of violations, which know the user, the address and the endpoint: the latest 100,000 that match the
-         *     user, the address, the endpoint or the rule, whichever of them comes first, back to `looked_back_to`. Checks whose
-         *     detail was dropped in an attack are not among them; `stats/series` counts those too.
-         *     The time is widened to whole steps, of which there are at most 200.
+         * Violations over time
+         * @description Counts the newest 100,000 violations that match the user, address, endpoint or rule (the first of these that is given), back
+         *     to `looked_back_to`. Denials whose detail was dropped in an attack are missing; `stats/series` counts them too. The time
+         *     range is extended to whole steps, at most 200.
          */
         get: operations["getViolationSeries"];
         put?: never;
@@ -1530,12 +1525,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See which rules, users, addresses or endpoints were denied most
-         * @description Of rules the counts are exact, and of whole hours if the time is longer than three, of six hours if it is longer than
-         *     two weeks. Users, addresses and endpoints are counted exactly by rules whose only placeholder is that value
-         *     (`user:{user_id}`); such a count is of whole minutes, and has the mode that its rule has now. Denials by other rules are
-         *     counted by their violations in detail, of which an attack drops some: `unattributed` says how many. The latest 100,000
-         *     counts and 100,000 violations are looked at. Where there are more, `looked_back_to` says how far back that was.
+         * The most denied rules, users, addresses or endpoints
+         * @description Counts of rules are exact, for whole hours if the time range is longer than three hours, and for six hours if it is longer
+         *     than two weeks. Users, addresses and endpoints are counted exactly by rules whose only placeholder is that value
+         *     (`user:{user_id}`), for whole minutes and in the rule's present mode. Denials by other rules are counted from their detail
+         *     rows, some of which are dropped in an attack: `unattributed` says how many. The newest 100,000 counts and 100,000 rows are
+         *     read. If there are more, `looked_back_to` says how far back that reached.
          */
         get: operations["getTop"];
         put?: never;
@@ -1560,9 +1555,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See the sum of some time, and of the time before
-         * @description From exact counts. The time before has the same length and ends where this one begins. Both are widened to whole
-         *     minutes or, if they are longer than a week, whole hours.
+         * Totals of a time range, and of the one before
+         * @description Exact counts. The range before has the same length and ends where this one begins. Both are extended to whole minutes or,
+         *     if longer than a week, whole hours.
          */
         get: operations["getSummary"];
         put?: never;
@@ -1591,7 +1586,7 @@ export interface paths {
         put?: never;
         /**
          * Create an alert
-         * @description The answer shows the secret that webhooks are signed with, once. Each is a POST of JSON with the header
+         * @description Only this answer shows the secret that signs webhooks. Each webhook is a POST of JSON with the header
          *     `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of `t`, a
          *     dot and the body. `Sluice-Delivery` is the same in each attempt.
          */
@@ -1647,8 +1642,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replace the secret that an alert's webhooks are signed with
-         * @description The answer shows the new secret, once. The old one is not used any more.
+         * Rotate an alert's signing secret
+         * @description Only this answer shows the new secret. The old one stops being used.
          */
         post: operations["rotateAlertSecret"];
         delete?: never;
@@ -1675,9 +1670,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send an alert's webhook once, marked as a test
-         * @description It is sent within seconds, even if the alert is not active, and it is not tried again; look at the deliveries for
-         *     what came of it. 409 until the test before was sent.
+         * Send a test webhook
+         * @description Sent within seconds, also if the alert is not active, and marked as a test. It is not retried; the list of deliveries has
+         *     its result. 409 until the previous test was sent.
          */
         post: operations["testAlert"];
         delete?: never;
@@ -1701,7 +1696,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List an alert's webhooks and what became of them */
+        /** List an alert's deliveries */
         get: operations["listAlertDeliveries"];
         put?: never;
         post?: never;
@@ -1731,9 +1726,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a webhook again at once
-         * @description For one that waits for its next attempt, or was given up and then gets one more. 409 for one that is being sent
-         *     or was delivered.
+         * Retry a delivery now
+         * @description For a delivery that waits for its next attempt, or has failed and then gets one more attempt. 409 if it is in flight or
+         *     delivered.
          */
         post: operations["retryAlertDelivery"];
         delete?: never;
@@ -1756,9 +1751,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See how a tenant's checks go
-         * @description Whether its checks are answered, on rules of which age, and how many were degraded. Traffic is of the last five
-         *     whole minutes. For scripts that watch over a tenant, too.
+         * Get a tenant's status
+         * @description Whether its checks are answered, how old their rules are, and how many were degraded. Traffic covers the last five whole
+         *     minutes.
          */
         get: operations["getTenantStatus"];
         put?: never;
@@ -1777,9 +1772,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See how the database, Redis and every process are
-         * @description Processes that answer checks report every five seconds; those that did within the last minute are shown. The
-         *     numbers are of the time since the report before. A tenant's members read its own status.
+         * Get the installation's status
+         * @description Processes that answer checks report every five seconds; those that reported within the last minute are shown. Their
+         *     numbers cover the time since the previous report. Members of a tenant read the tenant's status instead.
          */
         get: operations["getStatus"];
         put?: never;
@@ -1797,7 +1792,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This description */
+        /** Get this description */
         get: operations["getDescription"];
         put?: never;
         post?: never;
@@ -1814,7 +1809,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This description, to read */
+        /** Read this description as a page */
         get: operations["getReference"];
         put?: never;
         post?: never;
@@ -1829,7 +1824,7 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
-         * @description An error, as RFC 9457 says
+         * @description An error as in RFC 9457
          * @example {
          *       "type": "urn:sluice:problem:invalid-request",
          *       "title": "The request is not valid",
@@ -1845,7 +1840,7 @@ export interface components {
          *     }
          */
         Problem: {
-            /** @description What sort of problem it is; never changes */
+            /** @description The kind of problem; never changes */
             type: string;
             title: string;
             status: number;
@@ -1864,12 +1859,12 @@ export interface components {
         /** @enum {string} */
         Scope: "user" | "endpoint" | "global" | "ip";
         /**
-         * @description How people typed the rate; means nothing to a check
+         * @description The unit in which people typed the rate; checks ignore it
          * @enum {string}
          */
         RateUnit: "second" | "minute" | "hour" | "day";
         /**
-         * @description A shadow rule counts and reports and never decides
+         * @description A shadow rule counts and reports but never decides
          * @enum {string}
          */
         Mode: "enforce" | "shadow";
@@ -1894,7 +1889,7 @@ export interface components {
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
-        /** @description The detail of the problem says what a good one needs */
+        /** @description The problem's detail says what a good password needs */
         Password: string;
         Check: {
             /** @description At most 256 bytes; an integer equals its decimal string */
@@ -1907,7 +1902,7 @@ export interface components {
             ip?: string;
             /**
              * Format: double
-             * @description At most 6 decimals; 0 looks without taking
+             * @description At most 6 decimals; 0 takes nothing
              * @default 1
              */
             cost?: number;
@@ -1956,7 +1951,7 @@ export interface components {
             reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "store_unavailable" | null;
             /**
              * Format: int64
-             * @description 0 if allowed, null if no wait ends it
+             * @description 0 if allowed; null if no wait helps
              */
             retry_after_ms: number | null;
             /**
@@ -1968,13 +1963,13 @@ export interface components {
             remaining: number | null;
             /** Format: int64 */
             reset_after_ms: number | null;
-            /** @description A failure mode acted for Redis */
+            /** @description Decided by a failure mode, without Redis */
             degraded: boolean;
             tiers: components["schemas"]["Tier"][];
         };
         BatchResult: {
             /**
-             * @description What the check alone would be answered with
+             * @description The status of this check alone
              * @enum {integer}
              */
             status: 200 | 429 | 503;
@@ -2006,7 +2001,7 @@ export interface components {
             enforcement: components["schemas"]["Enforcement"];
             rules: components["schemas"]["MatchedRule"][];
             near_misses: components["schemas"]["NearMiss"][];
-            /** @description The rate limit headers that the check would be answered with, in their order */
+            /** @description The rate limit headers of the check's answer, in order */
             headers: {
                 name: string;
                 value: string;
@@ -2026,7 +2021,7 @@ export interface components {
             rate_per_second: number | null;
             /** Format: int64 */
             burst_capacity: number | null;
-            /** @description The limit is the user's own */
+            /** @description An override is in force */
             overridden: boolean;
             /**
              * @description Only there if the answering process does not know a word of the rule, because a newer release wrote it. The
@@ -2081,7 +2076,7 @@ export interface components {
         };
         InvitationAcceptance: {
             token: string;
-            /** @description Of the new account */
+            /** @description The new account's name */
             name?: string;
             password?: components["schemas"]["Password"];
         };
@@ -2128,9 +2123,9 @@ export interface components {
             /** Format: int64 */
             session_id: number;
             account: components["schemas"]["Account"];
-            /** @description The first 100 by slug; listTenants has all that the account may see */
+            /** @description The first 100 by slug; listTenants has all */
             memberships: components["schemas"]["Membership"][];
-            /** @description There are more than memberships shows */
+            /** @description The account has more memberships */
             has_more_memberships: boolean;
             /**
              * Format: uri
@@ -2150,7 +2145,7 @@ export interface components {
         SessionItem: {
             /** Format: int64 */
             session_id: number;
-            /** @description The one that asks */
+            /** @description The session of this request */
             current: boolean;
             /** Format: date-time */
             created_at: string;
@@ -2266,12 +2261,12 @@ export interface components {
             description: string;
             /**
              * Format: int64
-             * @description How many name it
+             * @description Rules that name it
              */
             rules: number;
             /**
              * Format: int64
-             * @description How many are assigned to it
+             * @description Users assigned to it
              */
             users: number;
             /** @description Users without an assignment are on it */
@@ -2322,13 +2317,13 @@ export interface components {
             scope: components["schemas"]["Scope"];
             /**
              * Format: double
-             * @description 0 unless it limits
+             * @description 0 unless action is limit
              */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
             /**
              * Format: int64
-             * @description 0 unless it limits
+             * @description 0 unless action is limit
              */
             burst_capacity: number;
             algorithm: components["schemas"]["Algorithm"];
@@ -2341,7 +2336,7 @@ export interface components {
             version: number;
             /**
              * Format: date-time
-             * @description Of the present rate and burst
+             * @description When the present rate and burst came into force
              */
             in_force_since: string;
             /** Format: date-time */
@@ -2353,12 +2348,12 @@ export interface components {
             items: components["schemas"]["Rule"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
-        /** @description What a rule says, without what the store gives it */
+        /** @description The fields of a rule that callers choose */
         NewRule: {
             /** @description Such as user:{user_id}:endpoint:/api/search */
             key_pattern: string;
             /**
-             * @description Tells apart the limits of one pattern and plan
+             * @description Distinguishes several limits of one pattern and plan
              * @default
              */
             name?: string;
@@ -2366,14 +2361,14 @@ export interface components {
             plan?: string | null;
             /**
              * Format: double
-             * @description 0.000001 to 1000000000; left out unless it limits
+             * @description 0.000001 to 1000000000; only with action limit
              */
             rate_per_second?: number;
             /** @default second */
             rate_unit?: components["schemas"]["RateUnit"];
             /**
              * Format: int64
-             * @description 1 to 1000000000; left out unless it limits
+             * @description 1 to 1000000000; only with action limit
              */
             burst_capacity?: number;
             /** @default token_bucket */
@@ -2421,7 +2416,7 @@ export interface components {
             key_pattern: string;
             name: string;
             scope: components["schemas"]["Scope"];
-            /** @description The cells that are not empty; that of all plans has the plan null */
+            /** @description The cells with rules; the column for all plans has plan null */
             rules: components["schemas"]["Rule"][];
         };
         MatrixSave: {
@@ -2433,8 +2428,8 @@ export interface components {
             cells: components["schemas"]["MatrixCell"][];
         };
         /**
-         * @description Of a rule that exists, rule_id and version, with remove or the fields to change; of a new one, key_pattern, name and
-         *     plan, with what a new rule takes.
+         * @description For an existing rule: rule_id and version, with remove or the fields to change. For a new rule: key_pattern, name and plan,
+         *     with the fields of a new rule.
          */
         MatrixCell: {
             /** Format: int64 */
@@ -2469,7 +2464,7 @@ export interface components {
              */
             text: string;
         };
-        /** @description before is left out of a creation, after of a removal. In a dry run a new rule has the id 0. */
+        /** @description A creation has no before, a removal no after. In a dry run a new rule has the id 0. */
         RuleChange: {
             change: components["schemas"]["ChangeKind"];
             before?: components["schemas"]["Rule"];
@@ -2480,7 +2475,7 @@ export interface components {
             rules: components["schemas"]["NewRule"][];
             /**
              * Format: double
-             * @description What each bucket holds at the start; left out: it is full
+             * @description The level of each bucket at the start; default: full
              */
             start_tokens?: number;
             pattern?: components["schemas"]["ArrivalPattern"];
@@ -2493,7 +2488,7 @@ export interface components {
              */
             rate_per_second: number;
             /**
-             * @description How many come at once
+             * @description Requests that arrive at once
              * @default 1
              */
             burst_size?: number;
@@ -2525,9 +2520,9 @@ export interface components {
             first_denial_ms: number | null;
             /** Format: double */
             longest_wait_ms: number;
-            /** @description At most 2000: where there were more, the rest is left out evenly */
+            /** @description At most 2000; of more, evenly spaced ones are kept */
             decisions: components["schemas"]["TimelineDecision"][];
-            /** @description One for each rule that was given */
+            /** @description One for each given rule */
             tiers: components["schemas"]["TimelineTier"][];
         };
         TimelineDecision: {
@@ -2536,20 +2531,20 @@ export interface components {
             /** Format: double */
             cost: number;
             allowed: boolean;
-            /** @description The index in rules of the one that denied */
+            /** @description The index in rules of the rule that denied */
             deciding_rule: number | null;
             /** @enum {string|null} */
             reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | null;
             /**
              * Format: double
-             * @description 0 if allowed, null if no wait ends it
+             * @description 0 if allowed; null if no wait helps
              */
             retry_after_ms: number | null;
         };
         TimelineTier: {
             /** @description How many would have been recorded: denials it decided, or would have in shadow mode */
             violations: number;
-            /** @description What the bucket holds; draw straight lines between the points. Empty unless the rule limits. */
+            /** @description The bucket's level; draw straight lines between the points. Empty unless action is limit. */
             levels: components["schemas"]["Level"][];
         };
         Level: {
@@ -2565,7 +2560,7 @@ export interface components {
             rate_unit?: components["schemas"]["RateUnit"];
             /** Format: int64 */
             burst_capacity: number;
-            /** @description Why the user has an own limit, 1 to 500 characters */
+            /** @description Why the override exists, 1 to 500 characters */
             reason: string;
             /**
              * Format: date-time
@@ -2599,7 +2594,7 @@ export interface components {
             reason: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** @description The rule's own limit holds again */
+            /** @description The rule's limit applies again */
             expired: boolean;
             /** Format: date-time */
             in_force_since: string;
@@ -2629,11 +2624,11 @@ export interface components {
              * @enum {string|null}
              */
             plan_source: "user" | "tenant" | null;
-            /** @description The first 500 by rule, expired ones too */
+            /** @description The first 500 by rule, including expired ones */
             overrides: components["schemas"]["Override"][];
-            /** @description There are more than overrides shows; listTenantOverrides with user_id pages through all */
+            /** @description The user has more overrides; listTenantOverrides with user_id pages through all */
             has_more_overrides: boolean;
-            /** @description The latest 20; listViolations has all */
+            /** @description The newest 20; listViolations has all */
             recent_violations: components["schemas"]["Violation"][];
             /**
              * Format: int64
@@ -2643,11 +2638,11 @@ export interface components {
         };
         ImportedUsers: {
             dry_run: boolean;
-            /** @description How many users the file names */
+            /** @description Users in the file */
             lines: number;
             /**
              * Format: int64
-             * @description How many of them are on another plan now, or would be
+             * @description Users whose plan changed or, in a dry run, would change
              */
             changed: number;
         };
@@ -2681,7 +2676,7 @@ export interface components {
             plan: string | null;
             /**
              * Format: double
-             * @description What it holds now
+             * @description The present level
              */
             tokens: number;
             /**
@@ -2692,22 +2687,22 @@ export interface components {
             /** Format: double */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
-            /** @description The limit is the user's own */
+            /** @description An override is in force */
             overridden: boolean;
             /**
              * Format: int64
-             * @description How long until it is full
+             * @description Time until it is full
              */
             reset_after_ms: number;
             /**
-             * @description user: the user id alone fixes it
+             * @description user: the user id alone determines the bucket
              * @enum {string}
              */
             source: "user" | "violation";
         };
         BucketList: {
             items: components["schemas"]["Bucket"][];
-            /** @description The user id alone fixes more buckets than 500; the first 500 by rule are shown */
+            /** @description There are more than 500 buckets of source user; the first 500 by rule are shown */
             has_more: boolean;
         };
         BucketReset: {
@@ -2717,7 +2712,7 @@ export interface components {
             bucket_key: string;
             /**
              * Format: double
-             * @description At most 6 decimals; negative takes away
+             * @description At most 6 decimals; negative removes tokens
              */
             tokens: number;
         };
@@ -2729,7 +2724,7 @@ export interface components {
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
-            /** @description The Idempotency-Key was known: nothing changed, and this is the first answer */
+            /** @description The Idempotency-Key was used before: nothing changed, and this is the first answer */
             repeated?: boolean;
         };
         /**
@@ -2778,7 +2773,7 @@ export interface components {
         CreatedKey: {
             key: components["schemas"]["Key"];
             /**
-             * @description What goes behind Authorization: Bearer
+             * @description The key, for Authorization: Bearer
              * @example slk_k3Jx9mQ2_…
              */
             secret: string;
@@ -2821,7 +2816,7 @@ export interface components {
         };
         CreatedInvitation: {
             invitation: components["schemas"]["Invitation"];
-            /** @description Makes whoever holds it a member */
+            /** @description Anybody who holds it can become a member */
             token: string;
         };
         /** @enum {string} */
@@ -2858,7 +2853,7 @@ export interface components {
             audit_id: number;
             /**
              * Format: int64
-             * @description The same for all that one change changed
+             * @description The same for all entries of one change
              */
             change_id: number;
             /** Format: date-time */
@@ -2866,7 +2861,7 @@ export interface components {
             actor: components["schemas"]["Actor"];
             action: components["schemas"]["AuditAction"];
             object: components["schemas"]["AuditObject"];
-            /** @description As it was stored, without secrets; null: there was none */
+            /** @description The stored row without secrets; null: there was none */
             before: {
                 [key: string]: unknown;
             } | null;
@@ -2885,7 +2880,7 @@ export interface components {
             id: string;
             name: string;
             /**
-             * @description What was asked for, where the rows alone do not say it
+             * @description The operation, where the rows alone do not tell it
              * @example promote
              */
             act: string;
@@ -2893,7 +2888,7 @@ export interface components {
         };
         AuditObject: {
             kind: components["schemas"]["AuditObjectKind"];
-            /** @description What the API calls it; an override's is its rule and user, as in 12:42 */
+            /** @description The API's id; of an override, rule and user, as in 12:42 */
             id: string;
         };
         /**
@@ -2923,7 +2918,7 @@ export interface components {
         PlatformAuditEntry: {
             /**
              * Format: int64
-             * @description Numbered apart from the entries of tenants
+             * @description Numbered separately from tenants' entries
              */
             audit_id: number;
             /** Format: date-time */
@@ -2932,7 +2927,7 @@ export interface components {
             /** @enum {string} */
             action: "create" | "update" | "remove";
             object: components["schemas"]["PlatformAuditObject"];
-            /** @description As it was stored, without secrets; null: there was none */
+            /** @description The stored row without secrets; null: there was none */
             before: {
                 [key: string]: unknown;
             } | null;
@@ -2994,12 +2989,12 @@ export interface components {
             count: number;
             /**
              * Format: int64
-             * @description The rule may have been removed since
+             * @description The rule may have been removed
              */
             rule_id: number;
             /**
              * Format: int64
-             * @description A rule that was edited since has a higher one
+             * @description Edits raise the rule's version
              */
             rule_version: number;
             /** @description The rule's id, a colon and the subject */
@@ -3018,23 +3013,23 @@ export interface components {
              * @description The same
              */
             burst_capacity: number;
-            /** @description null, like the next four: the check had none */
+            /** @description null, also for the next four: the check had none */
             user_id: string | null;
             ip_address: string | null;
             endpoint: string | null;
             method: string | null;
-            /** @description That the check was judged on */
+            /** @description The plan that decided the check */
             plan: string | null;
             /** Format: double */
             cost: number;
             /**
              * Format: double
-             * @description What the bucket held; null: it was not read
+             * @description The bucket's level; null: it was not read
              */
             tokens_at_time: number | null;
             /**
              * Format: int64
-             * @description null: no wait would have ended it
+             * @description null: no wait would have helped
              */
             retry_after_ms: number | null;
         };
@@ -3074,7 +3069,7 @@ export interface components {
             next_cursor: components["schemas"]["NextCursor"];
             /**
              * Format: date-time
-             * @description How far back the list is known so far; null at the end, when all is
+             * @description How far back the list was searched; null when it is complete
              */
             scanned_until: string | null;
         };
@@ -3110,38 +3105,38 @@ export interface components {
          */
         ViolationDetail: {
             violation: components["schemas"]["Violation"];
-            /** @description As it is now; null: it was removed */
+            /** @description The present rule; null: it was removed */
             rule: components["schemas"]["Rule"] | null;
             /**
              * Format: int64
-             * @description How often the rule denied this bucket's subject in that minute, exactly
+             * @description Exact number of denials of this bucket's subject by the rule in that minute
              */
             denied_in_minute: number;
             /** @description The latest 100 other violations in the same minute of the same user or, if the check named none, of the same address */
             beside: components["schemas"]["Violation"][];
         };
-        /** @description How checks were decided; each is in one of the first three */
+        /** @description Checks by decision; each is in one of the first three */
         Verdicts: {
             /** Format: int64 */
             allowed: number;
             /**
              * Format: int64
-             * @description Of a shadow rule, what it would have denied
+             * @description For a shadow rule, checks it would have denied
              */
             denied: number;
             /**
              * Format: int64
-             * @description A bypass rule let them pass
+             * @description Passed by a bypass rule
              */
             bypassed: number;
             /**
              * Format: int64
-             * @description How many of these were decided without Redis
+             * @description How many of them were decided without Redis
              */
             degraded: number;
             /**
              * Format: double
-             * @description Tokens that were taken
+             * @description Tokens taken
              */
             cost: number;
         };
@@ -3226,7 +3221,7 @@ export interface components {
             total: number;
             /**
              * Format: date-time
-             * @description Violations before this were too many to look at; null: the whole time was looked at
+             * @description Older violations were not read; null: the whole range was read
              */
             looked_back_to: string | null;
         };
@@ -3238,7 +3233,7 @@ export interface components {
             at: string;
             /**
              * Format: int64
-             * @description Checks that were denied or, by a shadow rule, would have been
+             * @description Checks that were denied or, by a shadow rule, would have been denied
              */
             checks: number;
         };
@@ -3271,12 +3266,12 @@ export interface components {
             items: components["schemas"]["TopItem"][];
             /**
              * Format: int64
-             * @description Denials whose value is not known; if there are any, denied is a lower bound, and all of them together miss at most so many
+             * @description Denials of unknown value. If not 0, denied is a lower bound, and all items together miss at most this many
              */
             unattributed: number;
             /**
              * Format: date-time
-             * @description Violations before this were too many to look at; null: the whole time was looked at
+             * @description Older violations were not read; null: the whole range was read
              */
             looked_back_to: string | null;
         };
@@ -3290,7 +3285,7 @@ export interface components {
             denied: number;
             /**
              * Format: int64
-             * @description Checks that the rule matched; null but for rules
+             * @description Checks that the rule matched; null unless by=rule
              */
             checks: number | null;
             /**
@@ -3298,7 +3293,7 @@ export interface components {
              * @description null for rules
              */
             last_at: string | null;
-            /** @description As it is now; null: it was removed, or this is none */
+            /** @description The present rule; null: it was removed, or the item is no rule */
             rule: components["schemas"]["RuleName"] | null;
         };
         /** @description What people call a rule */
@@ -3362,29 +3357,29 @@ export interface components {
             before: components["schemas"]["Verdicts"];
             /** Format: double */
             share_denied_before: number | null;
-            /** @description Those that are active, up to 50, what would have denied most first */
+            /** @description Up to 50 active shadow rules, by what they would have denied, most first */
             shadow_rules: components["schemas"]["ShadowRule"][];
         };
         ShadowRule: {
             rule: components["schemas"]["RuleName"];
             /**
              * Format: int64
-             * @description That it matched
+             * @description Checks that it matched
              */
             checks: number;
             /**
              * Format: int64
-             * @description That it would have denied
+             * @description Checks that it would have denied
              */
             denied: number;
         };
         /**
-         * @description rule: all that the rule denies is counted together; subject: each subject alone
+         * @description rule: all denials of the rule together; subject: each subject separately
          * @enum {string}
          */
         AlertPer: "rule" | "subject";
         /**
-         * @description Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+         * @description Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
          * @example {
          *       "alert_id": 4,
          *       "name": "Somebody hammers search",
@@ -3404,7 +3399,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description A shadow rule's are those that it would have denied
+             * @description For a shadow rule, checks it would have denied count
              */
             rule_id: number;
             per: components["schemas"]["AlertPer"];
@@ -3413,7 +3408,7 @@ export interface components {
             window_minutes: number;
             url: string;
             is_active: boolean;
-            /** @description The rule was removed, which turned the alert off. It can be turned on again with another rule */
+            /** @description The rule was removed, which turned the alert off. Choose another rule to turn it on again */
             rule_removed: boolean;
             /** Format: int64 */
             version: number;
@@ -3431,7 +3426,7 @@ export interface components {
             /** Format: int64 */
             threshold: number;
             window_minutes: number;
-            /** @description Without a password. It must lead to a public address, unless the installation allows others: 400 if it does not now, and a failed delivery if it does not later */
+            /** @description Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail */
             url: string;
             /** @default true */
             is_active?: boolean;
@@ -3466,7 +3461,7 @@ export interface components {
          */
         AlertWithSecret: {
             alert: components["schemas"]["Alert"];
-            /** @description What the webhook's signature is made with */
+            /** @description Signs the webhooks */
             secret: string;
         };
         /**
@@ -3494,7 +3489,7 @@ export interface components {
             subject: string | null;
             /**
              * Format: int64
-             * @description How many checks when it was raised
+             * @description Denials when the alert was raised
              */
             denied: number;
             /**
@@ -3521,10 +3516,10 @@ export interface components {
             attempted_at: string | null;
             /**
              * Format: date-time
-             * @description While it is pending and not under way; null otherwise
+             * @description While it is pending and not in flight; null otherwise
              */
             next_attempt_at: string | null;
-            /** @description It is being sent at the moment */
+            /** @description An attempt is in flight */
             is_under_way: boolean;
         };
         AlertDeliveryList: {
@@ -3546,14 +3541,14 @@ export interface components {
             /** Format: date-time */
             at: string;
             /**
-             * @description down: no process that has rules reported within the last minute
+             * @description down: no process with rules reported within the last minute
              * @enum {string}
              */
             answering: "up" | "down";
             redis: components["schemas"]["RedisState"];
             /**
              * Format: int64
-             * @description How long ago the process that is furthest behind read the rules
+             * @description The age of the oldest rules of any process
              */
             rules_age_ms: number | null;
             /** Format: double */
@@ -3565,7 +3560,7 @@ export interface components {
             share_denied: number | null;
             /**
              * Format: double
-             * @description The part of the checks that was decided without Redis
+             * @description The share of checks that were decided without Redis
              */
             degraded_share: number;
         };
@@ -3605,15 +3600,15 @@ export interface components {
         Status: {
             /**
              * Format: date-time
-             * @description The database's time, by which ages are reckoned
+             * @description The database's time; ages refer to it
              */
             at: string;
             database: components["schemas"]["DatabaseStatus"];
             admin: components["schemas"]["AdminStatus"];
-            /** @description By name; none means that nothing answers checks */
+            /** @description By name; empty if no process answers checks */
             processes: components["schemas"]["ProcessStatus"][];
         };
-        /** @description A database that is down makes this request fail, like all others */
+        /** @description If the database is down, this request fails */
         DatabaseStatus: {
             /** @enum {string} */
             state: "up";
@@ -3652,12 +3647,12 @@ export interface components {
             rules_loaded: boolean;
             /**
              * Format: int64
-             * @description How many it has in memory, of all tenants
+             * @description Rules in memory, of all tenants
              */
             rules: number;
             /**
              * Format: int64
-             * @description How old they were then
+             * @description Their age at that time
              */
             rules_age_ms: number | null;
             /**
@@ -3666,13 +3661,13 @@ export interface components {
              */
             database: "up" | "down" | "unknown";
             redis: components["schemas"]["RedisState"];
-            /** @description The nodes of a Redis Cluster that do not answer it, if some do */
+            /** @description Nodes of a Redis Cluster that do not answer this process, while others do */
             redis_down: string[];
             /** Format: double */
             checks_per_second: number;
             /**
              * Format: double
-             * @description The part of the checks that was decided without Redis, 0 to 1
+             * @description The share of checks that were decided without Redis, 0 to 1
              */
             degraded_share: number;
         };
@@ -3693,7 +3688,7 @@ export interface components {
             label: string;
             fields: components["schemas"]["ConfigFieldChange"][];
         };
-        /** @description Both are text for people; before is left out of a creation, after of a removal */
+        /** @description Both are text for people. A creation has no before, a removal no after */
         ConfigFieldChange: {
             /** @example rate */
             field: string;
@@ -3713,7 +3708,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Nobody is signed in and no API key in force was sent */
+        /** @description No session, and no API key in force */
         Unauthorized: {
             headers: {
                 [name: string]: unknown;
@@ -3731,7 +3726,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description There is no such thing */
+        /** @description It does not exist, or belongs to another tenant */
         NotFound: {
             headers: {
                 [name: string]: unknown;
@@ -3740,7 +3735,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description What is stored does not allow it: the name is taken, something is in use, or it cannot be undone */
+        /** @description The stored state does not allow it: the name is taken, an object is in use, or a change cannot be undone */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -3749,7 +3744,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Somebody else changed it meanwhile */
+        /** @description The object has changed since it was read */
         PreconditionFailed: {
             headers: {
                 /** @description The present one */
@@ -3787,7 +3782,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too many attempts have failed, or too many requests of the same account or tenant are under way */
+        /** @description Too many attempts have failed, or too many requests of the same account or tenant are in flight */
         TooManyRequests: {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3797,7 +3792,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Something went wrong on our side */
+        /** @description An internal error; the log has it under request_id */
         Internal: {
             headers: {
                 [name: string]: unknown;
@@ -3806,7 +3801,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database, Redis or the rules cannot be reached at the moment, or the server is busy */
+        /** @description The database, Redis or the rules are unreachable, or the server is busy */
         Unavailable: {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -3834,7 +3829,7 @@ export interface components {
                 "application/json": components["schemas"]["Readiness"];
             };
         };
-        /** @description What would be decided, and why */
+        /** @description The decision and its reasons */
         TheExplanation: {
             headers: {
                 [name: string]: unknown;
@@ -4075,24 +4070,24 @@ export interface components {
         AuditID: number;
         /** @example 4 */
         AlertID: number;
-        /** @description How many items to answer at most */
+        /** @description The most items to return */
         Limit: number;
-        /** @description The `next_cursor` of the page before */
+        /** @description The `next_cursor` of the previous page */
         Cursor: string;
-        /** @description Say what would change and change nothing */
+        /** @description Report the changes, but make none */
         DryRun: boolean;
-        /** @description The earliest time */
+        /** @description The start, included */
         From: string;
-        /** @description The time before which all are */
+        /** @description The end, excluded */
         Until: string;
         /** @description Left out: 24 hours before until */
         StatsFrom: string;
         /** @description Left out: now. At most 400 days after from. */
         StatsUntil: string;
-        /** @description A rule's id, also of one that was removed */
+        /** @description A rule's id, also of a removed rule */
         ByRule: number;
         ByScope: components["schemas"]["Scope"];
-        /** @description The plan that checks were judged on */
+        /** @description The plan that decided the checks */
         ByPlan: string;
         /** @example 42 */
         ByUser: string;
@@ -4117,16 +4112,16 @@ export interface components {
         /** @description All entries of one change */
         ByChange: number;
         /**
-         * @description The ETag that is to be changed, or `*`; 428 without
+         * @description The ETag of the version to change, or `*`; 428 without
          * @example "3"
          */
         IfMatch: string;
         /**
-         * @description The ETag that is to be replaced, or `*`; this or If-None-Match is required
+         * @description The ETag of the version to replace, or `*`. This or If-None-Match is required
          * @example "3"
          */
         IfMatchOrNone: string;
-        /** @description Only to create */
+        /** @description `*`: create, do not replace */
         IfNoneMatch: "*";
     };
     requestBodies: {
@@ -4147,13 +4142,13 @@ export interface components {
     };
     headers: {
         /**
-         * @description What If-Match takes
+         * @description The version, for If-Match
          * @example "3"
          */
         ETag: string;
         /** @description Where the new resource is */
         Location: string;
-        /** @description How many seconds to wait */
+        /** @description Seconds to wait */
         "Retry-After": number;
         /** @description A name for the file */
         "Content-Disposition": string;
@@ -4226,8 +4221,8 @@ export interface operations {
             };
             500: components["responses"]["Internal"];
             /**
-             * @description A rule that fails closed could not be asked, or no rules were ever loaded. The first is a decision, the
-             *     second a problem document.
+             * @description A decision if a rule with failure mode `closed` could not be evaluated; a problem document if no rules were ever
+             *     loaded.
              */
             503: {
                 headers: {
@@ -4324,7 +4319,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It does */
+            /** @description The process is alive */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4431,7 +4426,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of them, the latest first */
+            /** @description All sessions, newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4456,7 +4451,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All sessions ended, this one too */
+            /** @description All sessions ended, including this one */
             204: {
                 headers: {
                     /** @description Ends the session's cookie */
@@ -4505,7 +4500,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -4647,9 +4642,9 @@ export interface operations {
             query?: {
                 /** @description Part of the address or name */
                 q?: string;
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -4702,7 +4697,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -4745,9 +4740,9 @@ export interface operations {
     listPlatformAudit: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -4756,7 +4751,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first */
+            /** @description Newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4778,9 +4773,9 @@ export interface operations {
             query?: {
                 /** @description Part of the slug or name */
                 q?: string;
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -4789,7 +4784,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description By slug; all of them for platform admins, an API key's own one */
+            /** @description By slug: the caller's tenants, all tenants for platform admins, its own tenant for an API key */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4868,7 +4863,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -4908,7 +4903,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -4955,7 +4950,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -4988,7 +4983,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5019,9 +5014,9 @@ export interface operations {
     listPlans: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5127,7 +5122,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5172,7 +5167,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5231,9 +5226,9 @@ export interface operations {
                 pattern?: string;
                 /** @description Part of the pattern, name or description */
                 q?: string;
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5339,7 +5334,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5380,7 +5375,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5427,7 +5422,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5473,9 +5468,9 @@ export interface operations {
     getMatrix: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5551,7 +5546,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What changed, or would */
+            /** @description The changes, made or (dry run) planned */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5659,9 +5654,9 @@ export interface operations {
     listOverrides: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5678,7 +5673,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description By user id, expired ones too */
+            /** @description By user id, including expired ones */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5733,11 +5728,11 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The ETag that is to be replaced, or `*`; this or If-None-Match is required
+                 * @description The ETag of the version to replace, or `*`. This or If-None-Match is required
                  * @example "3"
                  */
                 "If-Match"?: components["parameters"]["IfMatchOrNone"];
-                /** @description Only to create */
+                /** @description `*`: create, do not replace */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
@@ -5791,7 +5786,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -5839,17 +5834,17 @@ export interface operations {
                 rule_id?: number;
                 /** @description One user */
                 user_id?: string;
-                /** @description What the user ids begin with */
+                /** @description A prefix of user ids */
                 prefix?: string;
-                /** @description Only those that end at this time or later */
+                /** @description Only overrides that end at this time or later */
                 ends_after?: string;
-                /** @description Only those that end before this time */
+                /** @description Only overrides that end before this time */
                 ends_before?: string;
-                /** @description true: only those that have ended; false: only those that have not, or never end */
+                /** @description true: only expired overrides; false: only overrides in force */
                 expired?: boolean;
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5885,11 +5880,11 @@ export interface operations {
         parameters: {
             query?: {
                 plan?: string;
-                /** @description What the user ids begin with */
+                /** @description A prefix of user ids */
                 prefix?: string;
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -5925,7 +5920,7 @@ export interface operations {
     importUsers: {
         parameters: {
             query?: {
-                /** @description Say what would change and change nothing */
+                /** @description Report the changes, but make none */
                 dry_run?: components["parameters"]["DryRun"];
             };
             header?: never;
@@ -5949,7 +5944,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What changed, or would */
+            /** @description The changes, made or (dry run) planned */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5973,7 +5968,7 @@ export interface operations {
         parameters: {
             query?: {
                 plan?: string;
-                /** @description What the user ids begin with */
+                /** @description A prefix of user ids */
                 prefix?: string;
             };
             header?: never;
@@ -6046,7 +6041,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -6177,7 +6172,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 64 letters, digits, dashes and underscores; left out, each request is a credit of its own */
+                /** @description 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -6222,9 +6217,9 @@ export interface operations {
     listKeys: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -6239,7 +6234,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first; revoked and expired ones too */
+            /** @description Newest first, including revoked and expired keys */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6328,7 +6323,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -6356,7 +6351,7 @@ export interface operations {
                     grace_seconds: number;
                     /**
                      * Format: date-time
-                     * @description Of the new key
+                     * @description The new key's expiry
                      */
                     expires_at?: string;
                 };
@@ -6382,7 +6377,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -6415,9 +6410,9 @@ export interface operations {
     listMembers: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -6482,7 +6477,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -6524,7 +6519,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -6571,9 +6566,9 @@ export interface operations {
     listInvitations: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -6588,7 +6583,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first */
+            /** @description Newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6661,7 +6656,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Taken back */
+            /** @description Withdrawn */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -6680,9 +6675,9 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
-                /** @description The earliest time */
+                /** @description The start, included */
                 from?: components["parameters"]["From"];
-                /** @description The time before which all are */
+                /** @description The end, excluded */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
                 actor_id?: components["parameters"]["ByActor"];
@@ -6692,9 +6687,9 @@ export interface operations {
                 object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
                 change_id?: components["parameters"]["ByChange"];
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -6709,7 +6704,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first */
+            /** @description Newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6731,9 +6726,9 @@ export interface operations {
         parameters: {
             query?: {
                 format?: "csv" | "jsonl";
-                /** @description The earliest time */
+                /** @description The start, included */
                 from?: components["parameters"]["From"];
-                /** @description The time before which all are */
+                /** @description The end, excluded */
                 until?: components["parameters"]["Until"];
                 /** @description The id of an account or API key */
                 actor_id?: components["parameters"]["ByActor"];
@@ -6756,7 +6751,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first; CSV, or an AuditEntry as JSON on each line */
+            /** @description Newest first; CSV, or an AuditEntry as JSON on each line */
             200: {
                 headers: {
                     "Content-Disposition": components["headers"]["Content-Disposition"];
@@ -6888,9 +6883,9 @@ export interface operations {
     importConfig: {
         parameters: {
             query?: {
-                /** @description Say what would change and change nothing */
+                /** @description Report the changes, but make none */
                 dry_run?: components["parameters"]["DryRun"];
-                /** @description Remove what the file does not name */
+                /** @description Remove objects that are missing from the file */
                 prune?: boolean;
             };
             header?: never;
@@ -6915,7 +6910,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What changed, or would */
+            /** @description The changes, made or (dry run) planned */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6938,14 +6933,14 @@ export interface operations {
     listViolations: {
         parameters: {
             query?: {
-                /** @description The earliest time */
+                /** @description The start, included */
                 from?: components["parameters"]["From"];
-                /** @description The time before which all are */
+                /** @description The end, excluded */
                 until?: components["parameters"]["Until"];
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
                 scope?: components["parameters"]["ByScope"];
-                /** @description The plan that checks were judged on */
+                /** @description The plan that decided the checks */
                 plan?: components["parameters"]["ByPlan"];
                 /** @example 42 */
                 user_id?: components["parameters"]["ByUser"];
@@ -6961,9 +6956,9 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -6978,7 +6973,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first */
+            /** @description Newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7000,14 +6995,14 @@ export interface operations {
         parameters: {
             query?: {
                 format?: "csv" | "jsonl";
-                /** @description The earliest time */
+                /** @description The start, included */
                 from?: components["parameters"]["From"];
-                /** @description The time before which all are */
+                /** @description The end, excluded */
                 until?: components["parameters"]["Until"];
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
                 scope?: components["parameters"]["ByScope"];
-                /** @description The plan that checks were judged on */
+                /** @description The plan that decided the checks */
                 plan?: components["parameters"]["ByPlan"];
                 /** @example 42 */
                 user_id?: components["parameters"]["ByUser"];
@@ -7036,7 +7031,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first; CSV with the fields of a Violation as its header, or a Violation as JSON on each line */
+            /** @description Newest first; CSV with the fields of a Violation as its header, or a Violation as JSON on each line */
             200: {
                 headers: {
                     "Content-Disposition": components["headers"]["Content-Disposition"];
@@ -7059,10 +7054,10 @@ export interface operations {
     tailViolations: {
         parameters: {
             query?: {
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
                 scope?: components["parameters"]["ByScope"];
-                /** @description The plan that checks were judged on */
+                /** @description The plan that decided the checks */
                 plan?: components["parameters"]["ByPlan"];
                 /** @example 42 */
                 user_id?: components["parameters"]["ByUser"];
@@ -7081,7 +7076,7 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description The last `id` that the stream had before the connection was lost
+                 * @description The last `id` received before the connection was lost
                  * @example 1795175491123456-17
                  */
                 "Last-Event-ID"?: string;
@@ -7164,7 +7159,7 @@ export interface operations {
                 until?: components["parameters"]["StatsUntil"];
                 /** @description Left out: the shortest that makes at most 200 points. At most 2000 points. */
                 step_seconds?: 60 | 300 | 900 | 3600 | 21600 | 86400 | 604800;
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
             };
             header?: never;
@@ -7179,7 +7174,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A point for each step, zero where nothing happened */
+            /** @description A point for each step, also for empty ones */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7204,10 +7199,10 @@ export interface operations {
                 from?: components["parameters"]["StatsFrom"];
                 /** @description Left out: now. At most 400 days after from. */
                 until?: components["parameters"]["StatsUntil"];
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
                 scope?: components["parameters"]["ByScope"];
-                /** @description The plan that checks were judged on */
+                /** @description The plan that decided the checks */
                 plan?: components["parameters"]["ByPlan"];
                 /** @example 42 */
                 user_id?: components["parameters"]["ByUser"];
@@ -7236,7 +7231,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A point for each step, zero where nothing happened */
+            /** @description A point for each step, also for empty ones */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7262,11 +7257,11 @@ export interface operations {
                 from?: components["parameters"]["StatsFrom"];
                 /** @description Left out: now. At most 400 days after from. */
                 until?: components["parameters"]["StatsUntil"];
-                /** @description A rule's id, also of one that was removed */
+                /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: number;
             };
             header?: never;
@@ -7281,7 +7276,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The most denied first */
+            /** @description Most denied first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7319,7 +7314,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The sums */
+            /** @description The totals */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7340,9 +7335,9 @@ export interface operations {
     listAlerts: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -7449,7 +7444,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -7490,7 +7485,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -7537,7 +7532,7 @@ export interface operations {
             query?: never;
             header: {
                 /**
-                 * @description The ETag that is to be changed, or `*`; 428 without
+                 * @description The ETag of the version to change, or `*`; 428 without
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
@@ -7584,7 +7579,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The delivery that is to be */
+            /** @description The new delivery */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -7606,9 +7601,9 @@ export interface operations {
     listAlertDeliveries: {
         parameters: {
             query?: {
-                /** @description How many items to answer at most */
+                /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the page before */
+                /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: never;
@@ -7625,7 +7620,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The latest first */
+            /** @description Newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7662,7 +7657,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The delivery, which is due now */
+            /** @description The delivery, due now */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7695,7 +7690,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description As the processes that answer checks reported within the last minute */
+            /** @description As reported by the processes that answer checks within the last minute */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7720,7 +7715,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description As far as this process knows */
+            /** @description What this process knows */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -767,7 +767,7 @@ type Action string
 
 // Actor defines model for Actor.
 type Actor struct {
-	// Act What was asked for, where the rows alone do not say it
+	// Act The operation, where the rows alone do not tell it
 	Act string `json:"act"`
 
 	// Id The account's or key's id
@@ -790,19 +790,19 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
-// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type Alert struct {
 	AlertId  int64  `json:"alert_id"`
 	IsActive bool   `json:"is_active"`
 	Name     string `json:"name"`
 
-	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	// Per rule: all denials of the rule together; subject: each subject separately
 	Per AlertPer `json:"per"`
 
-	// RuleId A shadow rule's are those that it would have denied
+	// RuleId For a shadow rule, checks it would have denied count
 	RuleId int64 `json:"rule_id"`
 
-	// RuleRemoved The rule was removed, which turned the alert off. It can be turned on again with another rule
+	// RuleRemoved The rule was removed, which turned the alert off. Choose another rule to turn it on again
 	RuleRemoved   bool   `json:"rule_removed"`
 	Threshold     int64  `json:"threshold"`
 	Url           string `json:"url"`
@@ -817,11 +817,11 @@ type AlertDelivery struct {
 	Attempts    int                          `json:"attempts"`
 	DeliveryId  int64                        `json:"delivery_id"`
 
-	// Denied How many checks when it was raised
+	// Denied Denials when the alert was raised
 	Denied int64 `json:"denied"`
 	IsTest bool  `json:"is_test"`
 
-	// IsUnderWay It is being sent at the moment
+	// IsUnderWay An attempt is in flight
 	IsUnderWay bool `json:"is_under_way"`
 
 	// LastError What went wrong the last time
@@ -830,7 +830,7 @@ type AlertDelivery struct {
 	// LastStatus The HTTP status of the last answer; null: there was none
 	LastStatus nullable.Nullable[int] `json:"last_status"`
 
-	// NextAttemptAt While it is pending and not under way; null otherwise
+	// NextAttemptAt While it is pending and not in flight; null otherwise
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 	RaisedAt      time.Time                    `json:"raised_at"`
 
@@ -868,7 +868,7 @@ type AlertPatch struct {
 	IsActive *bool   `json:"is_active,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
-	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	// Per rule: all denials of the rule together; subject: each subject separately
 	Per           *AlertPer `json:"per,omitempty"`
 	RuleId        *int64    `json:"rule_id,omitempty"`
 	Threshold     *int64    `json:"threshold,omitempty"`
@@ -876,15 +876,15 @@ type AlertPatch struct {
 	WindowMinutes *int      `json:"window_minutes,omitempty"`
 }
 
-// AlertPer rule: all that the rule denies is counted together; subject: each subject alone
+// AlertPer rule: all denials of the rule together; subject: each subject separately
 type AlertPer string
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
-	// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+	// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 	Alert Alert `json:"alert"`
 
-	// Secret What the webhook's signature is made with
+	// Secret Signs the webhooks
 	Secret string `json:"secret"`
 }
 
@@ -900,7 +900,7 @@ type Arrival struct {
 
 // ArrivalPattern defines model for ArrivalPattern.
 type ArrivalPattern struct {
-	// BurstSize How many come at once
+	// BurstSize Requests that arrive at once
 	BurstSize       *int     `json:"burst_size,omitempty"`
 	Cost            *float64 `json:"cost,omitempty"`
 	DurationSeconds float64  `json:"duration_seconds"`
@@ -935,10 +935,10 @@ type AuditEntry struct {
 	At      time.Time                                 `json:"at"`
 	AuditId int64                                     `json:"audit_id"`
 
-	// Before As it was stored, without secrets; null: there was none
+	// Before The stored row without secrets; null: there was none
 	Before nullable.Nullable[map[string]interface{}] `json:"before"`
 
-	// ChangeId The same for all that one change changed
+	// ChangeId The same for all entries of one change
 	ChangeId int64       `json:"change_id"`
 	Object   AuditObject `json:"object"`
 }
@@ -953,7 +953,7 @@ type AuditList struct {
 
 // AuditObject defines model for AuditObject.
 type AuditObject struct {
-	// Id What the API calls it; an override's is its rule and user, as in 12:42
+	// Id The API's id; of an override, rule and user, as in 12:42
 	Id   string          `json:"id"`
 	Kind AuditObjectKind `json:"kind"`
 }
@@ -970,31 +970,31 @@ type Bucket struct {
 	BurstCapacity int64  `json:"burst_capacity"`
 	KeyPattern    string `json:"key_pattern"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
 
-	// Overridden The limit is the user's own
+	// Overridden An override is in force
 	Overridden    bool                      `json:"overridden"`
 	Plan          nullable.Nullable[string] `json:"plan"`
 	RatePerSecond float64                   `json:"rate_per_second"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
 
-	// ResetAfterMs How long until it is full
+	// ResetAfterMs Time until it is full
 	ResetAfterMs int64 `json:"reset_after_ms"`
 	RuleId       int64 `json:"rule_id"`
 	Scope        Scope `json:"scope"`
 
-	// Source user: the user id alone fixes it
+	// Source user: the user id alone determines the bucket
 	Source BucketSource `json:"source"`
 
-	// Tokens What it holds now
+	// Tokens The present level
 	Tokens float64 `json:"tokens"`
 }
 
-// BucketSource user: the user id alone fixes it
+// BucketSource user: the user id alone determines the bucket
 type BucketSource string
 
 // BucketChange defines model for BucketChange.
@@ -1002,7 +1002,7 @@ type BucketChange struct {
 	BucketKey     string `json:"bucket_key"`
 	BurstCapacity int64  `json:"burst_capacity"`
 
-	// Repeated The Idempotency-Key was known: nothing changed, and this is the first answer
+	// Repeated The Idempotency-Key was used before: nothing changed, and this is the first answer
 	Repeated     *bool   `json:"repeated,omitempty"`
 	TokensAfter  float64 `json:"tokens_after"`
 	TokensBefore float64 `json:"tokens_before"`
@@ -1012,13 +1012,13 @@ type BucketChange struct {
 type BucketCredit struct {
 	BucketKey string `json:"bucket_key"`
 
-	// Tokens At most 6 decimals; negative takes away
+	// Tokens At most 6 decimals; negative removes tokens
 	Tokens float64 `json:"tokens"`
 }
 
 // BucketList defines model for BucketList.
 type BucketList struct {
-	// HasMore The user id alone fixes more buckets than 500; the first 500 by rule are shown
+	// HasMore There are more than 500 buckets of source user; the first 500 by rule are shown
 	HasMore bool     `json:"has_more"`
 	Items   []Bucket `json:"items"`
 }
@@ -1051,7 +1051,7 @@ type ConfigDiff struct {
 	Text string `json:"text"`
 }
 
-// ConfigFieldChange Both are text for people; before is left out of a creation, after of a removal
+// ConfigFieldChange Both are text for people. A creation has no before, a removal no after
 type ConfigFieldChange struct {
 	After  *string `json:"after,omitempty"`
 	Before *string `json:"before,omitempty"`
@@ -1062,7 +1062,7 @@ type ConfigFieldChange struct {
 type CreatedInvitation struct {
 	Invitation Invitation `json:"invitation"`
 
-	// Token Makes whoever holds it a member
+	// Token Anybody who holds it can become a member
 	Token string `json:"token"`
 }
 
@@ -1070,11 +1070,11 @@ type CreatedInvitation struct {
 type CreatedKey struct {
 	Key Key `json:"key"`
 
-	// Secret What goes behind Authorization: Bearer
+	// Secret The key, for Authorization: Bearer
 	Secret string `json:"secret"`
 }
 
-// DatabaseStatus A database that is down makes this request fail, like all others
+// DatabaseStatus If the database is down, this request fails
 type DatabaseStatus struct {
 	// LatencyMs Of one small query
 	LatencyMs float64             `json:"latency_ms"`
@@ -1103,11 +1103,11 @@ type HealthStatus string
 
 // ImportedUsers defines model for ImportedUsers.
 type ImportedUsers struct {
-	// Changed How many of them are on another plan now, or would be
+	// Changed Users whose plan changed or, in a dry run, would change
 	Changed int64 `json:"changed"`
 	DryRun  bool  `json:"dry_run"`
 
-	// Lines How many users the file names
+	// Lines Users in the file
 	Lines int `json:"lines"`
 }
 
@@ -1123,10 +1123,10 @@ type Invitation struct {
 
 // InvitationAcceptance defines model for InvitationAcceptance.
 type InvitationAcceptance struct {
-	// Name Of the new account
+	// Name The new account's name
 	Name *string `json:"name,omitempty"`
 
-	// Password The detail of the problem says what a good one needs
+	// Password The problem's detail says what a good password needs
 	Password *Password `json:"password,omitempty"`
 	Token    string    `json:"token"`
 }
@@ -1191,8 +1191,8 @@ type Matrix struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
-// MatrixCell Of a rule that exists, rule_id and version, with remove or the fields to change; of a new one, key_pattern, name and
-// plan, with what a new rule takes.
+// MatrixCell For an existing rule: rule_id and version, with remove or the fields to change. For a new rule: key_pattern, name and plan,
+// with the fields of a new rule.
 type MatrixCell struct {
 	Action        *Action    `json:"action,omitempty"`
 	Algorithm     *Algorithm `json:"algorithm,omitempty"`
@@ -1204,13 +1204,13 @@ type MatrixCell struct {
 	IsActive    *bool                              `json:"is_active,omitempty"`
 	KeyPattern  *string                            `json:"key_pattern,omitempty"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode          *Mode                     `json:"mode,omitempty"`
 	Name          *string                   `json:"name,omitempty"`
 	Plan          nullable.Nullable[string] `json:"plan,omitempty"`
 	RatePerSecond *float64                  `json:"rate_per_second,omitempty"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit                `json:"rate_unit,omitempty"`
 	Remove   *bool                    `json:"remove,omitempty"`
 	RuleId   nullable.Nullable[int64] `json:"rule_id,omitempty"`
@@ -1231,7 +1231,7 @@ type MatrixRow struct {
 	KeyPattern string `json:"key_pattern"`
 	Name       string `json:"name"`
 
-	// Rules The cells that are not empty; that of all plans has the plan null
+	// Rules The cells with rules; the column for all plans has plan null
 	Rules []Rule `json:"rules"`
 	Scope Scope  `json:"scope"`
 }
@@ -1274,7 +1274,7 @@ type Membership struct {
 	Tenant      TenantName  `json:"tenant"`
 }
 
-// Mode A shadow rule counts and reports and never decides
+// Mode A shadow rule counts and reports but never decides
 type Mode string
 
 // NewAlert defines model for NewAlert.
@@ -1284,12 +1284,12 @@ type NewAlert struct {
 	// Name 1 to 100 characters
 	Name string `json:"name"`
 
-	// Per rule: all that the rule denies is counted together; subject: each subject alone
+	// Per rule: all denials of the rule together; subject: each subject separately
 	Per       AlertPer `json:"per"`
 	RuleId    int64    `json:"rule_id"`
 	Threshold int64    `json:"threshold"`
 
-	// Url Without a password. It must lead to a public address, unless the installation allows others: 400 if it does not now, and a failed delivery if it does not later
+	// Url Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail
 	Url           string `json:"url"`
 	WindowMinutes int    `json:"window_minutes"`
 }
@@ -1315,12 +1315,12 @@ type NewPlan struct {
 	Name string `json:"name"`
 }
 
-// NewRule What a rule says, without what the store gives it
+// NewRule The fields of a rule that callers choose
 type NewRule struct {
 	Action    *Action    `json:"action,omitempty"`
 	Algorithm *Algorithm `json:"algorithm,omitempty"`
 
-	// BurstCapacity 1 to 1000000000; left out unless it limits
+	// BurstCapacity 1 to 1000000000; only with action limit
 	BurstCapacity *int64  `json:"burst_capacity,omitempty"`
 	Description   *string `json:"description,omitempty"`
 
@@ -1331,19 +1331,19 @@ type NewRule struct {
 	// KeyPattern Such as user:{user_id}:endpoint:/api/search
 	KeyPattern string `json:"key_pattern"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode *Mode `json:"mode,omitempty"`
 
-	// Name Tells apart the limits of one pattern and plan
+	// Name Distinguishes several limits of one pattern and plan
 	Name *string `json:"name,omitempty"`
 
 	// Plan Left out or null: all plans
 	Plan nullable.Nullable[string] `json:"plan,omitempty"`
 
-	// RatePerSecond 0.000001 to 1000000000; left out unless it limits
+	// RatePerSecond 0.000001 to 1000000000; only with action limit
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 }
 
@@ -1364,13 +1364,13 @@ type NextCursor = string
 type Override struct {
 	BurstCapacity int64 `json:"burst_capacity"`
 
-	// Expired The rule's own limit holds again
+	// Expired The rule's limit applies again
 	Expired       bool                         `json:"expired"`
 	ExpiresAt     nullable.Nullable[time.Time] `json:"expires_at"`
 	InForceSince  time.Time                    `json:"in_force_since"`
 	RatePerSecond float64                      `json:"rate_per_second"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
 	Reason   string   `json:"reason"`
 	RuleId   int64    `json:"rule_id"`
@@ -1386,10 +1386,10 @@ type OverrideLimit struct {
 	ExpiresAt     nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 	RatePerSecond float64                      `json:"rate_per_second"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 
-	// Reason Why the user has an own limit, 1 to 500 characters
+	// Reason Why the override exists, 1 to 500 characters
 	Reason string `json:"reason"`
 }
 
@@ -1401,15 +1401,15 @@ type OverrideList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
-// Password The detail of the problem says what a good one needs
+// Password The problem's detail says what a good password needs
 type Password = string
 
 // PasswordChange defines model for PasswordChange.
 type PasswordChange struct {
-	// CurrentPassword The detail of the problem says what a good one needs
+	// CurrentPassword The problem's detail says what a good password needs
 	CurrentPassword Password `json:"current_password"`
 
-	// NewPassword The detail of the problem says what a good one needs
+	// NewPassword The problem's detail says what a good password needs
 	NewPassword Password `json:"new_password"`
 }
 
@@ -1424,10 +1424,10 @@ type Plan struct {
 	IsDefault bool   `json:"is_default"`
 	Name      string `json:"name"`
 
-	// Rules How many name it
+	// Rules Rules that name it
 	Rules int64 `json:"rules"`
 
-	// Users How many are assigned to it
+	// Users Users assigned to it
 	Users   int64 `json:"users"`
 	Version int64 `json:"version"`
 }
@@ -1447,10 +1447,10 @@ type PlatformAuditEntry struct {
 	After  nullable.Nullable[map[string]interface{}] `json:"after"`
 	At     time.Time                                 `json:"at"`
 
-	// AuditId Numbered apart from the entries of tenants
+	// AuditId Numbered separately from tenants' entries
 	AuditId int64 `json:"audit_id"`
 
-	// Before As it was stored, without secrets; null: there was none
+	// Before The stored row without secrets; null: there was none
 	Before nullable.Nullable[map[string]interface{}] `json:"before"`
 	Object PlatformAuditObject                       `json:"object"`
 }
@@ -1483,16 +1483,16 @@ type Point struct {
 	// At When the step begins
 	At time.Time `json:"at"`
 
-	// Bypassed A bypass rule let them pass
+	// Bypassed Passed by a bypass rule
 	Bypassed int64 `json:"bypassed"`
 
-	// Cost Tokens that were taken
+	// Cost Tokens taken
 	Cost float64 `json:"cost"`
 
-	// Degraded How many of these were decided without Redis
+	// Degraded How many of them were decided without Redis
 	Degraded int64 `json:"degraded"`
 
-	// Denied Of a shadow rule, what it would have denied
+	// Denied For a shadow rule, checks it would have denied
 	Denied int64 `json:"denied"`
 }
 
@@ -1503,7 +1503,7 @@ type ProcessStatus struct {
 	// Database Whether it could read rules
 	Database ProcessStatusDatabase `json:"database"`
 
-	// DegradedShare The part of the checks that was decided without Redis, 0 to 1
+	// DegradedShare The share of checks that were decided without Redis, 0 to 1
 	DegradedShare float64 `json:"degraded_share"`
 
 	// Name The name of its host
@@ -1515,14 +1515,14 @@ type ProcessStatus struct {
 	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
 	Redis RedisState `json:"redis"`
 
-	// RedisDown The nodes of a Redis Cluster that do not answer it, if some do
+	// RedisDown Nodes of a Redis Cluster that do not answer this process, while others do
 	RedisDown  []string  `json:"redis_down"`
 	ReportedAt time.Time `json:"reported_at"`
 
-	// Rules How many it has in memory, of all tenants
+	// Rules Rules in memory, of all tenants
 	Rules int64 `json:"rules"`
 
-	// RulesAgeMs How old they were then
+	// RulesAgeMs Their age at that time
 	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
 	RulesLoaded bool                     `json:"rules_loaded"`
 	StartedAt   time.Time                `json:"started_at"`
@@ -1541,7 +1541,7 @@ type Promotion struct {
 	IntoVersion *int64 `json:"into_version,omitempty"`
 }
 
-// RateUnit How people typed the rate; means nothing to a check
+// RateUnit The unit in which people typed the rate; checks ignore it
 type RateUnit string
 
 // Readiness defines model for Readiness.
@@ -1573,7 +1573,7 @@ type Rule struct {
 	Action    Action    `json:"action"`
 	Algorithm Algorithm `json:"algorithm"`
 
-	// BurstCapacity 0 unless it limits
+	// BurstCapacity 0 unless action is limit
 	BurstCapacity int64     `json:"burst_capacity"`
 	CreatedAt     time.Time `json:"created_at"`
 	Description   string    `json:"description"`
@@ -1581,24 +1581,24 @@ type Rule struct {
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode"`
 
-	// InForceSince Of the present rate and burst
+	// InForceSince When the present rate and burst came into force
 	InForceSince time.Time `json:"in_force_since"`
 	IsActive     bool      `json:"is_active"`
 
 	// KeyPattern In its canonical form
 	KeyPattern string `json:"key_pattern"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
 
 	// Plan null: all plans
 	Plan nullable.Nullable[string] `json:"plan"`
 
-	// RatePerSecond 0 unless it limits
+	// RatePerSecond 0 unless action is limit
 	RatePerSecond float64 `json:"rate_per_second"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit  RateUnit  `json:"rate_unit"`
 	RuleId    int64     `json:"rule_id"`
 	Scope     Scope     `json:"scope"`
@@ -1606,7 +1606,7 @@ type Rule struct {
 	Version   int64     `json:"version"`
 }
 
-// RuleChange before is left out of a creation, after of a removal. In a dry run a new rule has the id 0.
+// RuleChange A creation has no before, a removal no after. In a dry run a new rule has the id 0.
 type RuleChange struct {
 	After  *Rule      `json:"after,omitempty"`
 	Before *Rule      `json:"before,omitempty"`
@@ -1628,7 +1628,7 @@ type RuleList struct {
 type RuleName struct {
 	KeyPattern string `json:"key_pattern"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
 
@@ -1649,11 +1649,11 @@ type RulePatch struct {
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode          *Mode    `json:"mode,omitempty"`
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
-	// RateUnit How people typed the rate; means nothing to a check
+	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
 }
 
@@ -1666,7 +1666,7 @@ type Series struct {
 	Points      []Point   `json:"points"`
 	StepSeconds int       `json:"step_seconds"`
 
-	// Total How checks were decided; each is in one of the first three
+	// Total Checks by decision; each is in one of the first three
 	Total Verdicts  `json:"total"`
 	Until time.Time `json:"until"`
 }
@@ -1678,10 +1678,10 @@ type Session struct {
 	// CheckUrl Where services reach the check endpoint, without /v1/check; null: the option SLUICE_CHECK_URL is not set
 	CheckUrl nullable.Nullable[string] `json:"check_url"`
 
-	// HasMoreMemberships There are more than memberships shows
+	// HasMoreMemberships The account has more memberships
 	HasMoreMemberships bool `json:"has_more_memberships"`
 
-	// Memberships The first 100 by slug; listTenants has all that the account may see
+	// Memberships The first 100 by slug; listTenants has all
 	Memberships []Membership `json:"memberships"`
 	SessionId   int64        `json:"session_id"`
 }
@@ -1690,7 +1690,7 @@ type Session struct {
 type SessionItem struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// Current The one that asks
+	// Current The session of this request
 	Current bool                      `json:"current"`
 	Ip      nullable.Nullable[string] `json:"ip"`
 
@@ -1731,10 +1731,10 @@ type SettingsPatch struct {
 
 // ShadowRule defines model for ShadowRule.
 type ShadowRule struct {
-	// Checks That it matched
+	// Checks Checks that it matched
 	Checks int64 `json:"checks"`
 
-	// Denied That it would have denied
+	// Denied Checks that it would have denied
 	Denied int64 `json:"denied"`
 
 	// Rule What people call a rule
@@ -1745,7 +1745,7 @@ type ShadowRule struct {
 type SignIn struct {
 	Email Email `json:"email"`
 
-	// Password The detail of the problem says what a good one needs
+	// Password The problem's detail says what a good password needs
 	Password Password `json:"password"`
 }
 
@@ -1755,7 +1755,7 @@ type Simulation struct {
 	Pattern  *ArrivalPattern `json:"pattern,omitempty"`
 	Rules    []NewRule       `json:"rules"`
 
-	// StartTokens What each bucket holds at the start; left out: it is full
+	// StartTokens The level of each bucket at the start; default: full
 	StartTokens *float64 `json:"start_tokens,omitempty"`
 }
 
@@ -1764,30 +1764,30 @@ type Status struct {
 	// Admin The process that answers this
 	Admin AdminStatus `json:"admin"`
 
-	// At The database's time, by which ages are reckoned
+	// At The database's time; ages refer to it
 	At time.Time `json:"at"`
 
-	// Database A database that is down makes this request fail, like all others
+	// Database If the database is down, this request fails
 	Database DatabaseStatus `json:"database"`
 
-	// Processes By name; none means that nothing answers checks
+	// Processes By name; empty if no process answers checks
 	Processes []ProcessStatus `json:"processes"`
 }
 
 // Summary defines model for Summary.
 type Summary struct {
-	// Before How checks were decided; each is in one of the first three
+	// Before Checks by decision; each is in one of the first three
 	Before Verdicts  `json:"before"`
 	From   time.Time `json:"from"`
 
-	// ShadowRules Those that are active, up to 50, what would have denied most first
+	// ShadowRules Up to 50 active shadow rules, by what they would have denied, most first
 	ShadowRules []ShadowRule `json:"shadow_rules"`
 
 	// ShareDenied 0 to 1; null: there were no checks
 	ShareDenied       nullable.Nullable[float64] `json:"share_denied"`
 	ShareDeniedBefore nullable.Nullable[float64] `json:"share_denied_before"`
 
-	// Total How checks were decided; each is in one of the first three
+	// Total Checks by decision; each is in one of the first three
 	Total Verdicts  `json:"total"`
 	Until time.Time `json:"until"`
 }
@@ -1835,25 +1835,25 @@ type TenantPatch struct {
 
 // TenantStatus defines model for TenantStatus.
 type TenantStatus struct {
-	// Answering down: no process that has rules reported within the last minute
+	// Answering down: no process with rules reported within the last minute
 	Answering       TenantStatusAnswering `json:"answering"`
 	At              time.Time             `json:"at"`
 	ChecksPerSecond float64               `json:"checks_per_second"`
 
-	// DegradedShare The part of the checks that was decided without Redis
+	// DegradedShare The share of checks that were decided without Redis
 	DegradedShare float64 `json:"degraded_share"`
 
 	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
 	Redis RedisState `json:"redis"`
 
-	// RulesAgeMs How long ago the process that is furthest behind read the rules
+	// RulesAgeMs The age of the oldest rules of any process
 	RulesAgeMs nullable.Nullable[int64] `json:"rules_age_ms"`
 
 	// ShareDenied From 0 to 1; null without checks
 	ShareDenied nullable.Nullable[float64] `json:"share_denied"`
 }
 
-// TenantStatusAnswering down: no process that has rules reported within the last minute
+// TenantStatusAnswering down: no process with rules reported within the last minute
 type TenantStatusAnswering string
 
 // Timeline defines model for Timeline.
@@ -1861,13 +1861,13 @@ type Timeline struct {
 	Allowed int `json:"allowed"`
 	Checks  int `json:"checks"`
 
-	// Decisions At most 2000: where there were more, the rest is left out evenly
+	// Decisions At most 2000; of more, evenly spaced ones are kept
 	Decisions     []TimelineDecision         `json:"decisions"`
 	Denied        int                        `json:"denied"`
 	FirstDenialMs nullable.Nullable[float64] `json:"first_denial_ms"`
 	LongestWaitMs float64                    `json:"longest_wait_ms"`
 
-	// Tiers One for each rule that was given
+	// Tiers One for each given rule
 	Tiers []TimelineTier `json:"tiers"`
 }
 
@@ -1877,11 +1877,11 @@ type TimelineDecision struct {
 	AtMs    float64 `json:"at_ms"`
 	Cost    float64 `json:"cost"`
 
-	// DecidingRule The index in rules of the one that denied
+	// DecidingRule The index in rules of the rule that denied
 	DecidingRule nullable.Nullable[int]                    `json:"deciding_rule"`
 	Reason       nullable.Nullable[TimelineDecisionReason] `json:"reason"`
 
-	// RetryAfterMs 0 if allowed, null if no wait ends it
+	// RetryAfterMs 0 if allowed; null if no wait helps
 	RetryAfterMs nullable.Nullable[float64] `json:"retry_after_ms"`
 }
 
@@ -1890,7 +1890,7 @@ type TimelineDecisionReason string
 
 // TimelineTier defines model for TimelineTier.
 type TimelineTier struct {
-	// Levels What the bucket holds; draw straight lines between the points. Empty unless the rule limits.
+	// Levels The bucket's level; draw straight lines between the points. Empty unless action is limit.
 	Levels []Level `json:"levels"`
 
 	// Violations How many would have been recorded: denials it decided, or would have in shadow mode
@@ -1903,10 +1903,10 @@ type Top struct {
 	From  time.Time `json:"from"`
 	Items []TopItem `json:"items"`
 
-	// LookedBackTo Violations before this were too many to look at; null: the whole time was looked at
+	// LookedBackTo Older violations were not read; null: the whole range was read
 	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
 
-	// Unattributed Denials whose value is not known; if there are any, denied is a lower bound, and all of them together miss at most so many
+	// Unattributed Denials of unknown value. If not 0, denied is a lower bound, and all items together miss at most this many
 	Unattributed int64     `json:"unattributed"`
 	Until        time.Time `json:"until"`
 }
@@ -1916,7 +1916,7 @@ type TopBy string
 
 // TopItem defines model for TopItem.
 type TopItem struct {
-	// Checks Checks that the rule matched; null but for rules
+	// Checks Checks that the rule matched; null unless by=rule
 	Checks nullable.Nullable[int64] `json:"checks"`
 
 	// Denied Checks that the rule denied or would have, or that denied this value
@@ -1925,7 +1925,7 @@ type TopItem struct {
 	// LastAt null for rules
 	LastAt nullable.Nullable[time.Time] `json:"last_at"`
 
-	// Rule As it is now; null: it was removed, or this is none
+	// Rule The present rule; null: it was removed, or the item is no rule
 	Rule nullable.Nullable[RuleName] `json:"rule"`
 
 	// Value The user id, address or endpoint; of a rule, its id
@@ -1934,10 +1934,10 @@ type TopItem struct {
 
 // User defines model for User.
 type User struct {
-	// HasMoreOverrides There are more than overrides shows; listTenantOverrides with user_id pages through all
+	// HasMoreOverrides The user has more overrides; listTenantOverrides with user_id pages through all
 	HasMoreOverrides bool `json:"has_more_overrides"`
 
-	// Overrides The first 500 by rule, expired ones too
+	// Overrides The first 500 by rule, including expired ones
 	Overrides []Override `json:"overrides"`
 
 	// Plan The plan of the user's checks; null: none
@@ -1946,7 +1946,7 @@ type User struct {
 	// PlanSource user: assigned; tenant: the default
 	PlanSource nullable.Nullable[UserPlanSource] `json:"plan_source"`
 
-	// RecentViolations The latest 20; listViolations has all
+	// RecentViolations The newest 20; listViolations has all
 	RecentViolations []Violation `json:"recent_violations"`
 	UserId           string      `json:"user_id"`
 
@@ -1957,20 +1957,20 @@ type User struct {
 // UserPlanSource user: assigned; tenant: the default
 type UserPlanSource string
 
-// Verdicts How checks were decided; each is in one of the first three
+// Verdicts Checks by decision; each is in one of the first three
 type Verdicts struct {
 	Allowed int64 `json:"allowed"`
 
-	// Bypassed A bypass rule let them pass
+	// Bypassed Passed by a bypass rule
 	Bypassed int64 `json:"bypassed"`
 
-	// Cost Tokens that were taken
+	// Cost Tokens taken
 	Cost float64 `json:"cost"`
 
-	// Degraded How many of these were decided without Redis
+	// Degraded How many of them were decided without Redis
 	Degraded int64 `json:"degraded"`
 
-	// Denied Of a shadow rule, what it would have denied
+	// Denied For a shadow rule, checks it would have denied
 	Denied int64 `json:"denied"`
 }
 
@@ -1992,10 +1992,10 @@ type Violation struct {
 	LastAt time.Time                 `json:"last_at"`
 	Method nullable.Nullable[string] `json:"method"`
 
-	// Mode A shadow rule counts and reports and never decides
+	// Mode A shadow rule counts and reports but never decides
 	Mode Mode `json:"mode"`
 
-	// Plan That the check was judged on
+	// Plan The plan that decided the check
 	Plan nullable.Nullable[string] `json:"plan"`
 
 	// RatePerSecond Of the limit then in force, which can be an override; 0 unless the rule limits
@@ -2005,20 +2005,20 @@ type Violation struct {
 	// RequestedAt Of the first check
 	RequestedAt time.Time `json:"requested_at"`
 
-	// RetryAfterMs null: no wait would have ended it
+	// RetryAfterMs null: no wait would have helped
 	RetryAfterMs nullable.Nullable[int64] `json:"retry_after_ms"`
 
-	// RuleId The rule may have been removed since
+	// RuleId The rule may have been removed
 	RuleId int64 `json:"rule_id"`
 
-	// RuleVersion A rule that was edited since has a higher one
+	// RuleVersion Edits raise the rule's version
 	RuleVersion int64 `json:"rule_version"`
 	Scope       Scope `json:"scope"`
 
-	// TokensAtTime What the bucket held; null: it was not read
+	// TokensAtTime The bucket's level; null: it was not read
 	TokensAtTime nullable.Nullable[float64] `json:"tokens_at_time"`
 
-	// UserId null, like the next four: the check had none
+	// UserId null, also for the next four: the check had none
 	UserId nullable.Nullable[string] `json:"user_id"`
 
 	// ViolationId Opaque
@@ -2030,10 +2030,10 @@ type ViolationDetail struct {
 	// Beside The latest 100 other violations in the same minute of the same user or, if the check named none, of the same address
 	Beside []Violation `json:"beside"`
 
-	// DeniedInMinute How often the rule denied this bucket's subject in that minute, exactly
+	// DeniedInMinute Exact number of denials of this bucket's subject by the rule in that minute
 	DeniedInMinute int64 `json:"denied_in_minute"`
 
-	// Rule As it is now; null: it was removed
+	// Rule The present rule; null: it was removed
 	Rule nullable.Nullable[Rule] `json:"rule"`
 
 	// Violation A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
@@ -2048,7 +2048,7 @@ type ViolationList struct {
 	// NextCursor What cursor takes for the next page; null at the end
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 
-	// ScannedUntil How far back the list is known so far; null at the end, when all is
+	// ScannedUntil How far back the list was searched; null when it is complete
 	ScannedUntil nullable.Nullable[time.Time] `json:"scanned_until"`
 }
 
@@ -2057,7 +2057,7 @@ type ViolationPoint struct {
 	// At When the step begins
 	At time.Time `json:"at"`
 
-	// Checks Checks that were denied or, by a shadow rule, would have been
+	// Checks Checks that were denied or, by a shadow rule, would have been denied
 	Checks int64 `json:"checks"`
 }
 
@@ -2065,7 +2065,7 @@ type ViolationPoint struct {
 type ViolationSeries struct {
 	From time.Time `json:"from"`
 
-	// LookedBackTo Violations before this were too many to look at; null: the whole time was looked at
+	// LookedBackTo Older violations were not read; null: the whole range was read
 	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
 	Points       []ViolationPoint             `json:"points"`
 	StepSeconds  int                          `json:"step_seconds"`
@@ -2099,7 +2099,7 @@ type ByEndpoint = string
 // ByIP defines model for ByIP.
 type ByIP = string
 
-// ByMode A shadow rule counts and reports and never decides
+// ByMode A shadow rule counts and reports but never decides
 type ByMode = Mode
 
 // ByObjectID defines model for ByObjectID.
@@ -2195,7 +2195,7 @@ type TenantCreated = Tenant
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
 
-// TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again at the earliest when a whole window has passed
+// TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type TheAlert = Alert
 
 // TheBucketChange defines model for TheBucketChange.
@@ -2235,7 +2235,7 @@ type UpdateOwnAccountJSONBody struct {
 
 // UpdateOwnAccountParams defines parameters for UpdateOwnAccount.
 type UpdateOwnAccountParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2244,10 +2244,10 @@ type ListAccountsParams struct {
 	// Q Part of the address or name
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2259,16 +2259,16 @@ type UpdateAccountJSONBody struct {
 
 // UpdateAccountParams defines parameters for UpdateAccount.
 type UpdateAccountParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListPlatformAuditParams defines parameters for ListPlatformAudit.
 type ListPlatformAuditParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2277,95 +2277,95 @@ type ListTenantsParams struct {
 	// Q Part of the slug or name
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteTenantParams defines parameters for DeleteTenant.
 type DeleteTenantParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // UpdateTenantParams defines parameters for UpdateTenant.
 type UpdateTenantParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListAlertsParams defines parameters for ListAlerts.
 type ListAlertsParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteAlertParams defines parameters for DeleteAlert.
 type DeleteAlertParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // UpdateAlertParams defines parameters for UpdateAlert.
 type UpdateAlertParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListAlertDeliveriesParams defines parameters for ListAlertDeliveries.
 type ListAlertDeliveriesParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // RotateAlertSecretParams defines parameters for RotateAlertSecret.
 type RotateAlertSecretParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // RotateKeyJSONBody defines parameters for RotateKey.
 type RotateKeyJSONBody struct {
-	// ExpiresAt Of the new key
+	// ExpiresAt The new key's expiry
 	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
 	GraceSeconds int64      `json:"grace_seconds"`
 }
 
 // RotateKeyParams defines parameters for RotateKey.
 type RotateKeyParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// From The earliest time
+	// From The start, included
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// Until The time before which all are
+	// Until The end, excluded
 	Until *Until `form:"until,omitempty" json:"until,omitempty"`
 
 	// ActorId The id of an account or API key
@@ -2379,10 +2379,10 @@ type ListAuditParams struct {
 	// ChangeId All entries of one change
 	ChangeId *ByChange `form:"change_id,omitempty" json:"change_id,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2390,10 +2390,10 @@ type ListAuditParams struct {
 type ExportAuditParams struct {
 	Format *ExportAuditParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// From The earliest time
+	// From The start, included
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// Until The time before which all are
+	// Until The end, excluded
 	Until *Until `form:"until,omitempty" json:"until,omitempty"`
 
 	// ActorId The id of an account or API key
@@ -2413,43 +2413,43 @@ type ExportAuditParamsFormat string
 
 // ImportConfigParams defines parameters for ImportConfig.
 type ImportConfigParams struct {
-	// DryRun Say what would change and change nothing
+	// DryRun Report the changes, but make none
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prune Remove what the file does not name
+	// Prune Remove objects that are missing from the file
 	Prune *bool `form:"prune,omitempty" json:"prune,omitempty"`
 }
 
 // ListInvitationsParams defines parameters for ListInvitations.
 type ListInvitationsParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // GetMatrixParams defines parameters for GetMatrix.
 type GetMatrixParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2460,7 +2460,7 @@ type ChangeRoleJSONBody struct {
 
 // ChangeRoleParams defines parameters for ChangeRole.
 type ChangeRoleParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2472,22 +2472,22 @@ type ListTenantOverridesParams struct {
 	// UserId One user
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
 
-	// Prefix What the user ids begin with
+	// Prefix A prefix of user ids
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
 
-	// EndsAfter Only those that end at this time or later
+	// EndsAfter Only overrides that end at this time or later
 	EndsAfter *time.Time `form:"ends_after,omitempty" json:"ends_after,omitempty"`
 
-	// EndsBefore Only those that end before this time
+	// EndsBefore Only overrides that end before this time
 	EndsBefore *time.Time `form:"ends_before,omitempty" json:"ends_before,omitempty"`
 
-	// Expired true: only those that have ended; false: only those that have not, or never end
+	// Expired true: only expired overrides; false: only overrides in force
 	Expired *bool `form:"expired,omitempty" json:"expired,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2496,16 +2496,16 @@ type ListTenantOverridesParamsSort string
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeletePlanParams defines parameters for DeletePlan.
 type DeletePlanParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2516,13 +2516,13 @@ type UpdatePlanJSONBody struct {
 
 // UpdatePlanParams defines parameters for UpdatePlan.
 type UpdatePlanParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ResumeTenantParams defines parameters for ResumeTenant.
 type ResumeTenantParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2542,46 +2542,46 @@ type ListRulesParams struct {
 	// Q Part of the pattern, name or description
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteRuleParams defines parameters for DeleteRule.
 type DeleteRuleParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // UpdateRuleParams defines parameters for UpdateRule.
 type UpdateRuleParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListOverridesParams defines parameters for ListOverrides.
 type ListOverridesParams struct {
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteOverrideParams defines parameters for DeleteOverride.
 type DeleteOverrideParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // PutOverrideParams defines parameters for PutOverride.
 type PutOverrideParams struct {
-	// IfMatch The ETag that is to be replaced, or `*`; this or If-None-Match is required
+	// IfMatch The ETag of the version to replace, or `*`. This or If-None-Match is required
 	IfMatch *IfMatchOrNone `json:"If-Match,omitempty"`
 
-	// IfNoneMatch Only to create
+	// IfNoneMatch `*`: create, do not replace
 	IfNoneMatch *PutOverrideParamsIfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -2590,7 +2590,7 @@ type PutOverrideParamsIfNoneMatch string
 
 // PromoteRuleParams defines parameters for PromoteRule.
 type PromoteRuleParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2605,7 +2605,7 @@ type GetSeriesParams struct {
 	// StepSeconds Left out: the shortest that makes at most 200 points. At most 2000 points.
 	StepSeconds *GetSeriesParamsStepSeconds `form:"step_seconds,omitempty" json:"step_seconds,omitempty"`
 
-	// RuleId A rule's id, also of one that was removed
+	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 }
 
@@ -2631,13 +2631,13 @@ type GetTopParams struct {
 	// Until Left out: now. At most 400 days after from.
 	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
 
-	// RuleId A rule's id, also of one that was removed
+	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -2649,11 +2649,11 @@ type GetViolationSeriesParams struct {
 	// Until Left out: now. At most 400 days after from.
 	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
 
-	// RuleId A rule's id, also of one that was removed
+	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Plan The plan that checks were judged on
+	// Plan The plan that decided the checks
 	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
 	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
 
@@ -2669,7 +2669,7 @@ type GetViolationSeriesParams struct {
 
 // SuspendTenantParams defines parameters for SuspendTenant.
 type SuspendTenantParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
@@ -2677,13 +2677,13 @@ type SuspendTenantParams struct {
 type ListUsersParams struct {
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 
-	// Prefix What the user ids begin with
+	// Prefix A prefix of user ids
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2691,19 +2691,19 @@ type ListUsersParams struct {
 type ExportUsersParams struct {
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 
-	// Prefix What the user ids begin with
+	// Prefix A prefix of user ids
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
 }
 
 // ImportUsersParams defines parameters for ImportUsers.
 type ImportUsersParams struct {
-	// DryRun Say what would change and change nothing
+	// DryRun Report the changes, but make none
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 }
 
 // CreditBucketParams defines parameters for CreditBucket.
 type CreditBucketParams struct {
-	// IdempotencyKey 1 to 64 letters, digits, dashes and underscores; left out, each request is a credit of its own
+	// IdempotencyKey 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -2714,23 +2714,23 @@ type AssignPlanJSONBody struct {
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// IfMatch The ETag that is to be changed, or `*`; 428 without
+	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // ListViolationsParams defines parameters for ListViolations.
 type ListViolationsParams struct {
-	// From The earliest time
+	// From The start, included
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// Until The time before which all are
+	// Until The end, excluded
 	Until *Until `form:"until,omitempty" json:"until,omitempty"`
 
-	// RuleId A rule's id, also of one that was removed
+	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Plan The plan that checks were judged on
+	// Plan The plan that decided the checks
 	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
 	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
 
@@ -2743,10 +2743,10 @@ type ListViolationsParams struct {
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// Limit How many items to answer at most
+	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `next_cursor` of the page before
+	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -2754,17 +2754,17 @@ type ListViolationsParams struct {
 type ExportViolationsParams struct {
 	Format *ExportViolationsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// From The earliest time
+	// From The start, included
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 
-	// Until The time before which all are
+	// Until The end, excluded
 	Until *Until `form:"until,omitempty" json:"until,omitempty"`
 
-	// RuleId A rule's id, also of one that was removed
+	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Plan The plan that checks were judged on
+	// Plan The plan that decided the checks
 	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
 	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
 
@@ -2858,10 +2858,10 @@ type AssignPlanJSONRequestBody AssignPlanJSONBody
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// UpdateOwnAccount Change one's name
+	// UpdateOwnAccount Change your name
 	// (PATCH /api/v1/account)
 	UpdateOwnAccount(w http.ResponseWriter, r *http.Request, params UpdateOwnAccountParams)
-	// ChangePassword Change one's password
+	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
 	// ListAccounts List accounts
@@ -2870,28 +2870,28 @@ type ServerInterface interface {
 	// GetAccount Get an account
 	// (GET /api/v1/accounts/{account_id})
 	GetAccount(w http.ResponseWriter, r *http.Request, accountId AccountID)
-	// UpdateAccount Make an account a platform admin, disable it, or undo that
+	// UpdateAccount Change an account's rights, or disable it
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(w http.ResponseWriter, r *http.Request, accountId AccountID, params UpdateAccountParams)
-	// ListPlatformAudit List changes to accounts, and to which tenants there are
+	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(w http.ResponseWriter, r *http.Request, params ListPlatformAuditParams)
-	// GetReference This description, to read
+	// GetReference Read this description as a page
 	// (GET /api/v1/docs)
 	GetReference(w http.ResponseWriter, r *http.Request)
 	// AcceptInvitation Accept an invitation
 	// (POST /api/v1/invitations/accept)
 	AcceptInvitation(w http.ResponseWriter, r *http.Request)
-	// LookAtInvitation See what an invitation is for
+	// LookAtInvitation Look up an invitation
 	// (POST /api/v1/invitations/look)
 	LookAtInvitation(w http.ResponseWriter, r *http.Request)
-	// GetDescription This description
+	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(w http.ResponseWriter, r *http.Request)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(w http.ResponseWriter, r *http.Request)
-	// GetSession Who am I?
+	// GetSession Get the session
 	// (GET /api/v1/session)
 	GetSession(w http.ResponseWriter, r *http.Request)
 	// SignIn Sign in
@@ -2900,22 +2900,22 @@ type ServerInterface interface {
 	// SignOutEverywhere Sign out everywhere
 	// (DELETE /api/v1/sessions)
 	SignOutEverywhere(w http.ResponseWriter, r *http.Request)
-	// ListSessions List one's own sessions
+	// ListSessions List your sessions
 	// (GET /api/v1/sessions)
 	ListSessions(w http.ResponseWriter, r *http.Request)
-	// EndSession End one of one's own sessions
+	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(w http.ResponseWriter, r *http.Request, sessionId int64)
-	// GetStatus See how the database, Redis and every process are
+	// GetStatus Get the installation's status
 	// (GET /api/v1/status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
-	// ListTenants List the tenants that the caller may see
+	// ListTenants List tenants
 	// (GET /api/v1/tenants)
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
 	CreateTenant(w http.ResponseWriter, r *http.Request)
-	// DeleteTenant Remove a suspended tenant, for good
+	// DeleteTenant Remove a suspended tenant for good
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteTenantParams)
 	// GetTenant Get a tenant
@@ -2939,16 +2939,16 @@ type ServerInterface interface {
 	// UpdateAlert Change an alert
 	// (PATCH /api/v1/tenants/{tenant}/alerts/{alert_id})
 	UpdateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params UpdateAlertParams)
-	// ListAlertDeliveries List an alert's webhooks and what became of them
+	// ListAlertDeliveries List an alert's deliveries
 	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
-	// RetryAlertDelivery Send a webhook again at once
+	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
 	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64)
-	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
+	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
-	// TestAlert Send an alert's webhook once, marked as a test
+	// TestAlert Send a test webhook
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID)
 	// ListKeys List API keys
@@ -2960,7 +2960,7 @@ type ServerInterface interface {
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID)
-	// RevokeKey Revoke an API key, for good
+	// RevokeKey Revoke an API key for good
 	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/revoke)
 	RevokeKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID, params RevokeKeyParams)
 	// RotateKey Replace an API key
@@ -2981,16 +2981,16 @@ type ServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// ImportConfig Make plans, rules and overrides those of a file
+	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ImportConfigParams)
 	// ListInvitations List open invitations
 	// (GET /api/v1/tenants/{tenant}/invitations)
 	ListInvitations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListInvitationsParams)
-	// Invite Invite somebody
+	// Invite Invite a member
 	// (POST /api/v1/tenants/{tenant}/invitations)
 	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// RevokeInvitation Take an invitation back
+	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
 	// GetMatrix Read the plan matrix
@@ -3020,16 +3020,16 @@ type ServerInterface interface {
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
 	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// DeletePlan Remove a plan that nothing needs
+	// DeletePlan Remove an unused plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params DeletePlanParams)
-	// GetPlan Get a plan, with how many rules and users need it
+	// GetPlan Get a plan, with its number of rules and users
 	// (GET /api/v1/tenants/{tenant}/plans/{plan})
 	GetPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName)
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params UpdatePlanParams)
-	// ResumeTenant Lift a tenant's suspension
+	// ResumeTenant Resume a suspended tenant
 	// (POST /api/v1/tenants/{tenant}/resume)
 	ResumeTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ResumeTenantParams)
 	// ListRules List rules
@@ -3050,61 +3050,61 @@ type ServerInterface interface {
 	// ListOverrides List a rule's overrides
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides)
 	ListOverrides(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params ListOverridesParams)
-	// DeleteOverride Give the user the rule's own limit again
+	// DeleteOverride Remove an override
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	DeleteOverride(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, userId UserID, params DeleteOverrideParams)
 	// GetOverride Get a user's override
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	GetOverride(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, userId UserID)
-	// PutOverride Give a user an own limit for a rule
+	// PutOverride Create or replace an override
 	// (PUT /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	PutOverride(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, userId UserID, params PutOverrideParams)
-	// PromoteRule Put a shadow rule into force
+	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params PromoteRuleParams)
-	// Simulate See what rules would do to a stream of requests
+	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// GetSeries See how checks were decided over time
+	// GetSeries Decisions over time
 	// (GET /api/v1/tenants/{tenant}/stats/series)
 	GetSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSeriesParams)
-	// GetSummary See the sum of some time, and of the time before
+	// GetSummary Totals of a time range, and of the one before
 	// (GET /api/v1/tenants/{tenant}/stats/summary)
 	GetSummary(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSummaryParams)
-	// GetTop See which rules, users, addresses or endpoints were denied most
+	// GetTop The most denied rules, users, addresses or endpoints
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetTopParams)
-	// GetViolationSeries See when the violations that match filters happened
+	// GetViolationSeries Violations over time
 	// (GET /api/v1/tenants/{tenant}/stats/violations)
 	GetViolationSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetViolationSeriesParams)
-	// GetTenantStatus See how a tenant's checks go
+	// GetTenantStatus Get a tenant's status
 	// (GET /api/v1/tenants/{tenant}/status)
 	GetTenantStatus(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams)
-	// ListUsers List the users who are assigned to a plan
+	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListUsersParams)
-	// ExportUsers Export who is assigned to which plan
+	// ExportUsers Export plan assignments
 	// (GET /api/v1/tenants/{tenant}/users/export)
 	ExportUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportUsersParams)
 	// ImportUsers Assign many users to plans
 	// (POST /api/v1/tenants/{tenant}/users/import)
 	ImportUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ImportUsersParams)
-	// GetUser Look a user up
+	// GetUser Get a user
 	// (GET /api/v1/tenants/{tenant}/users/{user_id})
 	GetUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
-	// ListBuckets Look into a user's buckets
+	// ListBuckets List a user's buckets
 	// (GET /api/v1/tenants/{tenant}/users/{user_id}/buckets)
 	ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
-	// CreditBucket Add tokens to one of a user's buckets, or take some away
+	// CreditBucket Add tokens to a bucket, or remove some
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/credit)
 	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams)
-	// ResetBucket Fill one of a user's buckets
+	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
-	// AssignPlan Put a user on a plan
+	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
 	// ListViolations List violations
@@ -3113,13 +3113,13 @@ type ServerInterface interface {
 	// ExportViolations Export violations
 	// (GET /api/v1/tenants/{tenant}/violations/export)
 	ExportViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportViolationsParams)
-	// GetViolation Get a violation, with what else happened then
+	// GetViolation Get a violation and its context
 	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
 	GetViolation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, violationId string)
-	// GetHealth The process lives
+	// GetHealth Liveness
 	// (GET /healthz)
 	GetHealth(w http.ResponseWriter, r *http.Request)
-	// GetReadiness The process can do its work
+	// GetReadiness Readiness
 	// (GET /readyz)
 	GetReadiness(w http.ResponseWriter, r *http.Request)
 }
@@ -10338,10 +10338,10 @@ func (response GetReadiness200JSONResponse) VisitGetReadinessResponse(w http.Res
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// UpdateOwnAccount Change one's name
+	// UpdateOwnAccount Change your name
 	// (PATCH /api/v1/account)
 	UpdateOwnAccount(ctx context.Context, request UpdateOwnAccountRequestObject) (UpdateOwnAccountResponseObject, error)
-	// ChangePassword Change one's password
+	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
 	// ListAccounts List accounts
@@ -10350,28 +10350,28 @@ type StrictServerInterface interface {
 	// GetAccount Get an account
 	// (GET /api/v1/accounts/{account_id})
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
-	// UpdateAccount Make an account a platform admin, disable it, or undo that
+	// UpdateAccount Change an account's rights, or disable it
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
-	// ListPlatformAudit List changes to accounts, and to which tenants there are
+	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(ctx context.Context, request ListPlatformAuditRequestObject) (ListPlatformAuditResponseObject, error)
-	// GetReference This description, to read
+	// GetReference Read this description as a page
 	// (GET /api/v1/docs)
 	GetReference(ctx context.Context, request GetReferenceRequestObject) (GetReferenceResponseObject, error)
 	// AcceptInvitation Accept an invitation
 	// (POST /api/v1/invitations/accept)
 	AcceptInvitation(ctx context.Context, request AcceptInvitationRequestObject) (AcceptInvitationResponseObject, error)
-	// LookAtInvitation See what an invitation is for
+	// LookAtInvitation Look up an invitation
 	// (POST /api/v1/invitations/look)
 	LookAtInvitation(ctx context.Context, request LookAtInvitationRequestObject) (LookAtInvitationResponseObject, error)
-	// GetDescription This description
+	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(ctx context.Context, request GetDescriptionRequestObject) (GetDescriptionResponseObject, error)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(ctx context.Context, request SignOutRequestObject) (SignOutResponseObject, error)
-	// GetSession Who am I?
+	// GetSession Get the session
 	// (GET /api/v1/session)
 	GetSession(ctx context.Context, request GetSessionRequestObject) (GetSessionResponseObject, error)
 	// SignIn Sign in
@@ -10380,22 +10380,22 @@ type StrictServerInterface interface {
 	// SignOutEverywhere Sign out everywhere
 	// (DELETE /api/v1/sessions)
 	SignOutEverywhere(ctx context.Context, request SignOutEverywhereRequestObject) (SignOutEverywhereResponseObject, error)
-	// ListSessions List one's own sessions
+	// ListSessions List your sessions
 	// (GET /api/v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
-	// EndSession End one of one's own sessions
+	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(ctx context.Context, request EndSessionRequestObject) (EndSessionResponseObject, error)
-	// GetStatus See how the database, Redis and every process are
+	// GetStatus Get the installation's status
 	// (GET /api/v1/status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
-	// ListTenants List the tenants that the caller may see
+	// ListTenants List tenants
 	// (GET /api/v1/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx context.Context, request CreateTenantRequestObject) (CreateTenantResponseObject, error)
-	// DeleteTenant Remove a suspended tenant, for good
+	// DeleteTenant Remove a suspended tenant for good
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(ctx context.Context, request DeleteTenantRequestObject) (DeleteTenantResponseObject, error)
 	// GetTenant Get a tenant
@@ -10419,16 +10419,16 @@ type StrictServerInterface interface {
 	// UpdateAlert Change an alert
 	// (PATCH /api/v1/tenants/{tenant}/alerts/{alert_id})
 	UpdateAlert(ctx context.Context, request UpdateAlertRequestObject) (UpdateAlertResponseObject, error)
-	// ListAlertDeliveries List an alert's webhooks and what became of them
+	// ListAlertDeliveries List an alert's deliveries
 	// (GET /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries)
 	ListAlertDeliveries(ctx context.Context, request ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error)
-	// RetryAlertDelivery Send a webhook again at once
+	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
 	RetryAlertDelivery(ctx context.Context, request RetryAlertDeliveryRequestObject) (RetryAlertDeliveryResponseObject, error)
-	// RotateAlertSecret Replace the secret that an alert's webhooks are signed with
+	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
-	// TestAlert Send an alert's webhook once, marked as a test
+	// TestAlert Send a test webhook
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(ctx context.Context, request TestAlertRequestObject) (TestAlertResponseObject, error)
 	// ListKeys List API keys
@@ -10440,7 +10440,7 @@ type StrictServerInterface interface {
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
-	// RevokeKey Revoke an API key, for good
+	// RevokeKey Revoke an API key for good
 	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/revoke)
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
 	// RotateKey Replace an API key
@@ -10461,16 +10461,16 @@ type StrictServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
-	// ImportConfig Make plans, rules and overrides those of a file
+	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(ctx context.Context, request ImportConfigRequestObject) (ImportConfigResponseObject, error)
 	// ListInvitations List open invitations
 	// (GET /api/v1/tenants/{tenant}/invitations)
 	ListInvitations(ctx context.Context, request ListInvitationsRequestObject) (ListInvitationsResponseObject, error)
-	// Invite Invite somebody
+	// Invite Invite a member
 	// (POST /api/v1/tenants/{tenant}/invitations)
 	Invite(ctx context.Context, request InviteRequestObject) (InviteResponseObject, error)
-	// RevokeInvitation Take an invitation back
+	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(ctx context.Context, request RevokeInvitationRequestObject) (RevokeInvitationResponseObject, error)
 	// GetMatrix Read the plan matrix
@@ -10500,16 +10500,16 @@ type StrictServerInterface interface {
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
 	CreatePlan(ctx context.Context, request CreatePlanRequestObject) (CreatePlanResponseObject, error)
-	// DeletePlan Remove a plan that nothing needs
+	// DeletePlan Remove an unused plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(ctx context.Context, request DeletePlanRequestObject) (DeletePlanResponseObject, error)
-	// GetPlan Get a plan, with how many rules and users need it
+	// GetPlan Get a plan, with its number of rules and users
 	// (GET /api/v1/tenants/{tenant}/plans/{plan})
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(ctx context.Context, request UpdatePlanRequestObject) (UpdatePlanResponseObject, error)
-	// ResumeTenant Lift a tenant's suspension
+	// ResumeTenant Resume a suspended tenant
 	// (POST /api/v1/tenants/{tenant}/resume)
 	ResumeTenant(ctx context.Context, request ResumeTenantRequestObject) (ResumeTenantResponseObject, error)
 	// ListRules List rules
@@ -10530,61 +10530,61 @@ type StrictServerInterface interface {
 	// ListOverrides List a rule's overrides
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides)
 	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
-	// DeleteOverride Give the user the rule's own limit again
+	// DeleteOverride Remove an override
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	DeleteOverride(ctx context.Context, request DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error)
 	// GetOverride Get a user's override
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	GetOverride(ctx context.Context, request GetOverrideRequestObject) (GetOverrideResponseObject, error)
-	// PutOverride Give a user an own limit for a rule
+	// PutOverride Create or replace an override
 	// (PUT /api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id})
 	PutOverride(ctx context.Context, request PutOverrideRequestObject) (PutOverrideResponseObject, error)
-	// PromoteRule Put a shadow rule into force
+	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(ctx context.Context, request PromoteRuleRequestObject) (PromoteRuleResponseObject, error)
-	// Simulate See what rules would do to a stream of requests
+	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(ctx context.Context, request SimulateRequestObject) (SimulateResponseObject, error)
-	// GetSeries See how checks were decided over time
+	// GetSeries Decisions over time
 	// (GET /api/v1/tenants/{tenant}/stats/series)
 	GetSeries(ctx context.Context, request GetSeriesRequestObject) (GetSeriesResponseObject, error)
-	// GetSummary See the sum of some time, and of the time before
+	// GetSummary Totals of a time range, and of the one before
 	// (GET /api/v1/tenants/{tenant}/stats/summary)
 	GetSummary(ctx context.Context, request GetSummaryRequestObject) (GetSummaryResponseObject, error)
-	// GetTop See which rules, users, addresses or endpoints were denied most
+	// GetTop The most denied rules, users, addresses or endpoints
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(ctx context.Context, request GetTopRequestObject) (GetTopResponseObject, error)
-	// GetViolationSeries See when the violations that match filters happened
+	// GetViolationSeries Violations over time
 	// (GET /api/v1/tenants/{tenant}/stats/violations)
 	GetViolationSeries(ctx context.Context, request GetViolationSeriesRequestObject) (GetViolationSeriesResponseObject, error)
-	// GetTenantStatus See how a tenant's checks go
+	// GetTenantStatus Get a tenant's status
 	// (GET /api/v1/tenants/{tenant}/status)
 	GetTenantStatus(ctx context.Context, request GetTenantStatusRequestObject) (GetTenantStatusResponseObject, error)
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
-	// ListUsers List the users who are assigned to a plan
+	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
-	// ExportUsers Export who is assigned to which plan
+	// ExportUsers Export plan assignments
 	// (GET /api/v1/tenants/{tenant}/users/export)
 	ExportUsers(ctx context.Context, request ExportUsersRequestObject) (ExportUsersResponseObject, error)
 	// ImportUsers Assign many users to plans
 	// (POST /api/v1/tenants/{tenant}/users/import)
 	ImportUsers(ctx context.Context, request ImportUsersRequestObject) (ImportUsersResponseObject, error)
-	// GetUser Look a user up
+	// GetUser Get a user
 	// (GET /api/v1/tenants/{tenant}/users/{user_id})
 	GetUser(ctx context.Context, request GetUserRequestObject) (GetUserResponseObject, error)
-	// ListBuckets Look into a user's buckets
+	// ListBuckets List a user's buckets
 	// (GET /api/v1/tenants/{tenant}/users/{user_id}/buckets)
 	ListBuckets(ctx context.Context, request ListBucketsRequestObject) (ListBucketsResponseObject, error)
-	// CreditBucket Add tokens to one of a user's buckets, or take some away
+	// CreditBucket Add tokens to a bucket, or remove some
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/credit)
 	CreditBucket(ctx context.Context, request CreditBucketRequestObject) (CreditBucketResponseObject, error)
-	// ResetBucket Fill one of a user's buckets
+	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(ctx context.Context, request ResetBucketRequestObject) (ResetBucketResponseObject, error)
-	// AssignPlan Put a user on a plan
+	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(ctx context.Context, request AssignPlanRequestObject) (AssignPlanResponseObject, error)
 	// ListViolations List violations
@@ -10593,13 +10593,13 @@ type StrictServerInterface interface {
 	// ExportViolations Export violations
 	// (GET /api/v1/tenants/{tenant}/violations/export)
 	ExportViolations(ctx context.Context, request ExportViolationsRequestObject) (ExportViolationsResponseObject, error)
-	// GetViolation Get a violation, with what else happened then
+	// GetViolation Get a violation and its context
 	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
 	GetViolation(ctx context.Context, request GetViolationRequestObject) (GetViolationResponseObject, error)
-	// GetHealth The process lives
+	// GetHealth Liveness
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
-	// GetReadiness The process can do its work
+	// GetReadiness Readiness
 	// (GET /readyz)
 	GetReadiness(ctx context.Context, request GetReadinessRequestObject) (GetReadinessResponseObject, error)
 }
