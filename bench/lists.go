@@ -104,14 +104,14 @@ var lists = []list{
 		_, err := s.Sessions(ctx, 1, auth.Live{})
 		return err
 	}},
-	{"audit", auditWith(rules.AuditFilter{})},
-	{"audit of an actor", auditWith(rules.AuditFilter{ActorID: "3"})},
-	{"audit of a kind", auditWith(rules.AuditFilter{ObjectKind: "plan"})},
-	{"audit of an object", auditWith(rules.AuditFilter{ObjectKind: "user", ObjectID: "user-7"})},
-	{"audit of a change", auditWith(rules.AuditFilter{Change: 77})},
-	{"audit of an action", auditWith(rules.AuditFilter{Action: rules.AuditRemove})},
-	{"audit of an action that none is", auditWith(rules.AuditFilter{Action: rules.AuditCredit})},
-	{"audit of a kind and an actor", auditWith(rules.AuditFilter{ObjectKind: "plan", ActorID: "3"})},
+	{"audit", auditWith(auth.AuditFilter{})},
+	{"audit of an actor", auditWith(auth.AuditFilter{ActorID: "3"})},
+	{"audit of a kind", auditWith(auth.AuditFilter{ObjectKind: "plan"})},
+	{"audit of an object", auditWith(auth.AuditFilter{ObjectKind: "user", ObjectID: "user-7"})},
+	{"audit of a change", auditWith(auth.AuditFilter{Change: 77})},
+	{"audit of an action", auditWith(auth.AuditFilter{Action: auth.AuditRemove})},
+	{"audit of an action that none is", auditWith(auth.AuditFilter{Action: auth.AuditCredit})},
+	{"audit of a kind and an actor", auditWith(auth.AuditFilter{ObjectKind: "plan", ActorID: "3"})},
 }
 
 func tenantsWith(text string) func(context.Context, *pgstore.Store, rules.TenantID) error {
@@ -149,9 +149,9 @@ func overridesWith(filter rules.OverrideFilter) func(context.Context, *pgstore.S
 	}
 }
 
-func auditWith(filter rules.AuditFilter) func(context.Context, *pgstore.Store, rules.TenantID) error {
+func auditWith(filter auth.AuditFilter) func(context.Context, *pgstore.Store, rules.TenantID) error {
 	return func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
-		_, _, err := s.Audit(ctx, t, filter, rules.AuditCursor{}, listPage)
+		_, _, err := s.Audit(ctx, t, filter, auth.AuditCursor{}, listPage)
 		return err
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const fewRules, manyRules = 10, 100_000
@@ -39,7 +40,7 @@ func matching(_ context.Context, rounds int, round time.Duration) ([]line, error
 		var was, is []float64
 		for range rounds {
 			for _, side := range []struct {
-				tenant   *rules.TenantRules
+				tenant   *snapshot.Tenant
 				requests []rules.Request
 				figures  *[]float64
 			}{{few, fewRequests, &was}, {many, manyRequests, &is}} {
@@ -58,7 +59,7 @@ func matching(_ context.Context, rounds int, round time.Duration) ([]line, error
 // endpointRules is how many of a tenant's rules fix the endpoint: half of those beside the first three.
 func endpointRules(size int) int { return (size - 3) / 2 }
 
-func tenantOf(size int) (*rules.TenantRules, error) {
+func tenantOf(size int) (*snapshot.Tenant, error) {
 	patterns := []string{"user:{user_id}", "global", "ip:{ip}"}
 	for i := range endpointRules(size) {
 		patterns = append(patterns, fmt.Sprintf("endpoint:/api/%d", i))
@@ -71,7 +72,7 @@ func tenantOf(size int) (*rules.TenantRules, error) {
 			fmt.Sprintf("endpoint:POST /v%d/*", i),
 		}[i%4])
 	}
-	rows := rules.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "bench", Settings: rules.DefaultSettings()}}}
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "bench", Settings: rules.DefaultSettings()}}}
 	for i, text := range patterns {
 		pattern, err := rules.ParsePattern(text)
 		if err != nil {
@@ -83,7 +84,7 @@ func tenantOf(size int) (*rules.TenantRules, error) {
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
 		})
 	}
-	return rules.NewSnapshot(rows).Tenant(1), nil
+	return snapshot.New(rows).Tenant(1), nil
 }
 
 func requestsFor(endpoints int) []rules.Request {
@@ -98,7 +99,7 @@ func requestsFor(endpoints int) []rules.Request {
 }
 
 // matchTime returns how many nanoseconds one match takes.
-func matchTime(tenant *rules.TenantRules, requests []rules.Request, round time.Duration) (float64, error) {
+func matchTime(tenant *snapshot.Tenant, requests []rules.Request, round time.Duration) (float64, error) {
 	now := time.Now()
 	matches := make([]rules.Match, 0, 8)
 	start, calls := time.Now(), 0

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
@@ -42,9 +43,9 @@ func createTenant(ctx context.Context, database string) (token string, err error
 	if err != nil {
 		return "", err
 	}
-	token, keyID, digest := rules.NewToken()
-	_, err = store.CreateKey(ctx, rules.NamedKey{Name: "bench", Key: rules.Key{
-		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: []rules.Permission{rules.PermissionCheck},
+	token, keyID, digest := auth.NewKeyToken()
+	_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
+		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionCheck},
 	}})
 	return token, err
 }

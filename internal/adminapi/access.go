@@ -35,7 +35,7 @@ type visit struct {
 	r         *http.Request
 	requestID string
 	session   *auth.Session // of the person who asks; nil for an API key, and for nobody
-	key       *rules.Key    // that asks; nil for a person
+	key       *auth.Key     // that asks; nil for a person
 	actor     rules.Actor
 	tenant    rules.Tenant // that the path names
 	role      auth.Role    // of the caller in it

@@ -123,10 +123,10 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case needs("plan"):
 		f.path["plan"] = w.plan(tenant)
 	case needs("key_id"):
-		f.path["key_id"], _ = w.key(tenant, rules.PermissionCheck)
+		f.path["key_id"], _ = w.key(tenant, auth.PermissionCheck)
 	case needs("audit_id"):
 		name := w.plan(tenant)
-		entries, _, err := w.store.Audit(w.ctx(), tenant.ID, rules.AuditFilter{ObjectKind: "plan", ObjectID: name}, rules.AuditCursor{}, 1)
+		entries, _, err := w.store.Audit(w.ctx(), tenant.ID, auth.AuditFilter{ObjectKind: "plan", ObjectID: name}, auth.AuditCursor{}, 1)
 		f.path["audit_id"] = fmt.Sprint(must(entries, err)(w.t)[0].ID)
 	case needs("invitation_id"):
 		f.invitation()
@@ -192,12 +192,12 @@ var who = map[string]func(*world) caller{
 
 // keys are the API keys of the matrix. They are made once: a process learns of new ones by polling.
 var keys = map[string]func(*world) caller{
-	"key":               func(w *world) caller { return w.keyOf(w.acme, rules.PermissionManage) },
-	"key of closed":     func(w *world) caller { return w.keyOf(w.closed, rules.PermissionManage) },
-	"key of other":      func(w *world) caller { return w.keyOf(w.other, rules.PermissionManage) },
-	"key for checks":    func(w *world) caller { return w.keyOf(w.acme, rules.PermissionCheck, rules.PermissionExplain) },
+	"key":               func(w *world) caller { return w.keyOf(w.acme, auth.PermissionManage) },
+	"key of closed":     func(w *world) caller { return w.keyOf(w.closed, auth.PermissionManage) },
+	"key of other":      func(w *world) caller { return w.keyOf(w.other, auth.PermissionManage) },
+	"key for checks":    func(w *world) caller { return w.keyOf(w.acme, auth.PermissionCheck, auth.PermissionExplain) },
 	"revoked key":       (*world).revokedKey,
-	"wrong secret":      func(w *world) caller { return caller{key: w.keyOf(w.acme, rules.PermissionManage).key + "0"} },
+	"wrong secret":      func(w *world) caller { return caller{key: w.keyOf(w.acme, auth.PermissionManage).key + "0"} },
 	"key of no product": func(*world) caller { return caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"} },
 }
 
@@ -207,13 +207,13 @@ func (w *world) memberOfBoth(role auth.Role) caller {
 	return by
 }
 
-func (w *world) keyOf(tenant rules.Tenant, permissions ...rules.Permission) caller {
+func (w *world) keyOf(tenant rules.Tenant, permissions ...auth.Permission) caller {
 	_, token := w.key(tenant, permissions...)
 	return caller{key: token}
 }
 
 func (w *world) revokedKey() caller {
-	id, token := w.key(w.acme, rules.PermissionManage)
+	id, token := w.key(w.acme, auth.PermissionManage)
 	if err := w.system().RevokeKey(w.ctx(), w.acme.ID, id, rules.AnyVersion); err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // showEntry shows a change. It is an error only if what is stored is not JSON.
-func showEntry(e *rules.AuditEntry) (openapi.AuditEntry, error) {
+func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 	before, err := asObject(e.Before)
 	if err != nil {
 		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
@@ -37,7 +37,7 @@ func showEntry(e *rules.AuditEntry) (openapi.AuditEntry, error) {
 }
 
 // showPlatformEntry is showEntry for the platform's log.
-func showPlatformEntry(e *rules.AuditEntry) (openapi.PlatformAuditEntry, error) {
+func showPlatformEntry(e *auth.AuditEntry) (openapi.PlatformAuditEntry, error) {
 	shown, err := showEntry(e)
 	return openapi.PlatformAuditEntry{
 		AuditId: shown.AuditId, At: shown.At, Action: openapi.PlatformAuditEntryAction(shown.Action), Actor: shown.Actor,
@@ -62,9 +62,9 @@ func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 
 func auditFilter(
 	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string, change *int64,
-) (rules.AuditFilter, error) {
-	filter := rules.AuditFilter{
-		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: rules.AuditAction(valueOf(action)),
+) (auth.AuditFilter, error) {
+	filter := auth.AuditFilter{
+		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: auth.AuditAction(valueOf(action)),
 		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
@@ -95,35 +95,35 @@ func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditReques
 			return nil, err
 		}
 	}
-	if cursor != (rules.AuditCursor{}) {
+	if cursor != (auth.AuditCursor{}) {
 		answer.NextCursor = next(ctx, cursor.At.UTC().Format(time.RFC3339Nano), formatInt(int64(cursor.ID)))
 	}
 	return answer, nil
 }
 
-func auditPlace(ctx context.Context) (rules.AuditCursor, error) {
+func auditPlace(ctx context.Context) (auth.AuditCursor, error) {
 	place, err := after(ctx, 2)
 	if err != nil || place[0] == "" {
-		return rules.AuditCursor{}, err
+		return auth.AuditCursor{}, err
 	}
 	at, timeErr := time.Parse(time.RFC3339Nano, place[0])
 	id, idErr := parseInt(place[1])
 	if errors.Join(timeErr, idErr) != nil {
-		return rules.AuditCursor{}, errCursor
+		return auth.AuditCursor{}, errCursor
 	}
-	return rules.AuditCursor{At: at, ID: rules.AuditID(id)}, nil
+	return auth.AuditCursor{At: at, ID: auth.AuditID(id)}, nil
 }
 
 // GetAuditEntry handles GET …/audit/{audit_id}.
 func (s *surface) GetAuditEntry(ctx context.Context, request openapi.GetAuditEntryRequestObject) (openapi.GetAuditEntryResponseObject, error) {
-	entry, err := s.auditEntry(ctx, rules.AuditID(request.AuditId))
+	entry, err := s.auditEntry(ctx, auth.AuditID(request.AuditId))
 	if err != nil {
 		return nil, err
 	}
 	return openapi.GetAuditEntry200JSONResponse(entry), nil
 }
 
-func (s *surface) auditEntry(ctx context.Context, id rules.AuditID) (openapi.AuditEntry, error) {
+func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.AuditEntry, error) {
 	entry, err := s.Stores.AuditEntry(ctx, visitOf(ctx).tenant.ID, id)
 	if err != nil {
 		return openapi.AuditEntry{}, err
@@ -132,7 +132,7 @@ func (s *surface) auditEntry(ctx context.Context, id rules.AuditID) (openapi.Aud
 }
 
 // leastToRevert is what undoing a change takes: what making it takes.
-func leastToRevert(entry *rules.AuditEntry) (access, error) {
+func leastToRevert(entry *auth.AuditEntry) (access, error) {
 	switch entry.Object.Kind {
 	case "plan", "rule", "override", "user", "bucket":
 		return anEditor, nil
@@ -157,7 +157,7 @@ func leastToRevert(entry *rules.AuditEntry) (access, error) {
 
 // RevertChange handles POST …/audit/{audit_id}/revert.
 func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChangeRequestObject) (openapi.RevertChangeResponseObject, error) {
-	v, id := visitOf(ctx), rules.AuditID(request.AuditId)
+	v, id := visitOf(ctx), auth.AuditID(request.AuditId)
 	entry, err := s.Stores.AuditEntry(ctx, v.tenant.ID, id)
 	if err != nil {
 		return nil, err
@@ -195,15 +195,15 @@ func (s *surface) ListPlatformAudit(ctx context.Context, request openapi.ListPla
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	entries, err := s.Stores.PlatformAudit(ctx, rules.AuditID(before), limit+1)
+	entries, err := s.Stores.PlatformAudit(ctx, auth.AuditID(before), limit+1)
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, entries, limit, func(e *rules.AuditEntry) openapi.PlatformAuditEntry {
+	items, cursor := page(ctx, entries, limit, func(e *auth.AuditEntry) openapi.PlatformAuditEntry {
 		shown, wrong := showPlatformEntry(e)
 		err = errors.Join(err, wrong)
 		return shown
-	}, func(e *rules.AuditEntry) string { return formatInt(int64(e.ID)) })
+	}, func(e *auth.AuditEntry) string { return formatInt(int64(e.ID)) })
 	if err != nil {
 		return nil, err
 	}

@@ -168,7 +168,7 @@ func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {
 	for _, act := range []string{"suspend", "resume"} {
 		w.want(w.send(admin, "POST", "/api/v1/tenants/acme/"+act, nil, "If-Match", "*"), http.StatusOK)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "tenant"}, rules.AuditCursor{}, 1)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.AuditCursor{}, 1)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("%v, %v", entries, err)
 	}
@@ -197,7 +197,7 @@ func TestAKeyIsJudgedByItsRowToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner := w.person(w.acme, auth.Owner)
-	id, key := w.key(w.acme, rules.PermissionManage)
+	id, key := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	by := caller{key: key}
 	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
@@ -247,7 +247,7 @@ func TestAnotherUsersBucketIsNotChanged(t *testing.T) {
 		v.Rule, v.Subject, v.Pattern, v.Scope, v.UserID = shared.ID, "", "global", rules.ScopeGlobal, "somebody"
 	}))
 	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": fmt.Sprintf("%d:", shared.ID), "tokens": -1}), http.StatusOK)
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket"}, rules.AuditCursor{}, 10)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.AuditCursor{}, 10)
 	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].After), "user_id") {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}

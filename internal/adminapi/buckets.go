@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const (
@@ -63,7 +65,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 }
 
 // addViolated adds the buckets of the user's latest violations that are still buckets.
-func (s *surface) addViolated(ctx context.Context, tenant *rules.TenantRules, userID string, matches []rules.Match) ([]rules.Match, error) {
+func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, userID string, matches []rules.Match) ([]rules.Match, error) {
 	recent, err := s.recentViolations(ctx, userID, maxViolatedBuckets)
 	if err != nil {
 		return nil, fmt.Errorf("list the buckets of a user's violations: %w", err)
@@ -130,7 +132,7 @@ func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / fl
 
 // ResetBucket handles POST …/buckets/reset.
 func (s *surface) ResetBucket(ctx context.Context, request openapi.ResetBucketRequestObject) (openapi.ResetBucketResponseObject, error) {
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditReset, enforce.Fill, "")
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditReset, enforce.Fill, "")
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucket
 	if request.Params.IdempotencyKey != nil && !isIdempotencyKey.MatchString(id) {
 		return nil, httpapi.InvalidRequest.Problem("The header Idempotency-Key must be 1 to 64 letters, digits, dashes and underscores, such as a UUID.")
 	}
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, rules.AuditCredit, amount, id)
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount, id)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +167,7 @@ func exactTokens(number float64) (enforce.Tokens, bool) {
 
 // changeBucket credits a bucket and writes that to the audit log. With an id it is done once, however often it is asked for.
 func (s *surface) changeBucket(
-	ctx context.Context, userID, text string, action rules.AuditAction, amount enforce.Tokens, id string,
+	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens, id string,
 ) (openapi.TheBucketChangeJSONResponse, error) {
 	var answer openapi.TheBucketChangeJSONResponse
 	if s.Buckets == nil {
@@ -192,7 +194,7 @@ func (s *surface) changeBucket(
 			Pointer: "/bucket_key", Detail: "must be the bucket_key of one of the user's buckets",
 		}})
 	}
-	object := rules.AuditObject{Kind: "bucket", ID: key.Text()}
+	object := auth.AuditObject{Kind: "bucket", ID: key.Text()}
 	err = s.store(ctx).RecordChange(ctx, tenantID, object, action, func(ctx context.Context) (any, any, error) {
 		before, after, isRepeated, err := s.credit(ctx, id, key, match.Limit, amount)
 		if err != nil {
@@ -231,7 +233,7 @@ func (s *surface) credit(
 
 // isOf says whether a bucket is one that a user is shown: their own, or one shared with others that the user has
 // run into.
-func (s *surface) isOf(ctx context.Context, tenant *rules.TenantRules, match *rules.Match, userID string) (bool, error) {
+func (s *surface) isOf(ctx context.Context, tenant *snapshot.Tenant, match *rules.Match, userID string) (bool, error) {
 	if owner := match.Owner(); owner != "" {
 		return owner == userID, nil
 	}

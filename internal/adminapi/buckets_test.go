@@ -70,7 +70,7 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 	if got := read[change](t, w.want(credit(-1, "two"), http.StatusOK)); got.Before-got.After != 1 || got.Repeated {
 		t.Errorf("another credit answers %+v", got)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket"}, rules.AuditCursor{}, 10)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.AuditCursor{}, 10)
 	if err != nil || len(entries) != 4 {
 		t.Fatalf("the audit log has %d entries, want 4: %v", len(entries), err)
 	}

@@ -30,7 +30,7 @@ type keyCounter struct {
 	keyQueries atomic.Int32
 }
 
-func (s *keyCounter) Key(ctx context.Context, tenant rules.TenantID, id string) (rules.NamedKey, error) {
+func (s *keyCounter) Key(ctx context.Context, tenant rules.TenantID, id string) (auth.NamedKey, error) {
 	s.keyQueries.Add(1)
 	return s.Stores.Key(ctx, tenant, id)
 }
@@ -121,7 +121,7 @@ func TestATenantThatHasAllItMayLeavesARunningPlaceToAnother(t *testing.T) {
 func TestARequestTooManyOfAKeyIsRefusedWithoutAQuery(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t)
-	id, token := c.key(c.acme, rules.PermissionManage)
+	id, token := c.key(c.acme, auth.PermissionManage)
 	c.refresh()
 	greedy := caller{key: token}
 	c.ask(greedy, "acme", 32, 32)
@@ -141,7 +141,7 @@ func TestARequestTooManyOfAKeyIsRefusedWithoutAQuery(t *testing.T) {
 	if forged.status != http.StatusUnauthorized {
 		t.Errorf("who knows a key's id alone shares its places: answered %d", forged.status)
 	}
-	_, other := c.key(c.acme, rules.PermissionManage)
+	_, other := c.key(c.acme, auth.PermissionManage)
 	c.refresh()
 	if got := c.send(caller{key: other}, "GET", "/api/v1/tenants/acme/rules", nil); got.status != http.StatusOK {
 		t.Errorf("another key of the tenant: answered %d: %s", got.status, got.body)

@@ -137,7 +137,7 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	if p, s := read[diff](t, planned).Text, read[diff](t, saved).Text; p != s || !strings.Contains(p, "burst 10 → 99") {
 		t.Errorf("planned\n%s\nsaved\n%s", p, s)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ActorID: fmt.Sprint(by.account.ID)}, rules.AuditCursor{}, 10)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ActorID: fmt.Sprint(by.account.ID)}, auth.AuditCursor{}, 10)
 	if err != nil || len(entries) != 4 || entries[0].Change != entries[3].Change || entries[0].Actor.Act != "matrix" {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}
@@ -235,8 +235,8 @@ func TestABucketIsLookedIntoAndChangedAndThatIsAudited(t *testing.T) {
 			t.Errorf("%s: answered %d: %s", name, got.status, got.body)
 		}
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: "bucket", ObjectID: key}, rules.AuditCursor{}, 10)
-	if err != nil || len(entries) != 2 || entries[0].Action != rules.AuditReset || entries[1].Action != rules.AuditCredit {
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket", ObjectID: key}, auth.AuditCursor{}, 10)
+	if err != nil || len(entries) != 2 || entries[0].Action != auth.AuditReset || entries[1].Action != auth.AuditCredit {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}
 }
@@ -279,7 +279,7 @@ func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
 	w.want(w.send(editor, "PATCH", path, map[string]any{"burst_capacity": 77}, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"name": "Acme 2"}, "If-Match", "*"), http.StatusOK)
 	revert := func(kind, id string) string {
-		entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, rules.AuditFilter{ObjectKind: kind, ObjectID: id}, rules.AuditCursor{}, 1)
+		entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: kind, ObjectID: id}, auth.AuditCursor{}, 1)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%v, %v", entries, err)
 		}

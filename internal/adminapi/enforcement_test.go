@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner, editor := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Editor)
-	_, token := w.key(w.acme, rules.PermissionManage)
+	_, token := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	const path = "/api/v1/tenants/acme"
 	type tenant struct {

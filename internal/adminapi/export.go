@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
@@ -145,7 +146,7 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
 		return &file{visit: v, mediaType: "application/jsonl", name: v.tenant.Slug + "-audit.jsonl", write: func(w io.Writer, progress func() error) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
-			return s.eachAuditPage(ctx, filter, progress, func(entry *rules.AuditEntry) error {
+			return s.eachAuditPage(ctx, filter, progress, func(entry *auth.AuditEntry) error {
 				shown, err := showEntry(entry)
 				if err != nil {
 					return err
@@ -157,7 +158,7 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 	return &file{visit: v, mediaType: csvType, name: v.tenant.Slug + "-audit.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(auditHeader) // Error tells of all writes
-		err := s.eachAuditPage(ctx, filter, progress, func(entry *rules.AuditEntry) error {
+		err := s.eachAuditPage(ctx, filter, progress, func(entry *auth.AuditEntry) error {
 			return out.Write(auditRecord(entry))
 		})
 		out.Flush()
@@ -165,7 +166,7 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 	}}, nil
 }
 
-func auditRecord(e *rules.AuditEntry) []string {
+func auditRecord(e *auth.AuditEntry) []string {
 	record := []string{
 		formatInt(int64(e.ID)), formatInt(e.Change), e.At.UTC().Format(time.RFC3339Nano), string(e.Actor.Kind), e.Actor.ID,
 		e.Actor.Name, e.Actor.Act, e.Actor.RequestID, string(e.Action), e.Object.Kind, e.Object.ID, string(e.Before), string(e.After),
@@ -177,9 +178,9 @@ func auditRecord(e *rules.AuditEntry) []string {
 }
 
 // eachAuditPage visits all entries, the latest first.
-func (s *surface) eachAuditPage(ctx context.Context, filter rules.AuditFilter, progress func() error, visit func(*rules.AuditEntry) error) error {
+func (s *surface) eachAuditPage(ctx context.Context, filter auth.AuditFilter, progress func() error, visit func(*auth.AuditEntry) error) error {
 	tenant := visitOf(ctx).tenant.ID
-	for before := (rules.AuditCursor{}); ; {
+	for before := (auth.AuditCursor{}); ; {
 		entries, cursor, err := s.Stores.Audit(ctx, tenant, filter, before, exportPage)
 		if err != nil {
 			return err
@@ -189,7 +190,7 @@ func (s *surface) eachAuditPage(ctx context.Context, filter rules.AuditFilter, p
 				return err
 			}
 		}
-		if cursor == (rules.AuditCursor{}) {
+		if cursor == (auth.AuditCursor{}) {
 			return nil
 		}
 		before = cursor

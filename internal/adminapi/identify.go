@@ -11,6 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // identify finds out who asks: an API key if one is sent, else the person of the session. Other schemes than
@@ -46,17 +47,17 @@ func isBearer(authorization string) bool {
 }
 
 func (s *surface) identifyKey(v *visit, authorization []string) error {
-	snapshot := s.Snapshots.Snapshot()
-	if snapshot == nil {
+	latest := s.Snapshots.Snapshot()
+	if latest == nil {
 		v.w.Header().Set("Retry-After", "1")
 		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
 	}
-	key, _, refusal := snapshot.Authenticate(authorization, s.Now())
+	key, _, refusal := latest.Authenticate(authorization, s.Now())
 	if refusal != "" {
 		return unauthorized(v, refusal)
 	}
 	s.KeyUsed(key, s.Now())
-	if !slices.Contains(key.Permissions, rules.PermissionManage) {
+	if !slices.Contains(key.Permissions, auth.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
 	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
@@ -64,7 +65,7 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	named, err := s.Stores.Key(v.r.Context(), key.TenantID, key.ID)
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
-		return unauthorized(v, rules.UnknownKey)
+		return unauthorized(v, snapshot.UnknownKey)
 	case err != nil:
 		return fmt.Errorf("find the API key's name: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 var usersHeader = []string{"user_id", "plan"}
@@ -155,7 +156,7 @@ func (s *surface) countMoves(tenant rules.TenantID, assignments []rules.Assignme
 }
 
 // tenantRules is what this process has in memory of the tenant.
-func (s *surface) tenantRules(tenant rules.TenantID) (*rules.TenantRules, error) {
+func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil || snapshot.Tenant(tenant) == nil {
 		return nil, httpapi.Unavailable.Problem("The tenant's rules were not loaded yet; try again in a second.")

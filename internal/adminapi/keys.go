@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func showKey(k *rules.NamedKey) openapi.Key {
+func showKey(k *auth.NamedKey) openapi.Key {
 	return openapi.Key{
 		KeyId: k.ID, Name: k.Name,
-		Permissions: itemsOf(k.Permissions, func(p *rules.Permission) openapi.Permission { return openapi.Permission(*p) }),
+		Permissions: itemsOf(k.Permissions, func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
 		CreatedAt:   k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
 		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision,
 	}
 }
 
-func answerKey(k *rules.NamedKey) openapi.TheKeyJSONResponse {
+func answerKey(k *auth.NamedKey) openapi.TheKeyJSONResponse {
 	return openapi.TheKeyJSONResponse{Body: showKey(k), Headers: openapi.TheKeyResponseHeaders{ETag: etag(k.Revision)}}
 }
 
 // answerNewKey is the only answer that shows a key's secret.
-func answerNewKey(ctx context.Context, k *rules.NamedKey, secret string) openapi.KeyCreatedJSONResponse {
+func answerNewKey(ctx context.Context, k *auth.NamedKey, secret string) openapi.KeyCreatedJSONResponse {
 	return openapi.KeyCreatedJSONResponse{
 		Body: openapi.CreatedKey{Key: showKey(k), Secret: secret},
 		Headers: openapi.KeyCreatedResponseHeaders{
@@ -42,17 +43,17 @@ func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestO
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, keys, limit, showKey, func(k *rules.NamedKey) string { return k.ID })
+	items, cursor := page(ctx, keys, limit, showKey, func(k *auth.NamedKey) string { return k.ID })
 	return openapi.ListKeys200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
 // CreateKey handles POST …/api-keys.
 func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyRequestObject) (openapi.CreateKeyResponseObject, error) {
-	token, id, digest := rules.NewToken()
-	key := rules.NamedKey{
-		Key: rules.Key{
+	token, id, digest := auth.NewKeyToken()
+	key := auth.NamedKey{
+		Key: auth.Key{
 			ID: id, TenantID: visitOf(ctx).tenant.ID, Digest: digest, ExpiresAt: orZero(request.Body.ExpiresAt),
-			Permissions: itemsOf(request.Body.Permissions, func(p *openapi.Permission) rules.Permission { return rules.Permission(*p) }),
+			Permissions: itemsOf(request.Body.Permissions, func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
 		},
 		Name: request.Body.Name,
 	}
@@ -93,8 +94,8 @@ func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyReques
 		return nil, err
 	}
 	tenant := visitOf(ctx).tenant.ID
-	token, id, digest := rules.NewToken()
-	following := rules.NamedKey{Key: rules.Key{ID: id, TenantID: tenant, Digest: digest}}
+	token, id, digest := auth.NewKeyToken()
+	following := auth.NamedKey{Key: auth.Key{ID: id, TenantID: tenant, Digest: digest}}
 	if end := request.Body.ExpiresAt; end != nil {
 		if wrong := rules.WrongExpiry(*end, s.Now()); wrong != "" {
 			return nil, rules.FieldErrors{{Field: "expires_at", Message: wrong}}

@@ -26,7 +26,7 @@ func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
 		c.Stores, c.People, c.Gate = away, away, auth.NewGate(away, auth.Options{})
 	})
 	by := w.person(w.acme, auth.Owner)
-	_, key := w.key(w.acme, rules.PermissionManage)
+	_, key := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	for name, got := range map[string]answer{
 		"a session":   w.send(by, "GET", "/api/v1/session", nil),

@@ -19,6 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -39,9 +40,9 @@ type Config struct {
 	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is told each time that a key proves itself; it must not wait.
-	KeyUsed func(key *rules.Key, at time.Time)
+	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Explain returns the explanation, in JSON, of the check in a body; it is the code that answers /v1/explain.
-	Explain func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error)
+	Explain func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error)
 	// Buckets are those that decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
 	// ObserveShares is called once for each class of places that this surface divides, with what counts them; it may be nil.
@@ -70,20 +71,23 @@ type Config struct {
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
 type Snapshots interface {
-	Snapshot() *rules.Snapshot
+	Snapshot() *snapshot.Snapshot
 }
 
 // Stores reads tenants and what they own.
 type Stores interface {
 	rules.Reader
-	rules.AuditLog
 	ruleset.Reader
+	auth.KeyReader
+	auth.AuditLog
 }
 
 // Writer changes them.
 type Writer interface {
 	rules.Store
 	ruleset.Store
+	auth.KeyStore
+	auth.AuditWriter
 }
 
 // Buckets are token buckets that people look into and change.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -42,7 +43,7 @@ func (w *world) wantNoSecrets() {
 		}
 	}
 	for i, secret := range secrets { // of an API key its last part is the secret
-		if _, part, ok := rules.SplitToken(secret); ok {
+		if _, part, ok := auth.SplitKeyToken(secret); ok {
 			secrets[i] = part
 		}
 	}

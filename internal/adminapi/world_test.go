@@ -35,6 +35,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/redisbucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
@@ -63,7 +64,7 @@ type world struct {
 	url         string // of the database
 	store       *pgstore.Store
 	gate        *auth.Gate
-	watcher     *rules.Watcher
+	watcher     *snapshot.Watcher
 	metrics     *metrics.Metrics
 	log         lockedBuffer
 
@@ -105,7 +106,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), patience))(t))
 	t.Cleanup(func() { _ = client.Close() })
 	buckets := redisbucket.New(client, patience)
-	w.watcher = rules.NewWatcher(w.store, rules.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
+	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	w.gate = auth.NewGate(w.store, auth.Options{})
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)
@@ -113,9 +114,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	config := adminapi.Config{
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
 		People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
-		KeyUsed: func(*rules.Key, time.Time) {}, PlainCookies: true,
+		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(context.Context, string) error { return nil },
-		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
+		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Readiness: func() adminapi.Readiness { return adminapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
@@ -203,11 +204,11 @@ func (w *world) plan(tenant rules.Tenant) string {
 }
 
 // key makes an API key and returns its id and the key.
-func (w *world) key(tenant rules.Tenant, permissions ...rules.Permission) (id, token string) {
+func (w *world) key(tenant rules.Tenant, permissions ...auth.Permission) (id, token string) {
 	w.t.Helper()
-	token, id, digest := rules.NewToken()
-	must(w.system().CreateKey(w.ctx(), rules.NamedKey{
-		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: permissions},
+	token, id, digest := auth.NewKeyToken()
+	must(w.system().CreateKey(w.ctx(), auth.NamedKey{
+		Key:  auth.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: permissions},
 		Name: w.name("key"),
 	}))(w.t)
 	w.secrets = append(w.secrets, token)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -100,14 +101,14 @@ func createTenant(ctx context.Context, store rules.Store, args config.Arguments,
 	return err
 }
 
-func createKey(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
 	}
-	token, id, digest := rules.NewToken()
-	key := rules.NamedKey{
-		Key:  rules.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
+	token, id, digest := auth.NewKeyToken()
+	key := auth.NamedKey{
+		Key:  auth.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
 		Name: args.Name,
 	}
 	if wrong := key.Validate(time.Now()); len(wrong) > 0 {

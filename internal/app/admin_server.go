@@ -19,6 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/webhook"
 	"github.com/sluicegate/sluice/web"
 )
@@ -34,8 +35,8 @@ type AdminServer struct {
 	beside  *API // in the same process; nil for a process of its own
 	store   *pgstore.Store
 	buckets *buckets
-	watcher *rules.Watcher
-	keyUses *rules.KeyUses
+	watcher *snapshot.Watcher
+	keyUses *snapshot.KeyUses
 	surface *listener
 	metrics *listener // nil beside an API, which has one
 
@@ -82,7 +83,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
-		Explain: func(ctx context.Context, tenant *rules.TenantRules, body []byte) ([]byte, error) {
+		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
@@ -110,10 +111,10 @@ func (a *AdminServer) open(ctx context.Context) (err error) {
 	if a.buckets, err = openBuckets(a.cfg, a.log); err != nil {
 		return err
 	}
-	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
+	a.watcher = snapshot.NewWatcher(a.store, snapshot.WatcherOptions{
 		PollInterval: a.cfg.PollInterval, RereadInterval: a.cfg.RereadInterval, Logger: a.log,
 	})
-	a.keyUses = rules.NewKeyUses(a.store, a.log)
+	a.keyUses = snapshot.NewKeyUses(a.store, a.log)
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -30,8 +30,8 @@ type API struct {
 	store   *pgstore.Store
 	buckets *buckets
 	settler *enforce.EditSettler
-	watcher *rules.Watcher
-	keyUses *rules.KeyUses
+	watcher *snapshot.Watcher
+	keyUses *snapshot.KeyUses
 	limiter *enforce.Limiter
 	shown   *metrics.Metrics // to Prometheus
 	// recorder is nil when recording is off.
@@ -56,11 +56,11 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	if a.buckets, err = openBuckets(cfg, log); err != nil {
 		return nil, err
 	}
-	a.settler = a.buckets.settler(func() *rules.Snapshot { return a.watcher.Snapshot() }, cfg.PollInterval, log)
-	a.watcher = rules.NewWatcher(a.store, rules.WatcherOptions{
+	a.settler = a.buckets.settler(func() *snapshot.Snapshot { return a.watcher.Snapshot() }, cfg.PollInterval, log)
+	a.watcher = snapshot.NewWatcher(a.store, snapshot.WatcherOptions{
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log, Slowed: a.settler.Add,
 	})
-	a.keyUses = rules.NewKeyUses(a.store, log)
+	a.keyUses = snapshot.NewKeyUses(a.store, log)
 
 	m := showRules(a.store, a.watcher)
 	decisions := a.buckets.observe(m)
@@ -87,14 +87,14 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 }
 
 // showRules shows Prometheus what a process has in memory of the database.
-func showRules(store *pgstore.Store, watcher *rules.Watcher) *metrics.Metrics {
+func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics {
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
-	m.Snapshot(func() rules.Sizes {
+	m.Snapshot(func() snapshot.Sizes {
 		if snapshot := watcher.Snapshot(); snapshot != nil {
 			return snapshot.Sizes()
 		}
-		return rules.Sizes{}
+		return snapshot.Sizes{}
 	}, watcher.Age)
 	m.UnreadableRules(store.UnreadableRules)
 	m.SnapshotReads(watcher.PollDuration, watcher.RereadDuration)
@@ -189,7 +189,7 @@ func checkSchema(ctx context.Context, cfg config.Config) error {
 
 func (a *API) readiness() checkapi.Readiness { return readiness(a.cfg.Command, a.watcher, a.buckets) }
 
-func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets) checkapi.Readiness {
+func readiness(command config.Command, watcher *snapshot.Watcher, buckets *buckets) checkapi.Readiness {
 	state := checkapi.Readiness{
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
@@ -208,7 +208,7 @@ func readiness(command config.Command, watcher *rules.Watcher, buckets *buckets)
 }
 
 // unknownRuleWarnings is a warning if this process cannot apply all rules. The Watcher logs which.
-func unknownRuleWarnings(snapshot *rules.Snapshot) []string {
+func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
 		return nil
 	}

@@ -13,11 +13,13 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -44,7 +46,7 @@ func BenchmarkCheck(b *testing.B) {
 // path is a decision plane without its sockets and its database.
 type path struct {
 	server   *checkapi.Server
-	snapshot *rules.Snapshot
+	snapshot *snapshot.Snapshot
 	requests []string
 	sent     strings.Reader
 	reader   *bufio.Reader
@@ -52,7 +54,7 @@ type path struct {
 	ctx      fasthttp.RequestCtx
 }
 
-func (p *path) Snapshot() *rules.Snapshot { return p.snapshot }
+func (p *path) Snapshot() *snapshot.Snapshot { return p.snapshot }
 
 // written keeps nothing.
 type written struct{}
@@ -62,14 +64,14 @@ func (written) WriteViolations(context.Context, *violations.Batch) error { retur
 func newPath(b *testing.B, tenants, rulesEach int) *path {
 	b.Helper()
 	p := &path{}
-	var rows rules.Rows
+	var rows snapshot.Rows
 	for tenant := range rules.TenantID(tenants) {
 		rows.Tenants = append(rows.Tenants, rules.Tenant{
 			ID: tenant + 1, Slug: fmt.Sprint("t", tenant), Settings: rules.DefaultSettings(),
 		})
-		rows.Keys = append(rows.Keys, rules.Key{
-			ID: fmt.Sprint("k", tenant), TenantID: tenant + 1, Digest: rules.DigestSecret("secret"),
-			Permissions: []rules.Permission{rules.PermissionCheck},
+		rows.Keys = append(rows.Keys, auth.Key{
+			ID: fmt.Sprint("k", tenant), TenantID: tenant + 1, Digest: auth.DigestSecret("secret"),
+			Permissions: []auth.Permission{auth.PermissionCheck},
 		})
 		for n := range rulesEach {
 			pattern, err := rules.ParsePattern(patternOf(n))
@@ -82,7 +84,7 @@ func newPath(b *testing.B, tenants, rulesEach int) *path {
 			})
 		}
 	}
-	p.snapshot = rules.NewSnapshot(rows)
+	p.snapshot = snapshot.New(rows)
 	log := slog.New(slog.DiscardHandler)
 	m := metrics.New("bench", "bench")
 	recorder := violations.NewRecorder(written{}, violations.Options{})
@@ -94,7 +96,7 @@ func newPath(b *testing.B, tenants, rulesEach int) *path {
 	observer := observers{m.Decisions("memory"), recording{recorder}, m.Violations()}
 	p.server = checkapi.NewServer(checkapi.Config{
 		Snapshots: p, Limiter: enforce.NewLimiter(store, store, observer, nil),
-		Log: log, Observer: m.Requests("check"), KeyUsed: rules.NewKeyUses(nil, log).Note,
+		Log: log, Observer: m.Requests("check"), KeyUsed: snapshot.NewKeyUses(nil, log).Note,
 	})
 	for i := range 20_000 {
 		body := fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.0.%d.%d"}`, i, i%20, i>>8, i&255)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/redisbucket"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // buckets are a process's token buckets: in Redis if there is one, and always some of its own, which
@@ -61,7 +61,7 @@ func (b *buckets) shared() enforce.Buckets {
 }
 
 // settler settles idle buckets after edits: those in Redis, and this process's own.
-func (b *buckets) settler(snapshot func() *rules.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
+func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}
 	if b.redis != nil {
 		stores = append(stores, b.redis)

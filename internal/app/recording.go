@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/metrics"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -28,7 +28,7 @@ func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
 // observers are all told.
 type observers []enforce.Observer
 
-func (all observers) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
+func (all observers) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	for _, o := range all {
 		o.Decided(tenant, check, decision)
 	}
@@ -48,7 +48,7 @@ type recording struct{ recorder *violations.Recorder }
 var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
 // Decided records one decision.
-func (r recording) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
+func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	c := recordings.Get().(*violations.Check)
 	tiers := c.Tiers[:0]
 	for i := range decision.Tiers {

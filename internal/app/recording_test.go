@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -39,7 +40,7 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := rules.NewSnapshot(rules.Rows{
+	tenant := snapshot.New(snapshot.Rows{
 		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
 		Rules: []rules.Rule{{
 			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 0.5, RateUnit: rules.PerSecond, Burst: 2, Version: 3,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // batch is a whole request of n checks, padded to a body of at least size bytes.
@@ -107,7 +107,7 @@ func TestAKeyIsLookedAtAgainWhenTheBodyWasWaitedFor(t *testing.T) {
 		request := asked("/v1/check", `{}`)
 		c.send(request[:len(request)-1])
 		synctest.Wait()
-		h.snapshot = rules.NewSnapshot(rules.Rows{})
+		h.snapshot = snapshot.New(snapshot.Rows{})
 		c.send(request[len(request)-1:])
 		if got := c.answer(); got.status != 401 || h.decided > 0 {
 			t.Errorf("answered %d %s; %d checks were decided", got.status, got.body, h.decided)

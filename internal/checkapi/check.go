@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // scratch is the reusable memory of one request. Strings read from it are copies; nothing else may be used after release.
@@ -58,7 +58,7 @@ func scratchOf(c *fasthttp.RequestCtx) *scratch {
 }
 
 // check handles POST /v1/check.
-func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
+func (s *surface) check(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	x := scratchOf(c)
 	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error
 }
 
 // checkBatch handles POST /v1/check/batch.
-func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
+func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	x := scratchOf(c)
 	x.read(c.PostBody())
 	x.checks = decodeBatch(&x.reader, x.checks[:0])
@@ -114,7 +114,7 @@ func batchPointer(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" 
 
 // choosePlans sets the plan that each check is judged on. It refuses a plan that does not exist: judging the check on
 // another one would hide the caller's mistake.
-func choosePlans(tenant *rules.TenantRules, checks []enforce.Check, pointer func(i int) string) error {
+func choosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
 	var unknown []httpapi.FieldError
 	for i := range checks {
 		plan, err := tenant.PlanOf(&checks[i].Request)
@@ -129,7 +129,7 @@ func choosePlans(tenant *rules.TenantRules, checks []enforce.Check, pointer func
 	return httpapi.BodyProblem(unknown)
 }
 
-func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *rules.TenantRules) {
+func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *snapshot.Tenant) {
 	if n := len(x.checks); cap(x.decisions) < n {
 		x.decisions = make([]enforce.Decision, n)
 	} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // maxNearMisses bounds an explanation: of a tenant's thousands of rules only the closest help.
@@ -22,7 +23,7 @@ const maxNearMisses = 100
 // planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
 // matched, with the reason; enforcement is the tenant's, and in shadow every matched rule's mode is shadow.
 // Beside them are the headers that the check would be answered with.
-func (s *surface) explain(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error {
+func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	answer, err := Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ func (s *surface) explain(c *fasthttp.RequestCtx, tenant *rules.TenantRules) err
 
 // Explain returns the explanation, in JSON, of the check that a body asks, for a caller who may ask for it. The
 // admin API answers by it too. The error is a *httpapi.Problem.
-func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *rules.TenantRules, now time.Time) ([]byte, error) {
+func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant, now time.Time) ([]byte, error) {
 	x := scratches.Get().(*scratch)
 	defer x.release()
 	if err := x.readCheck(body); err != nil {
@@ -61,7 +62,7 @@ func asChecked(d *enforce.Decision) *enforce.Decision {
 
 // planSource says where a check's plan comes from: check, it names the plan; user, its user is
 // assigned to it; tenant, it is the default; "" if there is no plan at all.
-func planSource(tenant *rules.TenantRules, r *rules.Request) string {
+func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 	if r.Plan != "" {
 		return "check"
 	}
@@ -75,7 +76,7 @@ func planSource(tenant *rules.TenantRules, r *rules.Request) string {
 }
 
 func appendExplanation(
-	b []byte, tenant *rules.TenantRules, d *enforce.Decision, planSource string, misses []rules.Miss, headers *headerText,
+	b []byte, tenant *snapshot.Tenant, d *enforce.Decision, planSource string, misses []snapshot.Miss, headers *headerText,
 ) []byte {
 	b = appendAnswer(append(b, `{"decision":`...), d)
 	b = appendText(append(b, `,"plan_source":`...), planSource)
@@ -115,7 +116,7 @@ func appendMatch(b []byte, m *rules.Match) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = appendText(append(b, `,"action":`...), string(m.Rule.Action))
-	if unknown := m.Rule.Unknown(); unknown != "" {
+	if unknown := m.Rule.Unknown; unknown != "" {
 		b = appendText(append(b, `,"unknown":`...), unknown)
 		b = appendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 		return append(b, `,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)

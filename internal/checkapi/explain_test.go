@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
@@ -65,7 +66,7 @@ func TestAnExplanationHasTheHeadersOfTheCheck(t *testing.T) {
 func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 5))
-	h.snapshot = h.snapshot.With(rules.Rows{Overrides: []rules.Override{
+	h.snapshot = h.snapshot.With(snapshot.Rows{Overrides: []rules.Override{
 		{TenantID: 1, RuleID: 1, UserID: "7", RatePerSecond: 1000000.000001, Burst: 2000000, InForceSince: start},
 	}})
 	w := h.post("/v1/explain", `{"user_id":7}`)

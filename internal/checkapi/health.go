@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Readiness is what readyz reports.
@@ -25,14 +25,14 @@ type Readiness struct {
 }
 
 // healthz handles GET /healthz.
-func (s *surface) healthz(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {
+func (s *surface) healthz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
 	c.Response.Header.Set("Cache-Control", "no-store")
 	write(c, http.StatusOK, jsonType, []byte(alive))
 	return nil
 }
 
 // readyz handles GET /readyz.
-func (s *surface) readyz(c *fasthttp.RequestCtx, _ *rules.TenantRules) error {
+func (s *surface) readyz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
 	now := s.Readiness()
 	c.Response.Header.Set("Cache-Control", "no-store")
 	write(c, now.status(), jsonType, now.appendJSON(nil))

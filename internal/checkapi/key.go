@@ -5,12 +5,13 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // authorize returns the tenant whose key a request carries, if the key may do what is asked.
-func (s *surface) authorize(h *fasthttp.RequestHeader, permission rules.Permission) (*rules.TenantRules, error) {
+func (s *surface) authorize(h *fasthttp.RequestHeader, permission auth.Permission) (*snapshot.Tenant, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil {
 		return nil, httpapi.Unavailable.Problem("No rules were loaded yet; try again in a second.")

@@ -10,14 +10,14 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // admission is what the headers of a request lead to, before any of its body is read.
 type admission struct {
 	name   string // what logs and metrics call the request's route
 	route  *route // nil if err is set before a route was found
-	tenant *rules.TenantRules
+	tenant *snapshot.Tenant
 	last   bool // the caller wants the connection to end
 	broken bool // the connection ends with the answer: for the request's framing, or for too many headers
 	err    error

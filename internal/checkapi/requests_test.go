@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestEveryRequestHasAnID(t *testing.T) {
@@ -90,7 +91,7 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 // panics makes the harness's rules a bug.
 type panics struct{}
 
-func (panics) Snapshot() *rules.Snapshot { panic("a bug") }
+func (panics) Snapshot() *snapshot.Snapshot { panic("a bug") }
 
 func TestNoPanicEndsTheProcess(t *testing.T) {
 	t.Parallel()

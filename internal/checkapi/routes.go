@@ -9,14 +9,15 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Config is what the surface stands on. All but Observer, KeyUsed and Now must be given.
 type Config struct {
-	// Snapshots has the rules; a *rules.Watcher is one.
+	// Snapshots has the rules; a *snapshot.Watcher is one.
 	Snapshots Snapshots
 	Limiter   *enforce.Limiter
 	// Readiness must answer from memory, at once.
@@ -25,7 +26,7 @@ type Config struct {
 	// Observer is told of every request; nil is nobody.
 	Observer httpapi.Observer
 	// KeyUsed is told each time that a key proves itself; it must not wait. nil is nobody.
-	KeyUsed func(key *rules.Key, at time.Time)
+	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
 	// MaxConnections caps the open connections; 0 is DefaultMaxConnections.
@@ -34,7 +35,7 @@ type Config struct {
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
 type Snapshots interface {
-	Snapshot() *rules.Snapshot
+	Snapshot() *snapshot.Snapshot
 }
 
 // surface has the handlers.
@@ -45,13 +46,13 @@ type surface struct {
 
 // handler answers a request of a tenant, or returns the error to answer it with. The caller sees a *httpapi.Problem as
 // it is. The tenant is nil on routes without a permission.
-type handler func(c *fasthttp.RequestCtx, tenant *rules.TenantRules) error
+type handler func(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error
 
 // route is how one path is answered. HEAD goes where GET does.
 type route struct {
 	method, path string
-	permission   rules.Permission // "" for health routes: no key is needed, and a body is not read
-	maxBody      int              // bytes
+	permission   auth.Permission // "" for health routes: no key is needed, and a body is not read
+	maxBody      int             // bytes
 	handler      handler
 }
 
@@ -60,13 +61,13 @@ func newSurface(c Config) *surface {
 		c.Now = time.Now
 	}
 	if c.KeyUsed == nil {
-		c.KeyUsed = func(*rules.Key, time.Time) {}
+		c.KeyUsed = func(*snapshot.Key, time.Time) {}
 	}
 	s := &surface{Config: c, routes: map[string]*route{}}
 	for _, r := range []route{
-		{http.MethodPost, "/v1/check", rules.PermissionCheck, maxBody, s.check},
-		{http.MethodPost, batchPath, rules.PermissionCheck, maxBatchBody, s.checkBatch},
-		{http.MethodPost, "/v1/explain", rules.PermissionExplain, maxBody, s.explain},
+		{http.MethodPost, "/v1/check", auth.PermissionCheck, maxBody, s.check},
+		{http.MethodPost, batchPath, auth.PermissionCheck, maxBatchBody, s.checkBatch},
+		{http.MethodPost, "/v1/explain", auth.PermissionExplain, maxBody, s.explain},
 		{http.MethodGet, healthPath, "", maxBody, s.healthz},
 		{http.MethodGet, readyPath, "", maxBody, s.readyz},
 	} {

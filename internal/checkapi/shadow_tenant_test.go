@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestAnswersOfATenantInShadowSayThatEveryRuleIsAShadowRule(t *testing.T) {
@@ -12,7 +13,7 @@ func TestAnswersOfATenantInShadowSayThatEveryRuleIsAShadowRule(t *testing.T) {
 		limit(t, 1, "user:{user_id}", 0.5, 1),
 		with(limit(t, 2, "user:7", 0, 0), func(r *rules.Rule) { r.Action = rules.ActionBlock }),
 	)
-	h.snapshot = h.snapshot.With(rules.Rows{Tenants: []rules.Tenant{
+	h.snapshot = h.snapshot.With(snapshot.Rows{Tenants: []rules.Tenant{
 		{ID: 1, Slug: "one", DefaultPlan: "free", Settings: rules.DefaultSettings(), InShadow: true, Revision: 2},
 	}})
 	decision := func(first string) string {

@@ -17,10 +17,12 @@ import (
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // start is when every test begins, in a second of its own so that rounding shows.
@@ -41,7 +43,7 @@ type harness struct {
 	server   *checkapi.Server               // of a bubble
 	now      time.Time
 	store    *membucket.Store
-	snapshot *rules.Snapshot
+	snapshot *snapshot.Snapshot
 	ready    func() checkapi.Readiness
 	storeErr error         // what the shared buckets answer instead of asking the store
 	logged   slog.LevelVar // from this level on
@@ -61,13 +63,13 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		return checkapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}
 	}}
 	h.store = membucket.New(membucket.Options{Clock: func() int64 { return h.now.UnixMicro() }})
-	key := func(id string, tenant rules.TenantID, permissions ...rules.Permission) rules.Key {
-		return rules.Key{ID: id, TenantID: tenant, Digest: rules.DigestSecret(secret), Permissions: permissions}
+	key := func(id string, tenant rules.TenantID, permissions ...auth.Permission) auth.Key {
+		return auth.Key{ID: id, TenantID: tenant, Digest: auth.DigestSecret(secret), Permissions: permissions}
 	}
-	revoked, expired := key("revoked", 1, rules.PermissionCheck), key("expired", 1, rules.PermissionCheck)
+	revoked, expired := key("revoked", 1, auth.PermissionCheck), key("expired", 1, auth.PermissionCheck)
 	revoked.Revoked = true
 	expired.ExpiresAt = start.Add(time.Second)
-	h.snapshot = rules.NewSnapshot(rules.Rows{
+	h.snapshot = snapshot.New(snapshot.Rows{
 		Tenants: []rules.Tenant{
 			{ID: 1, Slug: "one", DefaultPlan: "free", Settings: settings},
 			{ID: 2, Slug: "two", Suspended: true, Settings: settings},
@@ -76,12 +78,12 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Plans:       []rules.Plan{{TenantID: 1, Name: "free"}, {TenantID: 1, Name: "pro"}},
 		Rules:       own,
 		Assignments: []rules.Assignment{{TenantID: 1, UserID: "7", Plan: "pro"}, {TenantID: 1, UserID: "free-rider", Plan: "free"}},
-		Keys: []rules.Key{
-			key("full", 1, rules.PermissionCheck, rules.PermissionExplain), key("check", 1, rules.PermissionCheck),
-			key("explain", 1, rules.PermissionExplain), key("manage", 1, rules.PermissionManage),
-			key("suspended", 2, rules.PermissionCheck, rules.PermissionExplain),
-			key("other", 4, rules.PermissionCheck),
-			key("orphan", 3, rules.PermissionCheck), revoked, expired,
+		Keys: []auth.Key{
+			key("full", 1, auth.PermissionCheck, auth.PermissionExplain), key("check", 1, auth.PermissionCheck),
+			key("explain", 1, auth.PermissionExplain), key("manage", 1, auth.PermissionManage),
+			key("suspended", 2, auth.PermissionCheck, auth.PermissionExplain),
+			key("other", 4, auth.PermissionCheck),
+			key("orphan", 3, auth.PermissionCheck), revoked, expired,
 		},
 	})
 	clock := func() time.Time { return h.now }
@@ -91,7 +93,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Readiness: func() checkapi.Readiness { return h.ready() },
 		Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
 		Observer:  h,
-		KeyUsed: func(key *rules.Key, _ time.Time) {
+		KeyUsed: func(key *snapshot.Key, _ time.Time) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.keysUsed = append(h.keysUsed, key.ID)
@@ -118,7 +120,7 @@ func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func
 }
 
 // Snapshot makes the harness the surface's Snapshots.
-func (h *harness) Snapshot() *rules.Snapshot { return h.snapshot }
+func (h *harness) Snapshot() *snapshot.Snapshot { return h.snapshot }
 
 // Take makes the harness the Limiter's shared buckets.
 func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error {
@@ -129,7 +131,7 @@ func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 }
 
 // Decided and StoreAnswered make the harness the Limiter's Observer.
-func (h *harness) Decided(*rules.TenantRules, *enforce.Check, *enforce.Decision) {
+func (h *harness) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.decided++

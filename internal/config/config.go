@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 // Config is how one process was asked to run. The table of options says what each field means; options that
@@ -58,7 +58,7 @@ type Arguments struct {
 	DefaultPlan string
 	Tenant      string // a slug
 	Enforcement string // on or shadow
-	Permissions []rules.Permission
+	Permissions []auth.Permission
 	File        string // "-" is standard input
 	GrantTo     string // a database role; "" for none
 	DryRun      bool

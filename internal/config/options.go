@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -45,7 +46,7 @@ func (c *Config) options() []option {
 			row("default-plan", only(AdminCreateTenant), "", text(&c.Arguments.DefaultPlan, "PLAN"),
 				"The plan of users who were assigned none. It is created with the tenant."),
 			row("permissions", only(AdminCreateKey), "check",
-				permissions(&c.Arguments.Permissions, rules.PermissionCheck, rules.PermissionExplain, rules.PermissionManage),
+				permissions(&c.Arguments.Permissions, auth.PermissionCheck, auth.PermissionExplain, auth.PermissionManage),
 				"What the key may do, separated by commas."),
 			row("grant-to", only(AdminMigrate), "", text(&c.Arguments.GrantTo, "ROLE"),
 				"The database role that the other programs run as; it may then read and write rows, and only add "+

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 // database is what the commands do not start without.
@@ -99,8 +99,8 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 	}{
 		"create-tenant":                    {"create-tenant --slug acme --name Acme", Arguments{Slug: "acme", Name: "Acme"}},
 		"create-tenant with a plan":        {"create-tenant --slug acme --name Acme --default-plan free", Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"}},
-		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []rules.Permission{rules.PermissionCheck}}},
-		"create-key with permissions":      {"create-key --tenant acme --name ci --permissions manage,check", Arguments{Tenant: "acme", Name: "ci", Permissions: []rules.Permission{rules.PermissionManage, rules.PermissionCheck}}},
+		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionCheck}}},
+		"create-key with permissions":      {"create-key --tenant acme --name ci --permissions manage,check", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionCheck}}},
 		"set-enforcement":                  {"set-enforcement --tenant acme --enforcement shadow", Arguments{Tenant: "acme", Enforcement: "shadow"}},
 		"apply":                            {"apply --tenant acme -f rules.yaml", Arguments{Tenant: "acme", File: "rules.yaml"}},
 		"apply from standard input":        {"apply --tenant acme -f -", Arguments{Tenant: "acme", File: "-"}},

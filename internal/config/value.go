@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 // value reads and shows one option of a Config.
@@ -128,11 +128,11 @@ func level(at *slog.Level) value {
 }
 
 // permissions are several of the things an API key may do.
-func permissions(at *[]rules.Permission, known ...rules.Permission) value {
+func permissions(at *[]auth.Permission, known ...auth.Permission) value {
 	form := "a list of " + join(known, ", ") + ", separated by commas"
-	return parsed(at, "LIST", form, func(s string) (list []rules.Permission, err error) {
+	return parsed(at, "LIST", form, func(s string) (list []auth.Permission, err error) {
 		for name := range strings.SplitSeq(s, ",") {
-			p := rules.Permission(strings.TrimSpace(name))
+			p := auth.Permission(strings.TrimSpace(name))
 			if !slices.Contains(known, p) {
 				return nil, strconv.ErrSyntax
 			}
@@ -141,7 +141,7 @@ func permissions(at *[]rules.Permission, known ...rules.Permission) value {
 			}
 		}
 		return list, nil
-	}, func(list []rules.Permission) string { return join(list, ",") })
+	}, func(list []auth.Permission) string { return join(list, ",") })
 }
 
 // networks are several networks or addresses.

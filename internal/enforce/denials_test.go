@@ -12,6 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // front is a DenialCache in front of buckets in memory, on one clock that a test moves, with a count of
@@ -165,7 +166,7 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 
 func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rules.Rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rules.Rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 5},
 		{ID: 2, Pattern: pattern(t, "ip:{ip}"), RatePerSecond: 0.1, Burst: 5},
 		{ID: 3, Pattern: pattern(t, "global"), RatePerSecond: 100, Burst: 100},

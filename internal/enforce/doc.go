@@ -1,6 +1,6 @@
 // Package enforce makes one decision out of all the rules that match a check.
 //
-// The Limiter asks a rules.TenantRules which rules match, asks a Buckets store for all their
+// The Limiter asks a snapshot.Tenant which rules match, asks a Buckets store for all their
 // buckets at once, and draws the decision from the answers, in this order:
 //
 //  1. an enforced bypass lets the check pass, and nothing else is asked;

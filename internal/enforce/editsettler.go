@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const (
@@ -40,10 +41,10 @@ type SettledStore interface {
 }
 
 // EditSettler has the stores settle idle buckets after each edit that makes them fill later: see Settler. It learns
-// of edits from a rules.Watcher, and finds the overrides that expire by itself. A user's only bucket of a rule is
+// of edits from a snapshot.Watcher, and finds the overrides that expire by itself. A user's only bucket of a rule is
 // looked at by every process, which costs next to nothing; for all other edits one process walks.
 type EditSettler struct {
-	snapshot  func() *rules.Snapshot
+	snapshot  func() *snapshot.Snapshot
 	delay     time.Duration
 	stores    []SettledStore
 	log       *slog.Logger
@@ -62,7 +63,7 @@ type slowdown struct {
 
 // NewEditSettler returns an EditSettler of some stores. It waits after each edit for a delay in which other processes
 // read it: one that has not would make buckets that expire too early.
-func NewEditSettler(snapshot func() *rules.Snapshot, delay time.Duration, log *slog.Logger, stores ...SettledStore) *EditSettler {
+func NewEditSettler(snapshot func() *snapshot.Snapshot, delay time.Duration, log *slog.Logger, stores ...SettledStore) *EditSettler {
 	return &EditSettler{
 		snapshot: snapshot, delay: delay, stores: stores, log: log,
 		pending: map[rules.TenantID][]slowdown{}, isPending: map[rules.Slowdown]bool{},
@@ -186,7 +187,7 @@ func (e *EditSettler) single(s *slowdown, now time.Time) (m rules.Match, ok bool
 	return m, false
 }
 
-func (e *EditSettler) tenant(id rules.TenantID) *rules.TenantRules {
+func (e *EditSettler) tenant(id rules.TenantID) *snapshot.Tenant {
 	if snapshot := e.snapshot(); snapshot != nil {
 		return snapshot.Tenant(id)
 	}

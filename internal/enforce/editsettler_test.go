@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // after lets a while pass, and all goroutines come to rest.
@@ -74,9 +75,9 @@ func (s *settledStore) err() error {
 }
 
 // settledRules returns the same rules of two tenants.
-func settledRules(t *testing.T, overrides ...rules.Override) *rules.Snapshot {
+func settledRules(t *testing.T, overrides ...rules.Override) *snapshot.Snapshot {
 	t.Helper()
-	rows := rules.Rows{Overrides: overrides}
+	rows := snapshot.Rows{Overrides: overrides}
 	for tenant := rules.TenantID(1); tenant <= 2; tenant++ {
 		rows.Tenants = append(rows.Tenants, rules.Tenant{ID: tenant, Settings: rules.DefaultSettings()})
 		for i, text := range []string{"user:{user_id}", "user:{user_id}:endpoint:{endpoint}", "global"} {
@@ -90,14 +91,14 @@ func settledRules(t *testing.T, overrides ...rules.Override) *rules.Snapshot {
 			})
 		}
 	}
-	return rules.NewSnapshot(rows)
+	return snapshot.New(rows)
 }
 
 // startSettler runs an EditSettler of a store until the returned function is called.
 func startSettler(t *testing.T, store *settledStore, slowed []rules.Slowdown) (e *EditSettler, stop func()) {
 	t.Helper()
-	snapshot := settledRules(t)
-	e = NewEditSettler(func() *rules.Snapshot { return snapshot }, 0, slog.New(slog.DiscardHandler), store)
+	latest := settledRules(t)
+	e = NewEditSettler(func() *snapshot.Snapshot { return latest }, 0, slog.New(slog.DiscardHandler), store)
 	e.Add(slowed)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -168,9 +169,9 @@ func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		override := rules.Override{TenantID: 1, RuleID: 2, UserID: "43", RatePerSecond: 0.5, Burst: 100, InForceSince: time.Now()}
-		snapshot := settledRules(t, override)
+		latest := settledRules(t, override)
 		local, shared := &settledStore{}, &settledStore{fails: true}
-		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 2*time.Second, slog.New(slog.DiscardHandler), local, shared)
+		e := NewEditSettler(func() *snapshot.Snapshot { return latest }, 2*time.Second, slog.New(slog.DiscardHandler), local, shared)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); e.Run(ctx) }()
@@ -208,12 +209,12 @@ func TestEditsThatSlowAreSettledOnceOthersHaveReadThem(t *testing.T) {
 func TestARaiseThatExpiresIsSettledInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		snapshot := settledRules(t, rules.Override{
+		latest := settledRules(t, rules.Override{
 			TenantID: 1, RuleID: 1, UserID: "42", RatePerSecond: 1000, Burst: 100,
 			InForceSince: time.Now().Add(-time.Hour), ExpiresAt: time.Now().Add(30 * time.Second),
 		})
 		store := &settledStore{}
-		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 2*time.Second, slog.New(slog.DiscardHandler), store)
+		e := NewEditSettler(func() *snapshot.Snapshot { return latest }, 2*time.Second, slog.New(slog.DiscardHandler), store)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); e.Run(ctx) }()
@@ -233,8 +234,8 @@ func TestARaiseThatExpiresIsSettledInTime(t *testing.T) {
 func TestAnEditThatCannotBeSettledIsGivenUpAndCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		snapshot := settledRules(t)
-		e := NewEditSettler(func() *rules.Snapshot { return snapshot }, 0, slog.New(slog.DiscardHandler), &settledStore{fails: true})
+		latest := settledRules(t)
+		e := NewEditSettler(func() *snapshot.Snapshot { return latest }, 0, slog.New(slog.DiscardHandler), &settledStore{fails: true})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); e.Run(ctx) }()

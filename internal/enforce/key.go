@@ -19,7 +19,7 @@ func (k Key) Text() string {
 }
 
 // ParseKey reads what Text wrote of a tenant's key, and nothing else. Whether the tenant has such a
-// rule, and the rule such a subject, is for rules.TenantRules.Bucket to say.
+// rule, and the rule such a subject, is for snapshot.Tenant.Bucket to say.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {
 	digits, subject, found := strings.Cut(text, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)

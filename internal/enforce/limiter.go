@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Observer is told what the Limiter does. Its methods are called from many goroutines at once and
@@ -14,7 +15,7 @@ import (
 type Observer interface {
 	// Decided is called once for each check that was decided; not for explanations. The memory of
 	// check and decision is used again after the call; the rules and strings in it can be kept.
-	Decided(tenant *rules.TenantRules, check *Check, decision *Decision)
+	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
 	// StoreAnswered is called once for each question to the shared buckets, with the error if they
 	// could not answer.
 	StoreAnswered(took time.Duration, err error)
@@ -43,7 +44,7 @@ func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) 
 //
 // Decide always answers within the time budget of the shared buckets: if those fail, each rule's failure mode decides. It
 // ignores the cancellation of ctx, so that a caller who leaves does not look like a failure of the store.
-func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks []Check, decisions []Decision) {
+func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	now := l.now()
@@ -76,7 +77,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *rules.TenantRules, checks 
 
 // Explain answers what Decide would, without taking anything. While the buckets can be read, it has
 // every matched rule's tier as it stands: limits behind a block or a bypass too.
-func (l *Limiter) Explain(ctx context.Context, tenant *rules.TenantRules, check *Check) Decision {
+func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
 	d.keepMatches(all)
@@ -170,7 +171,7 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 
 // degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
 // from this process's own buckets.
-func (l *Limiter) degrade(ctx context.Context, tenant *rules.TenantRules, cost Tokens, d *Decision, look bool) {
+func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, cost Tokens, d *Decision, look bool) {
 	// A cost that can never pass is refused without any bucket, whatever the failure mode. No
 	// store would have said otherwise, so this is not a degraded decision.
 	if d.denyTooLarge(cost) {
@@ -341,7 +342,7 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit && !isUnknown(m) }
 
 // isUnknown reports whether this process cannot apply the rule.
-func isUnknown(m *rules.Match) bool { return m.Rule.Unknown() != "" }
+func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
 func all(*rules.Match) bool { return true }
 

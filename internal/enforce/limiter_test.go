@@ -12,6 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const tenantID rules.TenantID = 7
@@ -24,7 +25,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 type world struct {
 	t       *testing.T
 	limiter *enforce.Limiter
-	tenant  *rules.TenantRules
+	tenant  *snapshot.Tenant
 	now     time.Time
 	shared  *outage
 	seen    observed
@@ -32,7 +33,7 @@ type world struct {
 
 type rule = rules.Rule
 
-func newWorld(t *testing.T, rows rules.Rows) *world {
+func newWorld(t *testing.T, rows snapshot.Rows) *world {
 	t.Helper()
 	tenant := rules.Tenant{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free", Revision: 1}
 	rows.Tenants = []rules.Tenant{tenant}
@@ -42,7 +43,7 @@ func newWorld(t *testing.T, rows rules.Rows) *world {
 	for i := range rows.Rules {
 		complete(&rows.Rules[i])
 	}
-	w := &world{t: t, now: start, tenant: rules.NewSnapshot(rows).Tenant(tenantID)}
+	w := &world{t: t, now: start, tenant: snapshot.New(rows).Tenant(tenantID)}
 	clock := func() int64 { return w.now.UnixMicro() }
 	w.shared = &outage{Buckets: membucket.New(membucket.Options{Clock: clock})}
 	local := membucket.New(membucket.Options{Clock: clock})
@@ -91,7 +92,7 @@ var errAway = errors.New("the store is away")
 // observed counts what the Limiter reports.
 type observed struct{ decided, answered, failed atomic.Int64 }
 
-func (o *observed) Decided(*rules.TenantRules, *enforce.Check, *enforce.Decision) { o.decided.Add(1) }
+func (o *observed) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) { o.decided.Add(1) }
 
 func (o *observed) StoreAnswered(_ time.Duration, err error) {
 	o.answered.Add(1)
@@ -148,7 +149,7 @@ func (w *world) remaining(id rules.RuleID) enforce.Tokens {
 
 func TestADeniedCheckTakesNothingFromTheTiersThatPass(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 10, Burst: 50},
 		{ID: 2, Pattern: pattern(t, "endpoint:/api/search"), RatePerSecond: 1, Burst: 3},
 	}})
@@ -163,7 +164,7 @@ func TestADeniedCheckTakesNothingFromTheTiersThatPass(t *testing.T) {
 
 func TestTheLongestWaitDecides(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 10, Burst: 1},
 		{ID: 2, Pattern: pattern(t, "endpoint:/api/search"), RatePerSecond: 1, Burst: 1},
 		{ID: 3, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 1},
@@ -176,7 +177,7 @@ func TestTheLongestWaitDecides(t *testing.T) {
 
 func TestAnAllowedCheckIsDescribedByTheTierWithTheFewestWholeTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 10, Burst: 50},
 		{ID: 2, Pattern: pattern(t, "endpoint:/api/search"), RatePerSecond: 1, Burst: 20},
 		{ID: 3, Pattern: pattern(t, "ip:{ip}"), RatePerSecond: 0.5, Burst: 20},
@@ -190,7 +191,7 @@ func TestAnAllowedCheckIsDescribedByTheTierWithTheFewestWholeTokens(t *testing.T
 
 func TestACostAboveTheBurstHasNoWaitAndTakesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.001, Burst: 10},
 		{ID: 2, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 5},
 	}})
@@ -210,7 +211,7 @@ func TestBypassPassesAndBlockDeniesBeforeAnyBucketIsAsked(t *testing.T) {
 
 	t.Run("block", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, rules.Rows{Rules: []rule{limit, block}})
+		w := newWorld(t, snapshot.Rows{Rules: []rule{limit, block}})
 		d := w.check(enforce.Token)
 		w.wantDenied(d, 2, enforce.Blocked, 0)
 		if len(d.Tiers) != 1 || w.seen.answered.Load() != 0 {
@@ -219,7 +220,7 @@ func TestBypassPassesAndBlockDeniesBeforeAnyBucketIsAsked(t *testing.T) {
 	})
 	t.Run("bypass wins over block", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, rules.Rows{Rules: []rule{limit, block, bypass}})
+		w := newWorld(t, snapshot.Rows{Rules: []rule{limit, block, bypass}})
 		for range 3 {
 			d := w.check(enforce.Token)
 			w.wantAllowed(d)
@@ -232,7 +233,7 @@ func TestBypassPassesAndBlockDeniesBeforeAnyBucketIsAsked(t *testing.T) {
 		t.Parallel()
 		shadow := block
 		shadow.Mode = rules.ModeShadow
-		w := newWorld(t, rules.Rows{Rules: []rule{limit, shadow}})
+		w := newWorld(t, snapshot.Rows{Rules: []rule{limit, shadow}})
 		d := w.check(enforce.Token)
 		w.wantAllowed(d)
 		if got := d.Tiers[1]; got.Allowed || got.Reason != enforce.Blocked {
@@ -243,7 +244,7 @@ func TestBypassPassesAndBlockDeniesBeforeAnyBucketIsAsked(t *testing.T) {
 
 func TestAShadowTierCountsAndNeverDecides(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3},
 		{ID: 2, Pattern: pattern(t, "user:{user_id}"), Name: "half", RatePerSecond: 1, Burst: 2, Mode: rules.ModeShadow},
 	}})
@@ -259,7 +260,7 @@ func TestAShadowTierCountsAndNeverDecides(t *testing.T) {
 
 func TestAnOverrideHoldsUntilItExpires(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{
+	w := newWorld(t, snapshot.Rows{
 		Rules: []rule{{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 2}},
 		Overrides: []rules.Override{{
 			TenantID: tenantID, RuleID: 1, UserID: "42", RatePerSecond: 10, Burst: 20,
@@ -277,7 +278,7 @@ func TestAnOverrideHoldsUntilItExpires(t *testing.T) {
 
 func TestChecksOfOneBatchAreDecidedInOrder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 2},
 		{ID: 2, Pattern: pattern(t, "endpoint:/blocked"), Action: rules.ActionBlock},
 	}})
@@ -309,7 +310,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		return r
 	}
 	away := func(t *testing.T, rs ...rule) *world {
-		w := newWorld(t, rules.Rows{Rules: rs})
+		w := newWorld(t, snapshot.Rows{Rules: rs})
 		w.shared.err = errAway
 		return w
 	}
@@ -351,7 +352,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		d := w.check(enforce.Token)
 		w.wantDenied(d, 2, enforce.StoreUnavailable, 0)
 		wantDegraded(t, d, 1)
-		w.tenant = newWorld(t, rules.Rows{Rules: []rule{user}}).tenant
+		w.tenant = newWorld(t, snapshot.Rows{Rules: []rule{user}}).tenant
 		w.wantAllowed(w.check(2 * enforce.Token)) // nothing was taken from the user's bucket
 	})
 	t.Run("a closed shadow does not deny", func(t *testing.T) {
@@ -383,7 +384,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 	})
 	t.Run("what was answered before a failure counts", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, rules.Rows{Rules: []rule{with(user, rules.FailClosed)}})
+		w := newWorld(t, snapshot.Rows{Rules: []rule{with(user, rules.FailClosed)}})
 		w.limiter = enforce.NewLimiter(breaksOff{w.shared}, w.shared, &w.seen, nil)
 		check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: enforce.Token}
 		decisions := make([]enforce.Decision, 2)
@@ -418,7 +419,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 
 func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 2}}})
+	w := newWorld(t, snapshot.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 2}}})
 	w.shared.Buckets = cancellable{w.shared.Buckets}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -452,7 +453,7 @@ func (c cancellable) Take(ctx context.Context, checks []enforce.BucketCheck) err
 
 func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{
+	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3},
 		{ID: 2, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 1},
 		{ID: 3, Pattern: pattern(t, "endpoint:/api/*"), Action: rules.ActionBlock},
@@ -472,7 +473,7 @@ func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {
 
 func TestACheckThatMeetsNoRuleIsAllowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "user:7"), RatePerSecond: 1, Burst: 1}}})
+	w := newWorld(t, snapshot.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "user:7"), RatePerSecond: 1, Burst: 1}}})
 	d := w.check(enforce.Token)
 	w.wantAllowed(d)
 	if d.Deciding != -1 || len(d.Tiers) != 0 || d.DecidingTier() != nil {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // scratch is the reusable memory of one Decide: the checks that it sends to the shared buckets.
@@ -17,7 +18,7 @@ type scratch struct {
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // add adds the limits among a check's tiers, if there are any.
-func (s *scratch) add(tenant *rules.TenantRules, index int, cost Tokens, tiers []TierDecision) {
+func (s *scratch) add(tenant *snapshot.Tenant, index int, cost Tokens, tiers []TierDecision) {
 	before := len(s.tiers)
 	s.tiers = bucketTiers(tenant, tiers, s.tiers)
 	if len(s.tiers) > before {
@@ -52,7 +53,7 @@ func (s *scratch) release() {
 const keptChecks = 64
 
 // bucketTiers appends the buckets of the limits among the tiers.
-func bucketTiers(tenant *rules.TenantRules, tiers []TierDecision, dst []Tier) []Tier {
+func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Tier {
 	for i := range tiers {
 		m := tiers[i].Match
 		if !isLimit(m) {

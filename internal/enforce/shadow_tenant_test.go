@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // setShadow turns the tenant's switch for bad days.
@@ -63,7 +64,7 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, inShadow := range []bool{false, true} {
-				w := newWorld(t, rules.Rows{Rules: test.rules})
+				w := newWorld(t, snapshot.Rows{Rules: test.rules})
 				w.setShadow(inShadow)
 				if test.away {
 					w.shared.err = errAway
@@ -100,7 +101,7 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 				if len(test.rules) < 2 {
 					continue
 				}
-				w.tenant = newWorld(t, rules.Rows{Rules: test.rules[1:]}).tenant // to look behind a bypass
+				w.tenant = newWorld(t, snapshot.Rows{Rules: test.rules[1:]}).tenant // to look behind a bypass
 				if left := w.remaining(2); left != test.left {
 					t.Errorf("the bucket of rule 2 holds %s, want %s", left, test.left)
 				}
@@ -111,7 +112,7 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 
 func TestTheSwitchIsInForceAtOnceForWhatADenialCacheRemembers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rules.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 1}}})
+	w := newWorld(t, snapshot.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 1}}})
 	cache := enforce.NewDenialCache(w.shared, func() time.Duration { return w.now.Sub(start) })
 	w.limiter = enforce.NewLimiter(cache, w.shared, &w.seen, func() time.Time { return w.now })
 	w.wantAllowed(w.check(enforce.Token))

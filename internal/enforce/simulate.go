@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // MaxCandidates is how many rules a simulation can have.
@@ -143,7 +144,7 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	s.begun.matches = matches
 	s.begun.begin("")
 	s.tiers = make([]TierDecision, len(s.begun.Tiers))
-	s.check.Tiers = bucketTiers(&rules.TenantRules{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
+	s.check.Tiers = bucketTiers(&snapshot.Tenant{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
 	s.curves = make([]curve, len(s.check.Tiers))
 	for i := range s.check.Tiers {
 		tier := &s.check.Tiers[i]

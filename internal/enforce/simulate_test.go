@@ -13,6 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const (
@@ -264,7 +265,7 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := rules.Rows{Tenants: []rules.Tenant{{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), Revision: 1}}}
+		rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), Revision: 1}}}
 		for i, c := range candidates {
 			row := rule{ID: rules.RuleID(i), Pattern: global, Mode: c.Mode, Action: c.Action, RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst}
 			complete(&row)
@@ -277,7 +278,7 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 				}
 			}
 		}
-		tenant := rules.NewSnapshot(rows).Tenant(tenantID)
+		tenant := snapshot.New(rows).Tenant(tenantID)
 		limiter := enforce.NewLimiter(buckets, buckets, &observed{}, func() time.Time { return time.UnixMicro(now) })
 		for i, arrival := range arrivals {
 			now = start.Add(arrival.At).UnixMicro()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Decisions counts decisions and times the shared buckets. It is an enforce.Observer.
@@ -107,7 +108,7 @@ func (d *Decisions) countDegraded(registry *prometheus.Registry) {
 }
 
 // Decided counts one decision.
-func (d *Decisions) Decided(_ *rules.TenantRules, _ *enforce.Check, decision *enforce.Decision) {
+func (d *Decisions) Decided(_ *snapshot.Tenant, _ *enforce.Check, decision *enforce.Decision) {
 	degraded := index(decision.Degraded)
 	switch {
 	case decision.Bypassed:

@@ -25,7 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Metrics are the metrics of one process. Each of its methods but Handler is called at most once
@@ -64,7 +64,7 @@ var durationBuckets = []float64{
 
 // Snapshot shows what the rules in memory hold and how old they are: the time since they were last
 // known to be those of the database.
-func (m *Metrics) Snapshot(sizes func() rules.Sizes, age func() time.Duration) {
+func (m *Metrics) Snapshot(sizes func() snapshot.Sizes, age func() time.Duration) {
 	m.gauge("sluice_snapshot_age_seconds",
 		"Time since the rules in memory were last known to be those of the database.",
 		func() float64 { return age().Seconds() })

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // everything returns metrics with all that there is.
@@ -20,8 +20,8 @@ func everything() *Metrics {
 	m.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond)
 	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond)
 	m.Snapshot(
-		func() rules.Sizes {
-			return rules.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5, UnknownRules: 18}
+		func() snapshot.Sizes {
+			return snapshot.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5, UnknownRules: 18}
 		},
 		func() time.Duration { return 1500 * time.Millisecond },
 	)

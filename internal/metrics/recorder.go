@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -87,7 +88,7 @@ func (m *Metrics) Violations() *Violations {
 }
 
 // Decided counts the violations of one decision.
-func (v *Violations) Decided(tenant *rules.TenantRules, check *enforce.Check, decision *enforce.Decision) {
+func (v *Violations) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	switch {
 	case check.Cost == 0 || decision.Bypassed:
 	case !decision.Allowed:
@@ -104,7 +105,7 @@ func (v *Violations) Decided(tenant *rules.TenantRules, check *enforce.Check, de
 // StoreAnswered is counted by Decisions.
 func (v *Violations) StoreAnswered(time.Duration, error) {}
 
-func (v *Violations) count(tenant *rules.TenantRules, match *rules.Match) {
+func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match) {
 	key := violationSeries{tenant.Tenant.Slug, match.Rule.Scope(), match.Rule.ID, match.Mode}
 	known := *v.series.Load()
 	counter, ok := known[key]

@@ -10,11 +10,12 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-func acme() *rules.TenantRules {
-	return rules.NewSnapshot(rules.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "acme"}}}).Tenant(1)
+func acme() *snapshot.Tenant {
+	return snapshot.New(snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "acme"}}}).Tenant(1)
 }
 
 func TestViolationsAreCountedByTheRuleThatMadeThem(t *testing.T) {

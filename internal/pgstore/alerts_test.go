@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -59,7 +60,7 @@ func TestAnAlertIsTurnedOffWithItsRule(t *testing.T) {
 	if other := must(w.Alert(ctx, w.ours.ID, onDaily.ID))(t); other != onDaily {
 		t.Errorf("another rule's alert is %+v, want %+v", other, onDaily)
 	}
-	log, _, err := w.Audit(ctx, w.ours.ID, rules.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)}, rules.AuditCursor{}, 10)
+	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)}, auth.AuditCursor{}, 10)
 	if err != nil || len(log) != 2 || log[0].Actor.Name != tester.Name || !strings.Contains(string(log[0].After), `"is_active": false`) {
 		t.Errorf("the audit log has %+v, %v", log, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -22,16 +23,16 @@ var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // object, an object, a change) costs the same however long the log is; a filter by more than that
 // looks at 2,000 of those entries a page, so that a page can be short and not the last.
 func (s *Store) Audit(
-	ctx context.Context, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor, limit int,
-) (entries []rules.AuditEntry, next rules.AuditCursor, err error) {
+	ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor, limit int,
+) (entries []auth.AuditEntry, next auth.AuditCursor, err error) {
 	if limit <= 0 {
 		return nil, next, nil
 	}
-	if before == (rules.AuditCursor{}) {
+	if before == (auth.AuditCursor{}) {
 		before.At = latestEnd
 	}
 	if !filter.Until.IsZero() && filter.Until.Before(before.At) {
-		before = rules.AuditCursor{At: filter.Until} // ids begin at 1
+		before = auth.AuditCursor{At: filter.Until} // ids begin at 1
 	}
 	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
 		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
@@ -39,7 +40,7 @@ func (s *Store) Audit(
 			return nil, err
 		}
 		next = last
-		if last == (rules.AuditCursor{}) {
+		if last == (auth.AuditCursor{}) {
 			last.At = filter.From
 		}
 		return q.AuditPage(ctx, dbsqlc.AuditPageParams{
@@ -61,15 +62,15 @@ func (s *Store) Audit(
 	}
 	if len(rows) > limit {
 		rows = rows[:limit]
-		next = rules.AuditCursor{At: rows[limit-1].At.UTC(), ID: rules.AuditID(rows[limit-1].AuditID)}
+		next = auth.AuditCursor{At: rows[limit-1].At.UTC(), ID: auth.AuditID(rows[limit-1].AuditID)}
 	}
 	return each(rows, auditEntryFromRow), next, nil
 }
 
 // auditLookedAt returns the last entry that one page looks at, or the zero cursor if it looks at all.
 func (s *Store) auditLookedAt(
-	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter rules.AuditFilter, before rules.AuditCursor,
-) (last rules.AuditCursor, err error) {
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor,
+) (last auth.AuditCursor, err error) {
 	rest := filter
 	rest.From, rest.Until = time.Time{}, time.Time{}
 	found := dbsqlc.AuditLookedAtParams{
@@ -86,30 +87,30 @@ func (s *Store) auditLookedAt(
 	case rest.ObjectKind != "":
 		found.ByObjectKind, rest.ObjectKind = rest.ObjectKind, ""
 	}
-	if rest == (rules.AuditFilter{}) {
+	if rest == (auth.AuditFilter{}) {
 		return last, nil
 	}
 	row, err := q.AuditLookedAt(ctx, found)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return last, nil
 	}
-	return rules.AuditCursor{At: row.At.UTC(), ID: rules.AuditID(row.AuditID)}, err
+	return auth.AuditCursor{At: row.At.UTC(), ID: auth.AuditID(row.AuditID)}, err
 }
 
 // AuditEntry returns one entry of a tenant's audit log.
-func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id rules.AuditID) (rules.AuditEntry, error) {
+func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.AuditID) (auth.AuditEntry, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
 		return q.AuditEntry(ctx, tenant, int64(id))
 	})
 	if err != nil {
-		return rules.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", id, err)
+		return auth.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", id, err)
 	}
 	return auditEntryFromRow(row), nil
 }
 
 // PlatformAudit returns the entries of the platform's audit log, the latest first: those before an id, at
 // most limit of them.
-func (s *Store) PlatformAudit(ctx context.Context, before rules.AuditID, limit int) ([]rules.AuditEntry, error) {
+func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
 		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
 	})
@@ -127,7 +128,7 @@ func (s *Store) PlatformAudit(ctx context.Context, before rules.AuditID, limit i
 // fails, the change was made, is not in the log, and the error says so. A change that answers
 // rules.ErrOutcomeUnknown may have been made: it is in the log, with an after that says so, and an error.
 func (s Writer) RecordChange(
-	ctx context.Context, tenant rules.TenantID, object rules.AuditObject, action rules.AuditAction,
+	ctx context.Context, tenant rules.TenantID, object auth.AuditObject, action auth.AuditAction,
 	change func(context.Context) (before, after any, err error),
 ) error {
 	entry := dbsqlc.WriteAuditParams{

@@ -10,15 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // written returns what the audit log of a tenant got since an entry, the oldest first, each as
 // "update rule 12".
-func (w *world) written(t *testing.T, tenant rules.TenantID, since rules.AuditID) (lines []string, entries []rules.AuditEntry) {
+func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID) (lines []string, entries []auth.AuditEntry) {
 	t.Helper()
-	all, _, err := w.Audit(t.Context(), tenant, rules.AuditFilter{}, rules.AuditCursor{}, 1000)
+	all, _, err := w.Audit(t.Context(), tenant, auth.AuditFilter{}, auth.AuditCursor{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +35,9 @@ func (w *world) written(t *testing.T, tenant rules.TenantID, since rules.AuditID
 }
 
 // latest returns the last entry's id.
-func (w *world) latest(t *testing.T) rules.AuditID {
+func (w *world) latest(t *testing.T) auth.AuditID {
 	t.Helper()
-	all, _, err := w.Audit(t.Context(), w.ours.ID, rules.AuditFilter{}, rules.AuditCursor{}, 1)
+	all, _, err := w.Audit(t.Context(), w.ours.ID, auth.AuditFilter{}, auth.AuditCursor{}, 1)
 	if err != nil || len(all) == 0 {
 		t.Fatal(all, err)
 	}
@@ -145,24 +147,24 @@ func writes(t *testing.T) map[string]write {
 			return second(w.CreateKey(ctx, key))
 		}, []string{"create api_key fresh"}, ""},
 		"RotateKey": {func(ctx context.Context, w *world) error {
-			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, rules.NamedKey{Key: rules.Key{ID: "next"}}, time.Hour)
+			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}}, time.Hour)
 			return err
 		}, []string{"create api_key next", "update api_key ours"}, "rotate"},
 		"RevokeKey": {func(ctx context.Context, w *world) error {
 			return w.RevokeKey(ctx, w.ours.ID, "ours", rules.AnyVersion)
 		}, []string{"remove api_key ours"}, ""},
 		"RecordKeyUses": {func(ctx context.Context, w *world) error {
-			return w.RecordKeyUses(ctx, []rules.KeyUse{{KeyID: "ours", At: time.Now()}})
+			return w.RecordKeyUses(ctx, []snapshot.KeyUse{{KeyID: "ours", At: time.Now()}})
 		}, nil, ""},
 		"RecordChange": {func(ctx context.Context, w *world) error {
-			return w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditCredit,
+			return w.RecordChange(ctx, w.ours.ID, auth.AuditObject{Kind: "bucket", ID: "12:42"}, auth.AuditCredit,
 				func(context.Context) (any, any, error) {
 					return map[string]int{"tokens": 1}, map[string]int{"tokens": 5}, nil
 				})
 		}, []string{"credit bucket 12:42"}, ""},
 		"RecordChange that fails": {func(ctx context.Context, w *world) error {
 			refused := errors.New("refused")
-			err := w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditReset,
+			err := w.RecordChange(ctx, w.ours.ID, auth.AuditObject{Kind: "bucket", ID: "12:42"}, auth.AuditReset,
 				func(context.Context) (any, any, error) { return nil, nil, refused })
 			if !errors.Is(err, refused) {
 				return fmt.Errorf("the error is %w, want that of the change", err)
@@ -170,7 +172,7 @@ func writes(t *testing.T) map[string]write {
 			return nil
 		}, nil, ""},
 		"Revert": {func(ctx context.Context, w *world) error {
-			entries, _, err := w.Audit(ctx, w.ours.ID, rules.AuditFilter{ObjectKind: "user"}, rules.AuditCursor{}, 1)
+			entries, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "user"}, auth.AuditCursor{}, 1)
 			if err != nil {
 				return err
 			}
@@ -212,7 +214,7 @@ func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 }
 
 // judge looks at what all entries have in common.
-func (w *world) judge(t *testing.T, entry rules.AuditEntry) {
+func (w *world) judge(t *testing.T, entry auth.AuditEntry) {
 	t.Helper()
 	actor := entry.Actor
 	actor.Act = ""
@@ -223,8 +225,8 @@ func (w *world) judge(t *testing.T, entry rules.AuditEntry) {
 		t.Errorf("entry %d is at %s in change %d", entry.ID, entry.At, entry.Change)
 	}
 	before, after := entry.Before != nil, entry.After != nil
-	want := map[rules.AuditAction][2]bool{
-		rules.AuditCreate: {false, true}, rules.AuditUpdate: {true, true}, rules.AuditRemove: {true, false}, rules.AuditCredit: {true, true},
+	want := map[auth.AuditAction][2]bool{
+		auth.AuditCreate: {false, true}, auth.AuditUpdate: {true, true}, auth.AuditRemove: {true, false}, auth.AuditCredit: {true, true},
 	}[entry.Action]
 	if [2]bool{before, after} != want {
 		t.Errorf("entry %d, %s %s, has a before: %t, and an after: %t", entry.ID, entry.Action, entry.Object.Kind, before, after)
@@ -308,37 +310,37 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 	rule := w.ours.user
 	rule.Burst++
 	must(other.UpdateRule(ctx, rule))(t)
-	all, _, err := w.Audit(ctx, ours, rules.AuditFilter{}, rules.AuditCursor{}, 1000)
+	all, _, err := w.Audit(ctx, ours, auth.AuditFilter{}, auth.AuditCursor{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ruleID := fmt.Sprint(rule.ID)
 	filters := map[string]struct {
-		filter rules.AuditFilter
-		keep   func(rules.AuditEntry) bool
+		filter auth.AuditFilter
+		keep   func(auth.AuditEntry) bool
 	}{
-		"everything":          {rules.AuditFilter{}, func(rules.AuditEntry) bool { return true }},
-		"an actor":            {rules.AuditFilter{ActorID: "other"}, func(e rules.AuditEntry) bool { return e.Actor.ID == "other" }},
-		"an action":           {rules.AuditFilter{Action: "create"}, func(e rules.AuditEntry) bool { return e.Action == "create" }},
-		"a kind":              {rules.AuditFilter{ObjectKind: "rule"}, func(e rules.AuditEntry) bool { return e.Object.Kind == "rule" }},
-		"an object":           {rules.AuditFilter{ObjectKind: "rule", ObjectID: ruleID}, func(e rules.AuditEntry) bool { return e.Object == rules.AuditObject{Kind: "rule", ID: ruleID} }},
-		"a change":            {rules.AuditFilter{Change: all[1].Change}, func(e rules.AuditEntry) bool { return e.Change == all[1].Change }},
-		"a kind and an actor": {rules.AuditFilter{ObjectKind: "rule", ActorID: "7"}, func(e rules.AuditEntry) bool { return e.Object.Kind == "rule" && e.Actor.ID == "7" }},
-		"a time":              {rules.AuditFilter{From: all[4].At, Until: all[1].At}, func(e rules.AuditEntry) bool { return !e.At.Before(all[4].At) && e.At.Before(all[1].At) }},
-		"a time and an action": {rules.AuditFilter{From: all[4].At, Action: "create"}, func(e rules.AuditEntry) bool {
+		"everything":          {auth.AuditFilter{}, func(auth.AuditEntry) bool { return true }},
+		"an actor":            {auth.AuditFilter{ActorID: "other"}, func(e auth.AuditEntry) bool { return e.Actor.ID == "other" }},
+		"an action":           {auth.AuditFilter{Action: "create"}, func(e auth.AuditEntry) bool { return e.Action == "create" }},
+		"a kind":              {auth.AuditFilter{ObjectKind: "rule"}, func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" }},
+		"an object":           {auth.AuditFilter{ObjectKind: "rule", ObjectID: ruleID}, func(e auth.AuditEntry) bool { return e.Object == auth.AuditObject{Kind: "rule", ID: ruleID} }},
+		"a change":            {auth.AuditFilter{Change: all[1].Change}, func(e auth.AuditEntry) bool { return e.Change == all[1].Change }},
+		"a kind and an actor": {auth.AuditFilter{ObjectKind: "rule", ActorID: "7"}, func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" && e.Actor.ID == "7" }},
+		"a time":              {auth.AuditFilter{From: all[4].At, Until: all[1].At}, func(e auth.AuditEntry) bool { return !e.At.Before(all[4].At) && e.At.Before(all[1].At) }},
+		"a time and an action": {auth.AuditFilter{From: all[4].At, Action: "create"}, func(e auth.AuditEntry) bool {
 			return !e.At.Before(all[4].At) && e.Action == "create"
 		}},
-		"nothing": {rules.AuditFilter{ObjectKind: "rule", ObjectID: "0"}, func(rules.AuditEntry) bool { return false }},
+		"nothing": {auth.AuditFilter{ObjectKind: "rule", ObjectID: "0"}, func(auth.AuditEntry) bool { return false }},
 	}
 	w.LookAt(3)
 	for name, test := range filters {
-		var want, got []rules.AuditID
+		var want, got []auth.AuditID
 		for _, entry := range all {
 			if test.keep(entry) {
 				want = append(want, entry.ID)
 			}
 		}
-		for cursor, pages := (rules.AuditCursor{}), 0; ; pages++ {
+		for cursor, pages := (auth.AuditCursor{}), 0; ; pages++ {
 			entries, next, err := w.Audit(ctx, ours, test.filter, cursor, 2)
 			if err != nil || len(entries) > 2 || pages > 100 {
 				t.Fatalf("%s: page %d has %d entries (%v)", name, pages, len(entries), err)
@@ -346,7 +348,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 			for _, entry := range entries {
 				got = append(got, entry.ID)
 			}
-			if cursor = next; next == (rules.AuditCursor{}) {
+			if cursor = next; next == (auth.AuditCursor{}) {
 				break
 			}
 		}
@@ -359,7 +361,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	theirs, _, err := w.Audit(t.Context(), w.theirs.ID, rules.AuditFilter{}, rules.AuditCursor{}, 1)
+	theirs, _, err := w.Audit(t.Context(), w.theirs.ID, auth.AuditFilter{}, auth.AuditCursor{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,8 +369,8 @@ func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 	wantError(t, err, rules.ErrNotFound)
 	_, err = w.Revert(t.Context(), w.ours.ID, theirs[0].ID)
 	wantError(t, err, rules.ErrNotFound)
-	for _, filter := range []rules.AuditFilter{{Change: theirs[0].Change}, {ObjectKind: "api_key", ObjectID: "theirs"}} {
-		if entries, _, err := w.Audit(t.Context(), w.ours.ID, filter, rules.AuditCursor{}, 9); err != nil || len(entries) > 0 {
+	for _, filter := range []auth.AuditFilter{{Change: theirs[0].Change}, {ObjectKind: "api_key", ObjectID: "theirs"}} {
+		if entries, _, err := w.Audit(t.Context(), w.ours.ID, filter, auth.AuditCursor{}, 9); err != nil || len(entries) > 0 {
 			t.Errorf("%+v found %+v (%v)", filter, entries, err)
 		}
 	}
@@ -378,7 +380,7 @@ func TestAChangeWhoseAnswerWasLostIsLoggedAsUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	since := w.latest(t)
-	err := w.RecordChange(t.Context(), w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "12:42"}, rules.AuditCredit,
+	err := w.RecordChange(t.Context(), w.ours.ID, auth.AuditObject{Kind: "bucket", ID: "12:42"}, auth.AuditCredit,
 		func(context.Context) (any, any, error) { return nil, nil, rules.ErrOutcomeUnknown })
 	wantError(t, err, rules.ErrOutcomeUnknown)
 	got, entries := w.written(t, w.ours.ID, since)

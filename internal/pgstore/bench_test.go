@@ -9,6 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // BenchmarkRead reads from 1,000 tenants with 10 rules each, one of which has 100,000 users on a plan.
@@ -43,7 +44,7 @@ func BenchmarkRead(b *testing.B) {
 	read := func(b *testing.B, newerThan map[rules.TenantID]int64, want int) {
 		for b.Loop() {
 			rows := 0
-			err := store.Read(b.Context(), newerThan, func(page rules.Rows) error {
+			err := store.Read(b.Context(), newerThan, func(page snapshot.Rows) error {
 				rows += len(page.Tenants) + len(page.Plans) + len(page.Rules) + len(page.Assignments)
 				return nil
 			})

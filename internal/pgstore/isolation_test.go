@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -43,7 +44,7 @@ func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
 		"removing a plan": func(ctx context.Context) error { return w.RemovePlan(ctx, ours, "only-theirs", rules.AnyVersion) },
 		"reading a key":   func(ctx context.Context) error { return second(w.Key(ctx, ours, "theirs")) },
 		"rotating a key": func(ctx context.Context) error {
-			_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, rules.NamedKey{Key: rules.Key{ID: "x"}}, 0)
+			_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "x"}}, 0)
 			return err
 		},
 		"listing keys after one": func(ctx context.Context) error { return second(w.Keys(ctx, ours, "theirs", 10)) },

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Keys returns a tenant's API keys, revoked ones too, the latest first: those before one id, at most
 // limit of them.
-func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]rules.NamedKey, error) {
+func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]auth.NamedKey, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
 		var createdAt *time.Time
 		if before != "" {
@@ -32,32 +34,32 @@ func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, 
 }
 
 // Key returns one API key, a revoked one too.
-func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (rules.NamedKey, error) {
+func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
 		return q.Key(ctx, tenant, keyID)
 	})
 	if err != nil {
-		return rules.NamedKey{}, fmt.Errorf("read API key %q: %w", keyID, err)
+		return auth.NamedKey{}, fmt.Errorf("read API key %q: %w", keyID, err)
 	}
 	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
 }
 
 // CreateKey stores an API key, of whose secret only the digest is known.
-func (s Writer) CreateKey(ctx context.Context, key rules.NamedKey) (created rules.NamedKey, err error) {
+func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
 	err = s.inTenant(ctx, statementTimeout, key.TenantID, func(ctx context.Context, w write) error {
 		created, err = w.createKey(ctx, key)
 		return err
 	})
 	if err != nil {
-		return rules.NamedKey{}, fmt.Errorf("create API key %q: %w", key.ID, err)
+		return auth.NamedKey{}, fmt.Errorf("create API key %q: %w", key.ID, err)
 	}
 	return created, nil
 }
 
 // RotateKey creates a key that takes over from an old one, and lets that one expire.
 func (s Writer) RotateKey(
-	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next rules.NamedKey, grace time.Duration,
-) (old, created rules.NamedKey, err error) {
+	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey, grace time.Duration,
+) (old, created auth.NamedKey, err error) {
 	err = s.acting("rotate").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
 		if old, err = w.keyAt(ctx, keyID, expected); err != nil {
 			return err
@@ -79,7 +81,7 @@ func (s Writer) RotateKey(
 		return err
 	})
 	if err != nil {
-		return rules.NamedKey{}, rules.NamedKey{}, fmt.Errorf("rotate API key %q: %w", keyID, err)
+		return auth.NamedKey{}, auth.NamedKey{}, fmt.Errorf("rotate API key %q: %w", keyID, err)
 	}
 	return old, created, nil
 }
@@ -106,15 +108,15 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 }
 
 // keyAt returns a key that is stored at an expected revision.
-func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (rules.NamedKey, error) {
+func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	row, err := w.Key(ctx, w.tenant, keyID)
 	if err != nil {
-		return rules.NamedKey{}, err
+		return auth.NamedKey{}, err
 	}
 	return usedKeyFromRow(dbsqlc.KeysRow(row)), expect(expected, row.ApiKey.Revision)
 }
 
-func (w write) createKey(ctx context.Context, key rules.NamedKey) (rules.NamedKey, error) {
+func (w write) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey, error) {
 	row, err := w.CreateKey(ctx, dbsqlc.CreateKeyParams{
 		TenantID:    w.tenant,
 		KeyID:       key.ID,
@@ -125,25 +127,25 @@ func (w write) createKey(ctx context.Context, key rules.NamedKey) (rules.NamedKe
 		Revision:    w.revision,
 	})
 	if err != nil {
-		return rules.NamedKey{}, err
+		return auth.NamedKey{}, err
 	}
 	return namedKeyFromRow(row), nil
 }
 
 // expireKey sets when a key expires; the zero time is never.
-func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (rules.NamedKey, error) {
+func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
 	row, err := w.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
 		ExpiresAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID,
 	})
 	if err != nil {
-		return rules.NamedKey{}, err
+		return auth.NamedKey{}, err
 	}
 	return namedKeyFromRow(row), nil
 }
 
-// RecordKeyUses notes when API keys were last used; see rules.KeyUses. Keys are named without their
+// RecordKeyUses notes when API keys were last used; see snapshot.KeyUses. Keys are named without their
 // tenant, because their ids are unique among all.
-func (s *Store) RecordKeyUses(ctx context.Context, uses []rules.KeyUse) error {
+func (s *Store) RecordKeyUses(ctx context.Context, uses []snapshot.KeyUse) error {
 	ids, at := make([]string, len(uses)), make([]time.Time, len(uses))
 	for i := range uses {
 		ids[i], at[i] = uses[i].KeyID, uses[i].At

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestRulesAreFilteredAndPaged(t *testing.T) {
@@ -120,7 +122,7 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 	ctx, ours := t.Context(), w.ours
 	w.assign(t, ours.ID, "pro", "a1", "a2", "b%", "b_", "ü")
 	for i := range 3 {
-		must(w.CreateKey(ctx, rules.NamedKey{Name: "k", Key: rules.Key{ID: fmt.Sprint("k", i), TenantID: ours.ID, Permissions: ours.key.Permissions}}))(t)
+		must(w.CreateKey(ctx, auth.NamedKey{Name: "k", Key: auth.Key{ID: fmt.Sprint("k", i), TenantID: ours.ID, Permissions: ours.key.Permissions}}))(t)
 	}
 	must(w.PutOverride(ctx, overrideOf(ours.daily, "42"), rules.NoneStored))(t)
 	tests := map[string]struct {
@@ -151,7 +153,7 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 			return placesOf(must(w.FindOverrides(ctx, ours.ID, rules.OverrideFilter{}, placeOf(after), 1))(t))
 		}, []string{fmt.Sprint("42 ", ours.user.ID), fmt.Sprint("42 ", ours.daily.ID)}},
 		"keys": {func(after string) []string {
-			return names(must(w.Keys(ctx, ours.ID, after, 2))(t), func(k rules.NamedKey) string { return k.ID })
+			return names(must(w.Keys(ctx, ours.ID, after, 2))(t), func(k auth.NamedKey) string { return k.ID })
 		}, []string{"k2", "k1", "k0", "ours"}},
 	}
 	for name, test := range tests {
@@ -337,7 +339,7 @@ func TestAKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours.ID
-	next := func(id string) rules.NamedKey { return rules.NamedKey{Key: rules.Key{ID: id, Digest: [32]byte{9}}} }
+	next := func(id string) auth.NamedKey { return auth.NamedKey{Key: auth.Key{ID: id, Digest: [32]byte{9}}} }
 	_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, next("x"), 0)
 	wantError(t, err, rules.ErrNotFound)
 	_, _, err = w.RotateKey(ctx, ours, "ours", 1, next("x"), 0)
@@ -370,7 +372,7 @@ func TestTheLastUseOfAKeyIsKept(t *testing.T) {
 	w := newWorld(t)
 	at := time.Now().Truncate(time.Minute).UTC()
 	for _, use := range []time.Time{at, at.Add(-time.Hour)} {
-		if err := w.RecordKeyUses(t.Context(), []rules.KeyUse{{KeyID: "ours", At: use}, {KeyID: "nobody's", At: use}}); err != nil {
+		if err := w.RecordKeyUses(t.Context(), []snapshot.KeyUse{{KeyID: "ours", At: use}, {KeyID: "nobody's", At: use}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -458,29 +458,29 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 	self := joined.Account.Actor()
 	self.RequestID = "r2"
 
-	memberOf := func(m auth.Member) rules.AuditObject {
-		return rules.AuditObject{Kind: "member", ID: fmt.Sprint(m.Account.ID)}
+	memberOf := func(m auth.Member) auth.AuditObject {
+		return auth.AuditObject{Kind: "member", ID: fmt.Sprint(m.Account.ID)}
 	}
-	invitation := func(i auth.Invitation) rules.AuditObject {
-		return rules.AuditObject{Kind: "invitation", ID: fmt.Sprint(i.ID)}
+	invitation := func(i auth.Invitation) auth.AuditObject {
+		return auth.AuditObject{Kind: "invitation", ID: fmt.Sprint(i.ID)}
 	}
 	type change struct {
 		by     rules.Actor
-		action rules.AuditAction
-		object rules.AuditObject
+		action auth.AuditAction
+		object auth.AuditObject
 	}
 	want := []change{ // the latest first
-		{self, rules.AuditCreate, memberOf(joined)},
-		{self, rules.AuditUpdate, invitation(last)},
-		{by, rules.AuditCreate, invitation(last)},
-		{by, rules.AuditRemove, invitation(next)},
-		{by, rules.AuditCreate, invitation(next)},
-		{by, rules.AuditRemove, invitation(p.ours.invitation)},
-		{by, rules.AuditCreate, memberOf(viewer)},
-		{by, rules.AuditRemove, memberOf(viewer)},
-		{by, rules.AuditUpdate, memberOf(viewer)},
+		{self, auth.AuditCreate, memberOf(joined)},
+		{self, auth.AuditUpdate, invitation(last)},
+		{by, auth.AuditCreate, invitation(last)},
+		{by, auth.AuditRemove, invitation(next)},
+		{by, auth.AuditCreate, invitation(next)},
+		{by, auth.AuditRemove, invitation(p.ours.invitation)},
+		{by, auth.AuditCreate, memberOf(viewer)},
+		{by, auth.AuditRemove, memberOf(viewer)},
+		{by, auth.AuditUpdate, memberOf(viewer)},
 	}
-	entries, _, err := p.Audit(ctx, tenant, rules.AuditFilter{}, rules.AuditCursor{}, 100)
+	entries, _, err := p.Audit(ctx, tenant, auth.AuditFilter{}, auth.AuditCursor{}, 100)
 	if err != nil || len(entries) != len(want)+earlier {
 		t.Fatalf("there are %d entries (%v), want %d", len(entries), err, len(want)+earlier)
 	}

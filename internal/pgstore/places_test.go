@@ -12,6 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // TestRequestsLeaveConnectionsToTheProgram holds every connection that requests may have: 12 of 16.
@@ -37,7 +38,7 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 		for j := range 4 {
 			ctx := shares.With(requests, shares.Caller{Tenant: tenant, Account: fmt.Sprintf("%d-%d", i, j)})
 			group.Go(func() { _, _ = w.AuditEntry(ctx, tenant, 1) })
-			group.Go(func() { _, _, _ = w.Audit(ctx, tenant, rules.AuditFilter{}, rules.AuditCursor{}, 1) })
+			group.Go(func() { _, _, _ = w.Audit(ctx, tenant, auth.AuditFilter{}, auth.AuditCursor{}, 1) })
 			group.Go(func() { _, _ = w.CreatePlan(ctx, rules.Plan{TenantID: tenant, Name: fmt.Sprintf("plan-%d", j)}) })
 			group.Go(func() { _, _ = w.AssignAll(ctx, tenant, onPlan("free", "1")) })
 		}
@@ -49,7 +50,7 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Read(t.Context(), w.revisions(t), func(rules.Rows) error { return nil }); err != nil {
+	if err := w.Read(t.Context(), w.revisions(t), func(snapshot.Rows) error { return nil }); err != nil {
 		t.Errorf("the Watcher cannot read with %d connections held: %v", held, err)
 	}
 	if _, _, err := w.PasswordOf(t.Context(), account.Email); err != nil {

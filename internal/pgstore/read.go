@@ -9,12 +9,13 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // tenantsPerTrip is how many tenants' pages are asked for in one round trip.
 const tenantsPerTrip = 100
 
-// Read visits what is newer than the given revisions; see rules.Source. All of it is one transaction
+// Read visits what is newer than the given revisions; see snapshot.Source. All of it is one transaction
 // with one view of the database, and a page is at most 5,000 rows of one tenant. An empty one ends
 // each round trip, so that visit is called also while tenant after tenant has no rows. A tenant that
 // is read whole comes without removed rows, but for removed overrides and revoked keys.
@@ -22,7 +23,7 @@ const tenantsPerTrip = 100
 // When nothing is newer it costs one query over the tenants: 2 ms with 1,000 of them. One new
 // assignment among 100,000 makes that 3 ms, and reading all of it takes 0.6 s (BenchmarkRead, two
 // cores shared with the database).
-func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(rules.Rows) error) error {
+func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -35,7 +36,7 @@ func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, vi
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules.TenantID]int64, visit func(rules.Rows) error) error {
+func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
 	ids, revisions := make([]int64, 0, len(newerThan)), make([]int64, 0, len(newerThan))
 	for id, revision := range newerThan {
 		ids, revisions = append(ids, int64(id)), append(revisions, revision)
@@ -52,7 +53,7 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 		return err
 	}
 	if newerThan == nil {
-		if err := visit(rules.Rows{At: began}); err != nil {
+		if err := visit(snapshot.Rows{At: began}); err != nil {
 			return err
 		}
 	}
@@ -76,7 +77,7 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 	}
 	for len(tenants) > 0 {
 		n := min(len(tenants), int(s.pageSize))
-		if err := visit(rules.Rows{Tenants: tenants[:n]}); err != nil {
+		if err := visit(snapshot.Rows{Tenants: tenants[:n]}); err != nil {
 			return err
 		}
 		tenants = tenants[n:]
@@ -84,13 +85,13 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 	return s.readTables(ctx, q, starts, visit)
 }
 
-func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []position, visit func(rules.Rows) error) error {
+func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []position, visit func(snapshot.Rows) error) error {
 	plans := table[dbsqlc.Plan]{
 		query: func(at []position, each func(int, []dbsqlc.Plan, error)) {
 			q.NewerPlans(ctx, params(at, s.plansAfter)).Query(each)
 		},
 		after: func(row dbsqlc.Plan) position { return position{revision: row.Revision, text: row.Name} },
-		visit: func(rows []dbsqlc.Plan) error { return visit(rules.Rows{Plans: each(rows, planFromRow)}) },
+		visit: func(rows []dbsqlc.Plan) error { return visit(snapshot.Rows{Plans: each(rows, planFromRow)}) },
 	}
 	ruleRows := table[dbsqlc.RateLimitRule]{
 		query: func(at []position, each func(int, []dbsqlc.RateLimitRule, error)) {
@@ -98,7 +99,7 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 		},
 		after: func(row dbsqlc.RateLimitRule) position { return position{revision: row.Revision, rule: row.RuleID} },
 		visit: func(rows []dbsqlc.RateLimitRule) error {
-			return visit(rules.Rows{Rules: s.rulesFromRows(ctx, rows)})
+			return visit(snapshot.Rows{Rules: s.rulesFromRows(ctx, rows)})
 		},
 	}
 	overrides := table[dbsqlc.RateLimitOverride]{
@@ -109,7 +110,7 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 			return position{revision: row.Revision, rule: row.RuleID, text: row.UserID}
 		},
 		visit: func(rows []dbsqlc.RateLimitOverride) error {
-			return visit(rules.Rows{Overrides: each(rows, overrideFromRow)})
+			return visit(snapshot.Rows{Overrides: each(rows, overrideFromRow)})
 		},
 	}
 	assignments := table[dbsqlc.TenantUser]{
@@ -118,7 +119,7 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 		},
 		after: func(row dbsqlc.TenantUser) position { return position{revision: row.Revision, text: row.UserID} },
 		visit: func(rows []dbsqlc.TenantUser) error {
-			return visit(rules.Rows{Assignments: each(rows, assignmentFromRow)})
+			return visit(snapshot.Rows{Assignments: each(rows, assignmentFromRow)})
 		},
 	}
 	keys := table[dbsqlc.ApiKey]{
@@ -126,7 +127,7 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 			q.NewerKeys(ctx, params(at, s.keysAfter)).Query(each)
 		},
 		after: func(row dbsqlc.ApiKey) position { return position{revision: row.Revision, text: row.KeyID} },
-		visit: func(rows []dbsqlc.ApiKey) error { return visit(rules.Rows{Keys: each(rows, keyFromRow)}) },
+		visit: func(rows []dbsqlc.ApiKey) error { return visit(snapshot.Rows{Keys: each(rows, keyFromRow)}) },
 	}
 	for _, read := range []func([]position, int) error{
 		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read,

@@ -3,7 +3,7 @@ package pgstore_test
 import (
 	"testing"
 
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestAReadShowsSignsOfLifeWhileTenantsHaveNoRows(t *testing.T) {
@@ -12,7 +12,7 @@ func TestAReadShowsSignsOfLifeWhileTenantsHaveNoRows(t *testing.T) {
 	known := w.revisions(t)
 	exec(t, w.url, "INSERT INTO tenant (slug, name) SELECT 'empty-' || n, 'Empty' FROM generate_series(1, 1000) AS n")
 	visits := 0
-	err := w.Read(t.Context(), known, func(rows rules.Rows) error {
+	err := w.Read(t.Context(), known, func(rows snapshot.Rows) error {
 		if visits++; visits > 1 && count(rows) != (rowCounts{}) {
 			t.Errorf("there are no rows but tenants, and a page has %+v", count(rows))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -17,7 +18,7 @@ import (
 // can change. A removed rule comes back under its id. Other objects of the same change stay as they are, such as
 // the overrides of a removed rule, which have entries of their own; the exception is a promotion, where undoing
 // the live rule's update also brings the shadow rule back. Undoing a rule's creation can remove many overrides.
-func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.AuditID) (revert rules.AuditID, err error) {
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID, err error) {
 	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
 		if err != nil {
@@ -27,13 +28,13 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.A
 		if err := w.revert(ctx, entry); err != nil {
 			return err
 		}
-		if entry.Actor.Act == actPromote && entry.Action == rules.AuditUpdate {
+		if entry.Actor.Act == actPromote && entry.Action == auth.AuditUpdate {
 			if err := w.restoreCandidate(ctx, entry.Change); err != nil {
 				return err
 			}
 		}
 		id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
-		revert = rules.AuditID(id)
+		revert = auth.AuditID(id)
 		return err
 	})
 	if err != nil {
@@ -46,7 +47,7 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit rules.A
 func (w write) restoreCandidate(ctx context.Context, promotion int64) error {
 	removed, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: promotion,
-		ObjectKind: "rule", Action: string(rules.AuditRemove), PageSize: 1,
+		ObjectKind: "rule", Action: string(auth.AuditRemove), PageSize: 1,
 	})
 	if err != nil || len(removed) == 0 { // a rule that was enforced as it is removed none
 		return err
@@ -64,7 +65,7 @@ func (w write) restoreCandidate(ctx context.Context, promotion int64) error {
 	return w.reviveRule(ctx, candidate)
 }
 
-func (w write) revert(ctx context.Context, entry rules.AuditEntry) error {
+func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 	switch entry.Object.Kind {
 	case "tenant":
 		return revertWith(ctx, entry, w.revertTenant)
@@ -84,7 +85,7 @@ func (w write) revert(ctx context.Context, entry rules.AuditEntry) error {
 }
 
 // revertWith decodes what an entry changed: nil before a creation and after a removal.
-func revertWith[Image any](ctx context.Context, entry rules.AuditEntry, revert func(ctx context.Context, before, after *Image) error) error {
+func revertWith[Image any](ctx context.Context, entry auth.AuditEntry, revert func(ctx context.Context, before, after *Image) error) error {
 	before, err := decodeImage[Image](entry.Before)
 	if err != nil {
 		return fmt.Errorf("read the object before: %w", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -49,7 +50,7 @@ func TestEveryWriteCanBeReverted(t *testing.T) {
 			written := w.content(t)
 			_, entries := w.written(t, w.ours.ID, since)
 			slices.Reverse(entries)
-			var reverts []rules.AuditID
+			var reverts []auth.AuditID
 			for _, entry := range entries {
 				id, err := w.Revert(t.Context(), w.ours.ID, entry.ID)
 				if err != nil {
@@ -90,11 +91,11 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 			return w.RevokeKey(ctx, w.ours.ID, "ours", rules.AnyVersion)
 		}, nil, rules.ErrFinal},
 		"a key that has expired since": {func(ctx context.Context, w *world) error {
-			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, rules.NamedKey{Key: rules.Key{ID: "next"}}, 0)
+			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}}, 0)
 			return errors.Join(err, w.RevokeKey(ctx, w.ours.ID, "next", rules.AnyVersion))
 		}, nil, rules.ErrChanged},
 		"a bucket": {func(ctx context.Context, w *world) error {
-			return w.RecordChange(ctx, w.ours.ID, rules.AuditObject{Kind: "bucket", ID: "1"}, rules.AuditReset,
+			return w.RecordChange(ctx, w.ours.ID, auth.AuditObject{Kind: "bucket", ID: "1"}, auth.AuditReset,
 				func(context.Context) (any, any, error) { return nil, nil, nil })
 		}, nil, rules.ErrFinal},
 		"a rule that was changed since": {func(ctx context.Context, w *world) error {
@@ -204,7 +205,7 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	shadow := limit(t, ours.ID, "user:{user_id}", "", "candidate")
 	shadow.Mode, shadow.RatePerSecond, shadow.Burst = rules.ModeShadow, 20, 70
 	candidate := must(w.CreateRule(ctx, shadow))(t)
-	promote := func() rules.AuditID {
+	promote := func() auth.AuditID {
 		t.Helper()
 		since := w.latest(t)
 		must(w.PromoteRule(ctx, ours.ID, candidate.ID, rules.AnyVersion, ours.user.ID, rules.AnyVersion))(t)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // rowCounts says how many rows of each kind were read.
 type rowCounts struct{ Tenants, Plans, Rules, Overrides, Assignments, Keys int }
 
-func count(rows rules.Rows) rowCounts {
+func count(rows snapshot.Rows) rowCounts {
 	return rowCounts{
 		len(rows.Tenants), len(rows.Plans), len(rows.Rules), len(rows.Overrides), len(rows.Assignments), len(rows.Keys),
 	}
@@ -188,7 +189,7 @@ func TestAReadIsOneViewInPages(t *testing.T) {
 	var got rowCounts
 	seen := map[string]bool{}
 	pages := 0
-	err := w.Read(ctx, nil, func(page rules.Rows) error {
+	err := w.Read(ctx, nil, func(page snapshot.Rows) error {
 		if pages++; pages == 1 {
 			w.assign(t, w.ours.ID, "pro", "late")
 			w.assign(t, w.ours.ID, "free", users...)
@@ -230,7 +231,7 @@ func TestAReadEndsWithTheFirstErrorOfItsVisitor(t *testing.T) {
 	enough := errors.New("enough")
 	for page := 1; page <= 4; page++ {
 		visits := 0
-		err := w.Read(t.Context(), nil, func(rules.Rows) error {
+		err := w.Read(t.Context(), nil, func(snapshot.Rows) error {
 			if visits++; visits == page {
 				return enough
 			}

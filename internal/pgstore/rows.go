@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -148,8 +149,8 @@ func assignmentFromRow(row dbsqlc.TenantUser) rules.Assignment {
 	}
 }
 
-func keyFromRow(row dbsqlc.ApiKey) rules.Key {
-	key := rules.Key{
+func keyFromRow(row dbsqlc.ApiKey) auth.Key {
+	key := auth.Key{
 		ID:          row.KeyID,
 		TenantID:    row.TenantID,
 		Permissions: row.Permissions,
@@ -158,14 +159,14 @@ func keyFromRow(row dbsqlc.ApiKey) rules.Key {
 		Revision:    row.Revision,
 	}
 	for i := range key.Permissions {
-		key.Permissions[i] = oneOf(key.Permissions[i], rules.PermissionCheck, rules.PermissionExplain, rules.PermissionManage)
+		key.Permissions[i] = oneOf(key.Permissions[i], auth.PermissionCheck, auth.PermissionExplain, auth.PermissionManage)
 	}
 	copy(key.Digest[:], row.Digest)
 	return key
 }
 
-func namedKeyFromRow(row dbsqlc.ApiKey) rules.NamedKey {
-	return rules.NamedKey{
+func namedKeyFromRow(row dbsqlc.ApiKey) auth.NamedKey {
+	return auth.NamedKey{
 		Key:       keyFromRow(row),
 		Name:      row.Name,
 		CreatedAt: row.CreatedAt.UTC(),
@@ -173,36 +174,36 @@ func namedKeyFromRow(row dbsqlc.ApiKey) rules.NamedKey {
 	}
 }
 
-func usedKeyFromRow(row dbsqlc.KeysRow) rules.NamedKey {
+func usedKeyFromRow(row dbsqlc.KeysRow) auth.NamedKey {
 	key := namedKeyFromRow(row.ApiKey)
 	key.LastUsedAt = orZero(row.LastUsedAt)
 	return key
 }
 
-func auditEntryFromRow(row dbsqlc.AuditEvent) rules.AuditEntry {
-	return rules.AuditEntry{
-		ID: rules.AuditID(row.AuditID),
+func auditEntryFromRow(row dbsqlc.AuditEvent) auth.AuditEntry {
+	return auth.AuditEntry{
+		ID: auth.AuditID(row.AuditID),
 		At: row.At.UTC(),
 		Actor: rules.Actor{
 			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
 		},
-		Action: rules.AuditAction(row.Action),
-		Object: rules.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+		Action: auth.AuditAction(row.Action),
+		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
 		Change: row.ChangeID,
 		Before: row.Before,
 		After:  row.After,
 	}
 }
 
-func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) rules.AuditEntry {
-	return rules.AuditEntry{
-		ID: rules.AuditID(row.AuditID),
+func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
+	return auth.AuditEntry{
+		ID: auth.AuditID(row.AuditID),
 		At: row.At.UTC(),
 		Actor: rules.Actor{
 			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
 		},
-		Action: rules.AuditAction(row.Action),
-		Object: rules.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+		Action: auth.AuditAction(row.Action),
+		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
 		Before: row.Before,
 		After:  row.After,
 	}

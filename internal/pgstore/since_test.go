@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestAChangedLimitComesIntoForceLater(t *testing.T) {
@@ -171,7 +172,7 @@ func TestAReadOfEverythingSaysWhenItBegan(t *testing.T) {
 	var began []time.Time
 	read := func(known map[rules.TenantID]int64) {
 		t.Helper()
-		if err := w.Read(t.Context(), known, func(rows rules.Rows) error {
+		if err := w.Read(t.Context(), known, func(rows snapshot.Rows) error {
 			if !rows.At.IsZero() {
 				began = append(began, rows.At)
 			}

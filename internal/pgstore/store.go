@@ -1,7 +1,8 @@
 // Package pgstore keeps tenants and what they own in PostgreSQL 15 or later.
 //
-// A Store promises rules.Reader, ruleset.Reader, rules.AuditLog, rules.Source and auth.Store. Of what rules are about it only reads;
-// [Store.As] returns what writes, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
+// A [Store] reads tenants and what they own, and keeps people: it is the Source of snapshots, the Reader of rules,
+// rule sets, keys and audit log, and the Store of auth. [Store.As] returns the [Writer], which takes part in the audit
+// log, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
 // and neither reads nor writes anything of another's. A write is one transaction that first raises the
 // tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
 // writers follow one another, so that revisions become visible in their order. Those of one process do so
@@ -46,6 +47,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -86,11 +88,14 @@ type Writer struct {
 }
 
 var (
-	_ rules.AuditLog = (*Store)(nil)
-	_ rules.Source   = (*Store)(nil)
-	_ auth.Store     = (*Store)(nil)
-	_ rules.Store    = Writer{}
-	_ ruleset.Store  = Writer{}
+	_ snapshot.Source      = (*Store)(nil)
+	_ snapshot.KeyUseStore = (*Store)(nil)
+	_ auth.Store           = (*Store)(nil)
+	_ auth.AuditLog        = (*Store)(nil)
+	_ auth.AuditWriter     = Writer{}
+	_ auth.KeyStore        = Writer{}
+	_ rules.Store          = Writer{}
+	_ ruleset.Store        = Writer{}
 )
 
 // As returns a Writer, whose writes are logged as the actor's.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -59,9 +60,9 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	})
 	t.Run("a key that expires", func(t *testing.T) {
 		t.Parallel()
-		key := rules.NamedKey{Name: "deploy", Key: rules.Key{
+		key := auth.NamedKey{Name: "deploy", Key: auth.Key{
 			ID: "abc", TenantID: ours, Digest: [32]byte{31: 9}, ExpiresAt: tomorrow(),
-			Permissions: []rules.Permission{rules.PermissionManage, rules.PermissionExplain},
+			Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionExplain},
 		}}
 		created := must(w.CreateKey(ctx, key))(t)
 		key.CreatedAt, key.Revision = created.CreatedAt, created.Revision

@@ -13,9 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -36,7 +38,7 @@ type owned struct {
 	rules.Tenant                // with default plan free
 	user, daily  rules.Rule     // user:{user_id} for all plans, and named daily for free
 	override     rules.Override // of user 42 for user
-	key          rules.NamedKey
+	key          auth.NamedKey
 	alert        violations.Alert // that is off; theirs alone
 }
 
@@ -74,8 +76,8 @@ func (w *world) found(t *testing.T, slug string) owned {
 	o.daily = must(w.CreateRule(ctx, limit(t, o.ID, "user:{user_id}", "free", "daily")))(t)
 	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42"), rules.AnyVersion))(t)
 	w.assign(t, o.ID, "pro", "42")
-	o.key = must(w.CreateKey(ctx, rules.NamedKey{
-		Key:  rules.Key{TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3}, Permissions: []rules.Permission{rules.PermissionCheck}},
+	o.key = must(w.CreateKey(ctx, auth.NamedKey{
+		Key:  auth.Key{TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3}, Permissions: []auth.Permission{auth.PermissionCheck}},
 		Name: "ci",
 	}))(t)
 	o.Tenant = must(w.Tenant(ctx, o.ID))(t)
@@ -191,9 +193,9 @@ func wantError(t *testing.T, err, want error) {
 }
 
 // poll returns all that Read visits, as one page.
-func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all rules.Rows) {
+func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all snapshot.Rows) {
 	t.Helper()
-	err := w.Read(t.Context(), newerThan, func(page rules.Rows) error {
+	err := w.Read(t.Context(), newerThan, func(page snapshot.Rows) error {
 		all.Tenants = append(all.Tenants, page.Tenants...)
 		all.Plans = append(all.Plans, page.Plans...)
 		all.Rules = append(all.Rules, page.Rules...)

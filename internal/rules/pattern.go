@@ -167,9 +167,12 @@ func (p Pattern) Segments() []Segment { return p.segments }
 
 // SplitsByUser says that the pattern contains user:{user_id}, so that each user has own buckets.
 func (p Pattern) SplitsByUser() bool {
-	return slices.ContainsFunc(p.segments, func(s Segment) bool {
-		return s.Field == FieldUser && s.Placeholder
-	})
+	for i := range p.segments {
+		if p.segments[i].Field == FieldUser && p.segments[i].Placeholder {
+			return true
+		}
+	}
+	return false
 }
 
 func (f Field) scope() Scope {

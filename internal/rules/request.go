@@ -43,9 +43,14 @@ type Match struct {
 	Subject string
 }
 
-// Miss is a rule that a request nearly met.
-type Miss struct {
-	Rule *Rule
-	// Reason says why it did not match, for people.
-	Reason string
+// Owner returns the user whose bucket a match is, or "" if it is not one user's, as those of global,
+// endpoint:/a and ip:{ip} are not.
+func (m *Match) Owner() string {
+	for _, segment := range m.Rule.Pattern.segments {
+		if segment.Field == FieldUser && !segment.Placeholder {
+			return segment.Value
+		}
+	}
+	user, _ := m.Rule.Pattern.UserOfSubject(m.Subject)
+	return user
 }

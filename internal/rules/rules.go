@@ -1,11 +1,8 @@
-// Package rules is the domain of limits: who has which plan, which rules a request meets, and
-// what each of them allows.
+// Package rules is the domain of limits: what tenants, plans, rules, overrides and key patterns are, which of them
+// are valid, and the [Store] that they are written to.
 //
-// Everything here is plain data and pure functions over it; the package imports only the
-// standard library. A [Store] writes rules down, a [Source] reads them back, the [Watcher] keeps an
-// immutable [Snapshot] of all of them in memory, and a check asks that Snapshot which rules match.
-// Matching neither blocks nor does input or output, so a database that is away leaves the last good
-// rules in force and costs a check nothing.
+// Everything here is plain data and pure functions over it; the package imports only the standard library. Which
+// rules a request meets is found by the package snapshot, and what follows from that is decided by enforce.
 package rules
 
 import "time"
@@ -104,23 +101,6 @@ type Limit struct {
 // SameAmounts reports whether two limits allow the same, whenever each came into force.
 func (l Limit) SameAmounts(other Limit) bool { return l.Rate == other.Rate && l.Burst == other.Burst }
 
-// FillsLaterThan reports whether some bucket fills more than a second later at this limit than it would at
-// another. Stores keep full buckets for ten seconds, so less than that does not matter. A limit of block and bypass
-// rules is zero.
-func (l Limit) FillsLaterThan(other Limit) bool {
-	if l.Rate <= 0 {
-		return false
-	}
-	// How much later depends linearly on what the bucket holds, so an end of the range decides: it is empty, or
-	// it holds all that the other limit allows.
-	empty := float64(l.Burst) / l.Rate
-	if other.Rate > 0 {
-		empty -= float64(other.Burst) / other.Rate
-	}
-	full := float64(l.Burst-other.Burst) / l.Rate
-	return max(empty, full) > 1
-}
-
 // The ranges of a limit. Within them every cost and burst is exact in millionths of a token.
 const (
 	MinRate       = 1e-6
@@ -217,11 +197,26 @@ type Rule struct {
 	Revision      int64
 	Removed       bool
 
-	unknown string // see Unknown; a Snapshot fills it
+	// Unknown is the UnknownWord of a rule of a Snapshot, which fills it, so that no check has to look for it.
+	Unknown string
 }
 
 // Scope is the tier of limit the rule is.
 func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
+
+// Limit returns what the rule allows users without an override.
+func (r *Rule) Limit() Limit {
+	return Limit{Rate: r.RatePerSecond, Burst: r.Burst, Since: UnixMicro(r.InForceSince)}
+}
+
+// UnixMicro counts the zero time as 0: its true value is so far below that stores which compute
+// in doubles could not hold it.
+func UnixMicro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
 
 // Override is one user's own rate and burst for one rule. It holds for all of that user's buckets
 // of the rule, until ExpiresAt.
@@ -248,27 +243,4 @@ type Assignment struct {
 	Plan     string
 	Revision int64
 	Removed  bool
-}
-
-// Permission is one thing an API key may do.
-type Permission string
-
-// What API keys may do: ask checks, ask for explanations, and manage the tenant.
-const (
-	PermissionCheck   Permission = "check"
-	PermissionExplain Permission = "explain"
-	PermissionManage  Permission = "manage"
-)
-
-// Key is what the decision plane knows of an API key: never the secret, only its digest.
-type Key struct {
-	ID          string // the part between slk_ and the secret; public
-	TenantID    TenantID
-	Digest      [32]byte // SHA-256 of the secret
-	Permissions []Permission
-	ExpiresAt   time.Time // zero: never
-	Revoked     bool
-	Revision    int64
-
-	noted uint32 // the minute of the last use that KeyUses knows, atomically: all that changes in a Snapshot
 }

@@ -28,30 +28,6 @@ var (
 	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
 )
 
-// Source is where the Watcher reads from.
-type Source interface {
-	// Read visits every row that is newer than the given revision of its tenant, removals
-	// included, in pages of one consistent view of the database. A tenant that is missing from the
-	// map is read whole, so Read with a nil map reads everything. The Tenants of all that changed
-	// come first. Read stops at the first error of visit and returns it.
-	//
-	// A visit is a sign of life as well, and who reads may give up when none comes for seconds. So
-	// visit is called, if need be with empty Rows, whenever the database has answered.
-	Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error
-}
-
-// Rows is one page of what a check depends on. Any of its slices may be empty.
-type Rows struct {
-	// At is the database's time when it began to read everything. Only the first page of such a read has it.
-	At          time.Time
-	Tenants     []Tenant
-	Plans       []Plan
-	Rules       []Rule
-	Overrides   []Override
-	Assignments []Assignment
-	Keys        []Key
-}
-
 // Actor is who changes something, as the audit log names them.
 type Actor struct {
 	Kind ActorKind
@@ -108,10 +84,6 @@ type Reader interface {
 	// begins with prefix.
 	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
-
-	// Keys lists the latest first, those created before the one with the id before; "" is no bound.
-	Keys(ctx context.Context, tenant TenantID, before string, limit int) ([]NamedKey, error)
-	Key(ctx context.Context, tenant TenantID, keyID string) (NamedKey, error)
 }
 
 // Store is where tenants and what they own are written down, in the name of one Actor.
@@ -162,22 +134,6 @@ type Store interface {
 	// AssignAll does so for many, each named once, whatever was stored, and returns how many that
 	// changed.
 	AssignAll(ctx context.Context, tenant TenantID, assignments []Assignment) (changed int64, err error)
-
-	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
-	// RotateKey creates a key with the old one's name and permissions, and its expiry unless next has one of its
-	// own, and lets the old one expire after the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
-	// expired cannot be rotated: ErrInUse is not it, but FieldErrors on key_id.
-	RotateKey(ctx context.Context, tenant TenantID, keyID string, expected Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
-	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
-	RevokeKey(ctx context.Context, tenant TenantID, keyID string, expected Expected) error
-
-	// RecordChange runs a change to something that is not in this store, such as a bucket, and
-	// writes it to the audit log: the entry is written first and stays only if the change was made.
-	RecordChange(ctx context.Context, tenant TenantID, object AuditObject, action AuditAction, change func(context.Context) (before, after any, err error)) error
-	// Revert undoes one change, as a change of its own, if what it changed is still as it left it; else
-	// it is ErrChanged. What cannot be undone (a revoked key, a bucket, a created tenant) is ErrFinal. It
-	// returns the id of the new entry.
-	Revert(ctx context.Context, tenant TenantID, audit AuditID) (AuditID, error)
 }
 
 // Expected is the condition on which a write replaces what is stored: the version of a rule or tenant, or the
@@ -269,35 +225,4 @@ type RulePage struct {
 	// Next is after what to go on, 0 at the end. A filter that few rules pass looks at a bounded
 	// number of them, so a page can hold few rules or none and not be the last.
 	Next RuleID
-}
-
-// NamedKey is an API key as people manage it.
-type NamedKey struct {
-	Key
-	Name       string
-	CreatedAt  time.Time
-	RevokedAt  time.Time // zero: it is not
-	LastUsedAt time.Time // zero: never; to the minute
-}
-
-// MaxKeyNameLength is in characters.
-const MaxKeyNameLength = 100
-
-// Validate returns all that is wrong with an API key, as people describe it, that is to be used from now on.
-func (k *NamedKey) Validate(now time.Time) FieldErrors {
-	var errs FieldErrors
-	if k.Name == "" {
-		errs.add("name", "must not be empty")
-	}
-	errs.add("name", wrongLine(k.Name, MaxKeyNameLength))
-	if len(k.Permissions) == 0 {
-		errs.add("permissions", "must be at least one of check, explain and manage")
-	}
-	for _, permission := range k.Permissions {
-		errs.add("permissions", wrongChoice(permission, PermissionCheck, PermissionExplain, PermissionManage))
-	}
-	if !k.ExpiresAt.IsZero() {
-		errs.add("expires_at", WrongExpiry(k.ExpiresAt, now))
-	}
-	return errs
 }

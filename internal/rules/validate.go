@@ -24,8 +24,8 @@ const (
 // the same checks, and costs every one of those a bucket.
 const MaxRulesPerPattern = 64
 
-// add notes that a field is wrong, unless there is nothing to say.
-func (e *FieldErrors) add(field, message string) {
+// Add notes that a field is wrong, unless there is nothing to say.
+func (e *FieldErrors) Add(field, message string) {
 	if message != "" {
 		*e = append(*e, FieldError{field, message})
 	}
@@ -36,12 +36,12 @@ func (e *FieldErrors) add(field, message string) {
 func (t *Tenant) Validate() FieldErrors {
 	var errs FieldErrors
 	if !isSlug(t.Slug) {
-		errs.add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", MaxSlugLength, t.Slug))
+		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", MaxSlugLength, t.Slug))
 	}
 	if t.Name == "" {
-		errs.add("name", "must not be empty")
+		errs.Add("name", "must not be empty")
 	}
-	errs.add("name", wrongLine(t.Name, MaxTenantNameLength))
+	errs.Add("name", WrongLine(t.Name, MaxTenantNameLength))
 	errs = append(errs, t.Settings.Validate()...)
 	return errs
 }
@@ -49,10 +49,10 @@ func (t *Tenant) Validate() FieldErrors {
 // Validate returns all that is wrong with a tenant's settings.
 func (s Settings) Validate() FieldErrors {
 	var errs FieldErrors
-	errs.add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
-	errs.add("ipv4_prefix", wrongWhole(int64(s.IPv4Prefix), 0, 32))
-	errs.add("ipv6_prefix", wrongWhole(int64(s.IPv6Prefix), 0, 128))
-	errs.add("failure_mode", wrongChoice(s.FailureMode, FailLocal, FailOpen, FailClosed))
+	errs.Add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
+	errs.Add("ipv4_prefix", wrongWhole(int64(s.IPv4Prefix), 0, 32))
+	errs.Add("ipv6_prefix", wrongWhole(int64(s.IPv6Prefix), 0, 128))
+	errs.Add("failure_mode", WrongChoice(s.FailureMode, FailLocal, FailOpen, FailClosed))
 	return errs
 }
 
@@ -60,9 +60,9 @@ func (s Settings) Validate() FieldErrors {
 func (p *Plan) Validate() FieldErrors {
 	var errs FieldErrors
 	if p.Name == "" || len(p.Name) > MaxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
-		errs.add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", MaxPlanNameLength, p.Name))
+		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", MaxPlanNameLength, p.Name))
 	}
-	errs.add("description", wrongText(p.Description, MaxDescriptionLength))
+	errs.Add("description", wrongText(p.Description, MaxDescriptionLength))
 	return errs
 }
 
@@ -73,19 +73,19 @@ func (p *Plan) Validate() FieldErrors {
 func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	var errs FieldErrors
 	if len(r.Pattern.segments) == 0 {
-		errs.add("key_pattern", "must be a key pattern such as user:{user_id}")
+		errs.Add("key_pattern", "must be a key pattern such as user:{user_id}")
 	}
-	errs.add("name", wrongLine(r.Name, MaxRuleNameLength))
-	errs.add("description", wrongText(r.Description, MaxDescriptionLength))
+	errs.Add("name", WrongLine(r.Name, MaxRuleNameLength))
+	errs.Add("description", wrongText(r.Description, MaxDescriptionLength))
 	if r.Plan != "" && !plans[r.Plan] {
-		errs.add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", r.Plan))
+		errs.Add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", r.Plan))
 	}
-	errs.add("algorithm", wrongChoice(r.Algorithm, TokenBucket))
-	errs.add("mode", wrongChoice(r.Mode, ModeEnforce, ModeShadow))
-	errs.add("action", wrongChoice(r.Action, ActionLimit, ActionBlock, ActionBypass))
-	errs.add("rate_unit", wrongUnit(r.RateUnit))
+	errs.Add("algorithm", WrongChoice(r.Algorithm, TokenBucket))
+	errs.Add("mode", WrongChoice(r.Mode, ModeEnforce, ModeShadow))
+	errs.Add("action", WrongChoice(r.Action, ActionLimit, ActionBlock, ActionBypass))
+	errs.Add("rate_unit", wrongUnit(r.RateUnit))
 	if r.FailureMode != "" {
-		errs.add("failure_mode", wrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
+		errs.Add("failure_mode", WrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
 	}
 	switch r.Action {
 	case ActionLimit:
@@ -99,13 +99,13 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 func (r *Rule) wrongWithoutLimit() FieldErrors {
 	var errs FieldErrors
 	if r.RatePerSecond != 0 {
-		errs.add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
+		errs.Add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
 	}
 	if r.Burst != 0 {
-		errs.add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
+		errs.Add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
 	}
 	if r.Action == ActionBypass && r.Mode == ModeShadow {
-		errs.add("mode", "must be enforce: a bypass rule has no shadow mode")
+		errs.Add("mode", "must be enforce: a bypass rule has no shadow mode")
 	}
 	return errs
 }
@@ -115,19 +115,19 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	var errs FieldErrors
 	switch {
 	case rule.Action != ActionLimit:
-		errs.add("rule", fmt.Sprintf("must be a rule that limits: a %s rule has no limit to override", rule.Action))
+		errs.Add("rule", fmt.Sprintf("must be a rule that limits: a %s rule has no limit to override", rule.Action))
 	case !rule.Pattern.SplitsByUser():
-		errs.add("rule", fmt.Sprintf("must be a rule with user:{user_id} in its pattern: the buckets of %s are not one user's", rule.Pattern))
+		errs.Add("rule", fmt.Sprintf("must be a rule with user:{user_id} in its pattern: the buckets of %s are not one user's", rule.Pattern))
 	}
-	errs.add("user_id", wrongUserID(o.UserID))
-	errs.add("rate_unit", wrongUnit(o.RateUnit))
+	errs.Add("user_id", wrongUserID(o.UserID))
+	errs.Add("rate_unit", wrongUnit(o.RateUnit))
 	errs = append(errs, wrongLimit(o.RatePerSecond, o.Burst)...)
 	if strings.TrimSpace(o.Reason) == "" {
-		errs.add("reason", "must say why the user has an own limit")
+		errs.Add("reason", "must say why the user has an own limit")
 	}
-	errs.add("reason", wrongText(o.Reason, MaxReasonLength))
+	errs.Add("reason", wrongText(o.Reason, MaxReasonLength))
 	if !o.ExpiresAt.IsZero() {
-		errs.add("expires_at", WrongExpiry(o.ExpiresAt, now))
+		errs.Add("expires_at", WrongExpiry(o.ExpiresAt, now))
 	}
 	return errs
 }
@@ -135,9 +135,9 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 // Validate returns all that is wrong with an assignment in a tenant that has these plans.
 func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
 	var errs FieldErrors
-	errs.add("user_id", wrongUserID(a.UserID))
+	errs.Add("user_id", wrongUserID(a.UserID))
 	if !plans[a.Plan] {
-		errs.add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", a.Plan))
+		errs.Add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", a.Plan))
 	}
 	return errs
 }
@@ -149,14 +149,14 @@ func (l Limit) Validate() FieldErrors { return wrongLimit(l.Rate, l.Burst) }
 func wrongLimit(rate float64, burst int64) FieldErrors {
 	var errs FieldErrors
 	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
-		errs.add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s", strconv.FormatFloat(rate, 'g', -1, 64)))
+		errs.Add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s", strconv.FormatFloat(rate, 'g', -1, 64)))
 	}
-	errs.add("burst_capacity", wrongWhole(burst, 1, MaxBurst))
+	errs.Add("burst_capacity", wrongWhole(burst, 1, MaxBurst))
 	if len(errs) > 0 {
 		return errs
 	}
 	if seconds := float64(burst) / rate; seconds > MaxTimeToFull.Seconds() {
-		errs.add("burst_capacity", fmt.Sprintf("must be at most %d at this rate: a bucket of %d would take %.0f days to fill, and %.0f is the most",
+		errs.Add("burst_capacity", fmt.Sprintf("must be at most %d at this rate: a bucket of %d would take %.0f days to fill, and %.0f is the most",
 			int64(math.Floor(rate*MaxTimeToFull.Seconds())), burst, math.Ceil(seconds/86400), MaxTimeToFull.Hours()/24))
 	}
 	return errs
@@ -171,7 +171,8 @@ func wrongWhole(n, least, most int64) string {
 	return ""
 }
 
-func wrongChoice[T ~string](value T, choices ...T) string {
+// WrongChoice judges a word that must be one of several.
+func WrongChoice[T ~string](value T, choices ...T) string {
 	names := make([]string, len(choices))
 	for i, choice := range choices {
 		if value == choice {
@@ -183,7 +184,7 @@ func wrongChoice[T ~string](value T, choices ...T) string {
 }
 
 func wrongUnit(unit RateUnit) string {
-	return wrongChoice(unit, PerSecond, PerMinute, PerHour, PerDay)
+	return WrongChoice(unit, PerSecond, PerMinute, PerHour, PerDay)
 }
 
 func wrongUserID(id string) string {
@@ -225,8 +226,8 @@ func wrongText(text string, most int) string {
 	return wrongBytes(text)
 }
 
-// wrongLine judges a name: one line, nothing invisible, no space around it.
-func wrongLine(text string, most int) string {
+// WrongLine judges a name: one line, nothing invisible, no space around it.
+func WrongLine(text string, most int) string {
 	if wrong := wrongText(text, most); wrong != "" {
 		return wrong
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -39,7 +40,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 		return fmt.Errorf("look whose the database is: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	demoKey, _, _ := rules.SplitToken(app.DemoToken)
+	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string
 	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
 		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
@@ -74,7 +75,7 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	if err != nil {
 		return false, err
 	}
-	id, secret, _ := rules.SplitToken(app.DemoToken)
+	id, secret, _ := auth.SplitKeyToken(app.DemoToken)
 	key, err := store.Key(ctx, tenant.ID, id)
 	if err == nil {
 		works = key.RevokedAt.IsZero()
@@ -90,10 +91,10 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		return false, err
 	}
 	// The key comes last: where it is, all of the demo is.
-	_, err = writer.CreateKey(ctx, rules.NamedKey{
-		Key: rules.Key{
-			ID: id, TenantID: tenant.ID, Digest: rules.DigestSecret(secret),
-			Permissions: []rules.Permission{rules.PermissionCheck, rules.PermissionExplain},
+	_, err = writer.CreateKey(ctx, auth.NamedKey{
+		Key: auth.Key{
+			ID: id, TenantID: tenant.ID, Digest: auth.DigestSecret(secret),
+			Permissions: []auth.Permission{auth.PermissionCheck, auth.PermissionExplain},
 		},
 		Name: "demo",
 	})

@@ -53,7 +53,7 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 // refuseForeignPeople refuses a database with accounts but without the demo's key: whoever set it up has
 // only not come to its tenants yet. It only looks, as refuseForeign does.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
-	demoKey, _, _ := rules.SplitToken(app.DemoToken)
+	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string
 	err := conn.QueryRow(ctx, `SELECT email FROM account WHERE NOT EXISTS (SELECT FROM api_key WHERE key_id = $1)
 		ORDER BY email LIMIT 1`, demoKey).Scan(&foreign)

@@ -110,7 +110,7 @@ func TestTheDemoIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id, _, _ := rules.SplitToken(app.DemoToken)
+	id, _, _ := auth.SplitKeyToken(app.DemoToken)
 	if err := writer.RevokeKey(t.Context(), demo.ID, id, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -23,7 +24,7 @@ type CreateKeyParams struct {
 	KeyID       string
 	Name        string
 	Digest      []byte
-	Permissions []rules.Permission
+	Permissions []auth.Permission
 	ExpiresAt   *time.Time
 	Revision    int64
 }

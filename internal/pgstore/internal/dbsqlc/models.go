@@ -64,7 +64,7 @@ type ApiKey struct {
 	KeyID       string
 	Name        string
 	Digest      []byte
-	Permissions []rules.Permission
+	Permissions []auth.Permission
 	ExpiresAt   *time.Time
 	RevokedAt   *time.Time
 	Revision    int64

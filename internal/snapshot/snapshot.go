@@ -1,9 +1,21 @@
-package rules
+// Package snapshot holds in memory what checks depend on, and finds the rules that a request meets.
+//
+// A [Snapshot] is all tenants' plans, rules, overrides, assignments and API keys as they stood at one moment. It is
+// immutable. A [Watcher] reads a [Source], which is the database, every second and puts a new Snapshot in the place
+// of the one before.
+//
+// When the database is away, the last good Snapshot stays in force and [Watcher.Age] says how old it is; until one
+// was loaded there is none. Matching neither blocks nor does input or output.
+//
+// A match costs the same with ten rules or a hundred thousand: see [Tenant.Match]. A poll copies little but what is
+// new: see [Snapshot.With].
+package snapshot
 
 import (
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // ErrUnknownPlan is what a check gets that names a plan which its tenant does not have.
@@ -12,10 +24,10 @@ var ErrUnknownPlan = errors.New("unknown plan")
 // Snapshot is everything that checks depend on, as it stood at one moment. It is immutable, and
 // any number of goroutines may use it.
 type Snapshot struct {
-	tenants table[TenantID, *TenantRules]
+	tenants table[rules.TenantID, *Tenant]
 	keys    table[string, *Key]
 	sizes   Sizes
-	readAt  int64 // see TenantRules.ReadAt
+	readAt  int64 // see Tenant.ReadAt
 }
 
 // Sizes says how much a Snapshot holds.
@@ -32,8 +44,8 @@ type Sizes struct {
 	UnknownRules int
 }
 
-// NewSnapshot returns a Snapshot of these pages of rows.
-func NewSnapshot(pages ...Rows) *Snapshot {
+// New returns a Snapshot of these pages of rows.
+func New(pages ...Rows) *Snapshot {
 	return new(Snapshot).With(pages...)
 }
 
@@ -51,7 +63,7 @@ func (s *Snapshot) With(pages ...Rows) *Snapshot {
 }
 
 // Tenant returns what belongs to a tenant, or nil if there is no such tenant.
-func (s *Snapshot) Tenant(id TenantID) *TenantRules {
+func (s *Snapshot) Tenant(id rules.TenantID) *Tenant {
 	t, _ := s.tenants.get(id)
 	return t
 }
@@ -63,25 +75,25 @@ func (s *Snapshot) Key(id string) (*Key, bool) { return s.keys.get(id) }
 func (s *Snapshot) Sizes() Sizes { return s.sizes }
 
 // revisions are the tenants' revisions, for Source.Read.
-func (s *Snapshot) revisions() map[TenantID]int64 {
-	revisions := make(map[TenantID]int64, s.tenants.size)
+func (s *Snapshot) revisions() map[rules.TenantID]int64 {
+	revisions := make(map[rules.TenantID]int64, s.tenants.size)
 	for id, t := range s.tenants.all() {
 		revisions[id] = t.Tenant.Revision
 	}
 	return revisions
 }
 
-// TenantRules is one tenant's part of a Snapshot: its plans, who is on which, and its rules, indexed
+// Tenant is one tenant's part of a Snapshot: its plans, who is on which, and its rules, indexed
 // so that Match costs the same however many there are.
-type TenantRules struct {
+type Tenant struct {
 	// Tenant is the tenant itself. Do not change it.
-	Tenant Tenant
+	Tenant rules.Tenant
 
 	plans       table[string, string] // each name to itself
-	rules       table[RuleID, *Rule]
+	rules       table[rules.RuleID, *rules.Rule]
 	overrides   table[overrideKey, override]
-	overridden  func() map[RuleID]bool // the rules that overrides are for
-	assignments table[string, string]  // user id to plan
+	overridden  func() map[rules.RuleID]bool // the rules that overrides are for
+	assignments table[string, string]        // user id to plan
 	index       *index
 	readAt      int64
 
@@ -91,11 +103,11 @@ type TenantRules struct {
 // ReadAt is when all rules were last read, these among them, in microseconds since the Unix epoch; 0 if the source
 // did not say. It is on the database's clock or, if that is behind, on this process's. What came into force
 // well before then and is not here does not exist: see enforce.BucketCheck.
-func (t *TenantRules) ReadAt() int64 { return t.readAt }
+func (t *Tenant) ReadAt() int64 { return t.readAt }
 
 // PlanOf returns the plan that a request is judged on: the one it names, else its user's, else the
 // tenant's default, which may be "". A named plan that does not exist is ErrUnknownPlan.
-func (t *TenantRules) PlanOf(r *Request) (string, error) {
+func (t *Tenant) PlanOf(r *rules.Request) (string, error) {
 	if r.Plan != "" {
 		plan, ok := t.plans.get(r.Plan)
 		if !ok {
@@ -110,7 +122,7 @@ func (t *TenantRules) PlanOf(r *Request) (string, error) {
 }
 
 // AssignedPlan returns the plan that a user is assigned to, if any.
-func (t *TenantRules) AssignedPlan(userID string) (string, bool) {
+func (t *Tenant) AssignedPlan(userID string) (string, bool) {
 	if userID == "" {
 		return "", false
 	}
@@ -118,22 +130,22 @@ func (t *TenantRules) AssignedPlan(userID string) (string, bool) {
 }
 
 type overrideKey struct {
-	rule RuleID
+	rule rules.RuleID
 	user string
 }
 
 // override is what a check needs of an Override. Times are in microseconds since the Unix epoch.
 type override struct {
-	limit     Limit
+	limit     rules.Limit
 	expiresAt int64 // 0: never
 	removedAt int64 // 0: not
 }
 
-func newOverride(row *Override) override {
+func newOverride(row *rules.Override) override {
 	return override{
-		limit:     Limit{Rate: row.RatePerSecond, Burst: row.Burst, Since: unixMicro(row.InForceSince)},
-		expiresAt: unixMicro(row.ExpiresAt),
-		removedAt: unixMicro(row.RemovedAt),
+		limit:     rules.Limit{Rate: row.RatePerSecond, Burst: row.Burst, Since: rules.UnixMicro(row.InForceSince)},
+		expiresAt: rules.UnixMicro(row.ExpiresAt),
+		removedAt: rules.UnixMicro(row.RemovedAt),
 	}
 }
 
@@ -147,7 +159,7 @@ func newOverride(row *Override) override {
 // A process that has not read the rule's latest edit knows the same end and another limit. So that the later
 // edit wins, each version of the rule counts as a microsecond later than the one before it. The query
 // PutOverride keeps a new override later than that.
-func (o override) effective(rule *Rule, now int64) Limit {
+func (o override) effective(rule *rules.Rule, now int64) rules.Limit {
 	expired := o.expiresAt != 0 && o.expiresAt <= now
 	if !expired && o.removedAt == 0 {
 		return o.limit
@@ -156,21 +168,7 @@ func (o override) effective(rule *Rule, now int64) Limit {
 	if expired {
 		end = max(end, o.expiresAt)
 	}
-	own := rule.ownLimit()
+	own := rule.Limit()
 	own.Since = max(own.Since, end+max(0, rule.Version-1))
 	return own
-}
-
-// ownLimit is what the rule allows users without an override.
-func (r *Rule) ownLimit() Limit {
-	return Limit{Rate: r.RatePerSecond, Burst: r.Burst, Since: unixMicro(r.InForceSince)}
-}
-
-// unixMicro counts the zero time as 0: its true value is so far below that stores which compute
-// in doubles could not hold it.
-func unixMicro(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
 }

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // filler makes rule i of those that a check does not meet.
@@ -40,27 +43,27 @@ var fillers = map[string]filler{
 }
 
 // benchmarkTenant has four rules that benchmarkRequests meet, and as many others as there is room for.
-func benchmarkTenant(b *testing.B, size int, fill filler) *TenantRules {
+func benchmarkTenant(b *testing.B, size int, fill filler) *Tenant {
 	b.Helper()
-	rules := []Rule{
+	all := []rules.Rule{
 		activeRule(b, 1, "user:{user_id}"), activeRule(b, 2, "endpoint:/api/*"),
 		activeRule(b, 3, "global"), activeRule(b, 4, "ip:{ip}"),
 	}
-	for i := len(rules); i < size; i++ {
+	for i := len(all); i < size; i++ {
 		pattern, plan := fill(i)
-		rule := activeRule(b, RuleID(i+1), pattern)
+		rule := activeRule(b, rules.RuleID(i+1), pattern)
 		rule.Plan, rule.Name = plan, fmt.Sprint(i)
-		rules = append(rules, rule)
+		all = append(all, rule)
 	}
-	return tenantWith(rules...)
+	return tenantWith(all...)
 }
 
-func benchmarkRequests() []Request {
-	var requests []Request
+func benchmarkRequests() []rules.Request {
+	var requests []rules.Request
 	for i := range 16 {
-		requests = append(requests, Request{
+		requests = append(requests, rules.Request{
 			UserID: userName(i), Endpoint: fmt.Sprintf("/api/search/%d", i), Method: "GET",
-			IP: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Attributes: []Attribute{{"org", "acme"}},
+			IP: netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), Attributes: []rules.Attribute{{Name: "org", Value: "acme"}},
 		})
 	}
 	return requests
@@ -87,10 +90,10 @@ func BenchmarkMatch(b *testing.B) {
 
 const matchBurstLength = 320
 
-func matchBurst(b *testing.B, tenant *TenantRules) time.Duration {
+func matchBurst(b *testing.B, tenant *Tenant) time.Duration {
 	b.Helper()
 	requests := benchmarkRequests()
-	var room [8]Match
+	var room [8]rules.Match
 	began := time.Now()
 	for i := range matchBurstLength {
 		if got := tenant.Match(&requests[i%len(requests)], "free", testNow, room[:0]); len(got) != 4 {
@@ -134,24 +137,24 @@ func BenchmarkMisses(b *testing.B) {
 // as a database would deliver them: each row in memory of its own.
 func manyRows(b *testing.B, visit func(Rows)) {
 	b.Helper()
-	visit(Rows{Tenants: []Tenant{tenantRow()}, Plans: []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}}})
+	visit(Rows{Tenants: []rules.Tenant{tenantRow()}, Plans: []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}}})
 	const page = 5000
 	for start := 0; start < 100_000; start += page {
 		rows := Rows{}
 		for i := start; i < start+page; i++ {
 			pattern, _ := fillers["mixed"](i)
-			rule := activeRule(b, RuleID(i+1), pattern)
+			rule := activeRule(b, rules.RuleID(i+1), pattern)
 			rule.Plan, rule.Name = string([]byte("pro")), fmt.Sprint(i)
 			rule.Description = fmt.Sprintf("what rule %d is there for", i)
 			rows.Rules = append(rows.Rules, rule)
-			rows.Keys = append(rows.Keys, Key{ID: fmt.Sprintf("key%013d", i), TenantID: testTenant, Permissions: []Permission{PermissionCheck}})
+			rows.Keys = append(rows.Keys, auth.Key{ID: fmt.Sprintf("key%013d", i), TenantID: testTenant, Permissions: []auth.Permission{auth.PermissionCheck}})
 		}
 		visit(rows)
 	}
 	for start := 0; start < 1_000_000; start += page {
 		rows := Rows{}
 		for i := start; i < start+page; i++ {
-			rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: userName(i), Plan: string([]byte("pro"))})
+			rows.Assignments = append(rows.Assignments, rules.Assignment{TenantID: testTenant, UserID: userName(i), Plan: string([]byte("pro"))})
 		}
 		visit(rows)
 	}
@@ -206,12 +209,12 @@ func BenchmarkOneChange(b *testing.B) {
 	s := loadMany(b)
 	changes := map[string]func(i int) Rows{
 		"assignment": func(i int) Rows {
-			return Rows{Assignments: []Assignment{{TenantID: testTenant, UserID: userName(i), Plan: "free"}}}
+			return Rows{Assignments: []rules.Assignment{{TenantID: testTenant, UserID: userName(i), Plan: "free"}}}
 		},
 		"rule": func(i int) Rows {
 			rule := activeRule(b, 1, "global")
 			rule.UpdatedAt = testNow.Add(time.Duration(i))
-			return Rows{Rules: []Rule{rule}}
+			return Rows{Rules: []rules.Rule{rule}}
 		},
 	}
 	for name, change := range changes {

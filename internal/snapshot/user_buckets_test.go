@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"fmt"
@@ -8,21 +8,23 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 	t.Parallel()
-	rules := map[string]func(*Rule){
+	all := map[string]func(*rules.Rule){
 		"user:{user_id}":                                  nil,
 		"user:{user_id}:endpoint:/a":                      nil,
 		"user:{user_id}:endpoint:POST /a/*:attr.org:acme": nil,
 		"user:{user_id}:ip:203.0.113.0/24":                nil,
 		"endpoint:/b:user:{user_id}":                      nil,
 		"user:42":                                         nil,
-		"user:{user_id}:endpoint:/shadow":                 func(r *Rule) { r.Mode = ModeShadow },
-		"user:{user_id}:endpoint:/pro":                    func(r *Rule) { r.Plan = "pro" },
+		"user:{user_id}:endpoint:/shadow":                 func(r *rules.Rule) { r.Mode = rules.ModeShadow },
+		"user:{user_id}:endpoint:/pro":                    func(r *rules.Rule) { r.Plan = "pro" },
 	}
-	others := map[string]func(*Rule){
+	others := map[string]func(*rules.Rule){
 		"user:{user_id}:ip:{ip}":             nil,
 		"user:{user_id}:endpoint:{endpoint}": nil,
 		"user:{user_id}:attr.org:{attr.org}": nil,
@@ -31,37 +33,37 @@ func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 		"endpoint:/a":                        nil,
 		"endpoint:{endpoint}":                nil,
 		"global":                             nil,
-		"user:{user_id}:endpoint:/off":       func(r *Rule) { r.Active = false },
-		"user:{user_id}:endpoint:/free":      func(r *Rule) { r.Plan = "free" },
-		"user:{user_id}:endpoint:/block":     func(r *Rule) { r.Action = ActionBlock },
-		"user:{user_id}:endpoint:/bypass":    func(r *Rule) { r.Action = ActionBypass },
+		"user:{user_id}:endpoint:/off":       func(r *rules.Rule) { r.Active = false },
+		"user:{user_id}:endpoint:/free":      func(r *rules.Rule) { r.Plan = "free" },
+		"user:{user_id}:endpoint:/block":     func(r *rules.Rule) { r.Action = rules.ActionBlock },
+		"user:{user_id}:endpoint:/bypass":    func(r *rules.Rule) { r.Action = rules.ActionBypass },
 	}
 	rows := Rows{
-		Tenants:     []Tenant{tenantRow()},
-		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
-		Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}},
+		Tenants:     []rules.Tenant{tenantRow()},
+		Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}},
 	}
-	for _, set := range []map[string]func(*Rule){rules, others} {
+	for _, set := range []map[string]func(*rules.Rule){all, others} {
 		for pattern, edit := range set {
-			rule := activeRule(t, RuleID(len(rows.Rules)+1), pattern)
+			rule := activeRule(t, rules.RuleID(len(rows.Rules)+1), pattern)
 			if edit != nil {
 				edit(&rule)
 			}
 			rows.Rules = append(rows.Rules, rule)
 		}
 	}
-	tenant := NewSnapshot(rows).Tenant(testTenant)
+	tenant := New(rows).Tenant(testTenant)
 
 	var got, want []string
 	for _, m := range tenant.UserBuckets("42", testNow, 100) {
 		got = append(got, m.Rule.Pattern.String()+" "+m.Subject)
 	}
-	for pattern := range rules {
+	for pattern := range all {
 		subject := "42"
 		if pattern == "user:42" {
 			subject = ""
 		}
-		parsed, _ := ParsePattern(pattern)
+		parsed, _ := rules.ParsePattern(pattern)
 		want = append(want, parsed.String()+" "+subject)
 	}
 	slices.Sort(got)
@@ -78,18 +80,18 @@ func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 }
 
 // userWorld draws a tenant with plans, assignments and overrides, some of which have ended.
-func userWorld(t *rapid.T, w randomWorld) *TenantRules {
+func userWorld(t *rapid.T, w randomWorld) *Tenant {
 	rows := Rows{
-		Tenants:     []Tenant{tenantRow()},
-		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
-		Assignments: []Assignment{{TenantID: testTenant, UserID: "1", Plan: "pro"}},
+		Tenants:     []rules.Tenant{tenantRow()},
+		Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "1", Plan: "pro"}},
 	}
 	for id := range rapid.IntRange(1, 25).Draw(t, "rules") {
-		rule := w.rule(t, RuleID(id))
-		rule.Action = Action(w.of(string(ActionLimit), string(ActionLimit), string(ActionLimit), string(ActionBlock)))
+		rule := w.rule(t, rules.RuleID(id))
+		rule.Action = rules.Action(w.of(string(rules.ActionLimit), string(rules.ActionLimit), string(rules.ActionLimit), string(rules.ActionBlock)))
 		rows.Rules = append(rows.Rules, rule)
 		if rule.Pattern.SplitsByUser() && w.pick(2) == 0 {
-			o := Override{
+			o := rules.Override{
 				TenantID: testTenant, RuleID: rule.ID, UserID: w.of("1", "2", "3"), RatePerSecond: 7, Burst: 70,
 				InForceSince: testNow.Add(-time.Minute),
 			}
@@ -99,34 +101,34 @@ func userWorld(t *rapid.T, w randomWorld) *TenantRules {
 			rows.Overrides = append(rows.Overrides, o)
 		}
 	}
-	return NewSnapshot(rows).Tenant(testTenant)
+	return New(rows).Tenant(testTenant)
 }
 
 // onlyPlaceholderIsUser says so of a pattern by its text; no literal of the random world has braces.
-func onlyPlaceholderIsUser(p Pattern) bool {
+func onlyPlaceholderIsUser(p rules.Pattern) bool {
 	text := p.String()
 	return !strings.Contains(strings.ReplaceAll(text, "{user_id}", ""), "{") &&
-		slices.ContainsFunc(p.Segments(), func(s Segment) bool { return s.Field == FieldUser })
+		slices.ContainsFunc(p.Segments(), func(s rules.Segment) bool { return s.Field == rules.FieldUser })
 }
 
 // requestFor returns a request of a user that meets all that a rule's literals ask for.
-func requestFor(rule *Rule, user string) Request {
-	r := Request{UserID: user}
+func requestFor(rule *rules.Rule, user string) rules.Request {
+	r := rules.Request{UserID: user}
 	for _, s := range rule.Pattern.Segments() {
 		switch s.Field {
-		case FieldEndpoint:
+		case rules.FieldEndpoint:
 			r.Endpoint, r.Method = s.Value, s.Method
-		case FieldIP:
+		case rules.FieldIP:
 			r.IP = s.Prefix.Addr()
-		case FieldAttribute:
-			r.Attributes = append(r.Attributes, Attribute{s.Attribute, s.Value})
-		case FieldUser, FieldGlobal:
+		case rules.FieldAttribute:
+			r.Attributes = append(r.Attributes, rules.Attribute{Name: s.Attribute, Value: s.Value})
+		case rules.FieldUser, rules.FieldGlobal:
 		}
 	}
 	return r
 }
 
-func matchOf(t *rapid.T, tenant *TenantRules, r *Request) []Match {
+func matchOf(t *rapid.T, tenant *Tenant, r *rules.Request) []rules.Match {
 	plan, err := tenant.PlanOf(r)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,7 @@ func TestUserBucketsAgreeWithMatch(t *testing.T) {
 			r := w.request()
 			r.UserID = user
 			for _, m := range matchOf(t, tenant, &r) {
-				fixed := m.Rule.Action == ActionLimit && onlyPlaceholderIsUser(m.Rule.Pattern)
+				fixed := m.Rule.Action == rules.ActionLimit && onlyPlaceholderIsUser(m.Rule.Pattern)
 				if fixed != slices.Contains(buckets, m) {
 					t.Fatalf("a check of user %s has the bucket %+v of %s; listed: %t", user, m, m.Rule.Pattern, !fixed)
 				}
@@ -169,7 +171,7 @@ func TestABucketThatACheckUsedIsFoundByItsSubject(t *testing.T) {
 		r.UserID = rapid.OneOf(rapid.SampledFrom([]string{"1", "2", "3", ",", "1:1", "1:1,1:1"}), rapid.String()).Draw(t, "user")
 		for _, m := range tenant.Match(&r, w.of("", "free", "pro"), testNow, nil) {
 			got, ok := tenant.Bucket(m.Rule.ID, m.Subject, testNow)
-			if want := m.Rule.Action == ActionLimit; ok != want || ok && got != m {
+			if want := m.Rule.Action == rules.ActionLimit; ok != want || ok && got != m {
 				t.Fatalf("subject %q of %s: %+v, %t; want %+v", m.Subject, m.Rule.Pattern, got, ok, m)
 			}
 		}
@@ -179,10 +181,10 @@ func TestABucketThatACheckUsedIsFoundByItsSubject(t *testing.T) {
 func TestSubjectsThatNoCheckHasAreNoBuckets(t *testing.T) {
 	t.Parallel()
 	block := activeRule(t, 4, "user:{user_id}")
-	block.Action = ActionBlock
+	block.Action = rules.ActionBlock
 	tenant := tenantWith(activeRule(t, 1, "global"), activeRule(t, 2, "user:{user_id}"),
 		activeRule(t, 3, "user:{user_id}:endpoint:{endpoint}"), block)
-	for rule, subjects := range map[RuleID][]string{
+	for rule, subjects := range map[rules.RuleID][]string{
 		1: {"42"},
 		2: {""},
 		3: {
@@ -198,44 +200,22 @@ func TestSubjectsThatNoCheckHasAreNoBuckets(t *testing.T) {
 			}
 		}
 	}
-	for rule, subject := range map[RuleID]string{1: "", 2: "42", 3: "2:42,1:/"} {
+	for rule, subject := range map[rules.RuleID]string{1: "", 2: "42", 3: "2:42,1:/"} {
 		if _, ok := tenant.Bucket(rule, subject, testNow); !ok {
 			t.Errorf("rule %d has no subject %q", rule, subject)
 		}
 	}
 }
 
-func FuzzASubjectIsSplitInOneWay(f *testing.F) {
-	f.Add("2:42,11:/api/search", 2)
-	f.Add("1:,,1::", 2)
-	f.Add("1:a,1:b,1:c", 3)
-	f.Fuzz(func(t *testing.T, subject string, placeholders int) {
-		if placeholders < 2 || placeholders > 20 {
-			return
-		}
-		values, ok := splitSubject(subject, placeholders)
-		if !ok {
-			return
-		}
-		joined := make([]string, len(values))
-		for i, value := range values {
-			joined[i] = fmt.Sprintf("%d:%s", len(value), value)
-		}
-		if again := strings.Join(joined, ","); len(values) != placeholders || again != subject {
-			t.Errorf("%q is split into %q, which is joined as %q", subject, values, again)
-		}
-	})
-}
-
 func BenchmarkUserBuckets(b *testing.B) {
 	for _, size := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			rules := make([]Rule, 0, size)
+			all := make([]rules.Rule, 0, size)
 			for i := range size {
-				rules = append(rules, activeRule(b, RuleID(i+1), "user:"+userName(i)+":endpoint:/a"))
+				all = append(all, activeRule(b, rules.RuleID(i+1), "user:"+userName(i)+":endpoint:/a"))
 			}
-			rules[size-1] = activeRule(b, RuleID(size), "user:{user_id}")
-			tenant := tenantWith(rules...)
+			all[size-1] = activeRule(b, rules.RuleID(size), "user:{user_id}")
+			tenant := tenantWith(all...)
 			for b.Loop() {
 				if len(tenant.UserBuckets("somebody", testNow, 100)) != 1 {
 					b.Fatal("the bucket is not found")

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // build groups the active rules into shapes and files them.
@@ -15,12 +17,12 @@ func (x *index) build() {
 	var aspects []aspect
 	var prefixes []netip.Prefix
 	for _, rule := range x.rules {
-		if !rule.Active || len(rule.Pattern.segments) == 0 {
+		if !rule.Active || len(rule.Pattern.Segments()) == 0 {
 			continue
 		}
 		aspects = x.aspects(rule, aspects[:0])
 		groups.add(rule, aspects, allCertain(aspects))
-		for _, s := range rule.Pattern.segments {
+		for _, s := range rule.Pattern.Segments() {
 			if s.Prefix.IsValid() {
 				prefixes = append(prefixes, s.Prefix)
 			}
@@ -93,7 +95,7 @@ type member struct {
 type shapeGroups map[string]*shapeGroup
 
 // add puts a rule into the group of some of its aspects.
-func (gs shapeGroups) add(rule *Rule, aspects []aspect, certain bool) {
+func (gs shapeGroups) add(rule *rules.Rule, aspects []aspect, certain bool) {
 	var buf [512]byte
 	key := buf[:0]
 	for _, a := range aspects {
@@ -110,13 +112,13 @@ func (gs shapeGroups) add(rule *Rule, aspects []aspect, certain bool) {
 		}
 		gs[string(key)] = g
 	}
-	c := candidate{rule: rule, limit: rule.ownLimit(), certain: certain, subject: rule.Pattern.subjectKind()}
+	c := candidate{rule: rule, limit: rule.Limit(), certain: certain, subject: subjectKindOf(rule.Pattern.Segments())}
 	g.members = append(g.members, member{c, hashOfValues(aspects)})
 }
 
 // surplus removes the groups that are more than their file has room for, those with the fewest
 // rules, and returns their rules. Groups of a single term stay: there is nothing to take from them.
-func (gs shapeGroups) surplus() (rare []*Rule) {
+func (gs shapeGroups) surplus() (rare []*rules.Rule) {
 	files := map[string][]string{}
 	for key, g := range gs {
 		if len(g.terms) > 1 {
@@ -208,19 +210,19 @@ func allCertain(aspects []aspect) bool {
 
 // aspects appends all that the rule asks of a request: attributes first, of which the first names its file, the
 // others in the order of their kinds.
-func (x *index) aspects(rule *Rule, dst []aspect) []aspect {
-	segments := rule.Pattern.segments
+func (x *index) aspects(rule *rules.Rule, dst []aspect) []aspect {
+	segments := rule.Pattern.Segments()
 	for i := range segments {
 		switch segments[i].Field {
-		case FieldUser:
+		case rules.FieldUser:
 			dst = append(dst, x.userAspect(&segments[i]))
-		case FieldEndpoint:
+		case rules.FieldEndpoint:
 			dst = x.endpointAspects(&segments[i], dst)
-		case FieldIP:
+		case rules.FieldIP:
 			dst = append(dst, x.ipAspect(&segments[i]))
-		case FieldAttribute:
+		case rules.FieldAttribute:
 			dst = append(dst, x.attributeAspect(&segments[i]))
-		case FieldGlobal:
+		case rules.FieldGlobal:
 		}
 	}
 	if rule.Plan != "" {
@@ -244,7 +246,7 @@ func (x *index) aspect(kind termKind, value string) aspect {
 	return aspect{term: term{kind: kind}, value: maphash.String(x.seed, value)}
 }
 
-func (x *index) attributeAspect(s *Segment) aspect {
+func (x *index) attributeAspect(s *rules.Segment) aspect {
 	if s.Placeholder {
 		return aspect{term: term{kind: anyAttribute, attribute: s.Attribute}}
 	}
@@ -253,14 +255,14 @@ func (x *index) attributeAspect(s *Segment) aspect {
 	return a
 }
 
-func (x *index) userAspect(s *Segment) aspect {
+func (x *index) userAspect(s *rules.Segment) aspect {
 	if s.Placeholder {
 		return aspect{term: term{kind: anyUser}}
 	}
 	return x.aspect(oneUser, s.Value)
 }
 
-func (x *index) endpointAspects(s *Segment, dst []aspect) []aspect {
+func (x *index) endpointAspects(s *rules.Segment, dst []aspect) []aspect {
 	if s.Method != "" {
 		dst = append(dst, x.aspect(oneMethod, s.Method))
 	}
@@ -274,7 +276,7 @@ func (x *index) endpointAspects(s *Segment, dst []aspect) []aspect {
 	return append(dst, a)
 }
 
-func (x *index) ipAspect(s *Segment) aspect {
+func (x *index) ipAspect(s *rules.Segment) aspect {
 	if s.Placeholder {
 		return aspect{term: term{kind: anyIP}}
 	}

@@ -1,9 +1,12 @@
-package rules
+package snapshot
 
 import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // draft is a Snapshot in the making: it takes rows page by page, touches nothing of the Snapshot it
@@ -11,7 +14,7 @@ import (
 // memory that outlives the draft.
 type draft struct {
 	from    *Snapshot
-	tenants map[TenantID]*tenantDraft
+	tenants map[rules.TenantID]*tenantDraft
 	keys    tableEdit[string, *Key]
 	names   map[string]string
 	// whole says that the rows are all there are. Which of the held rows are missing is not noted
@@ -21,13 +24,13 @@ type draft struct {
 	whole bool
 	// newKeys says that a key's row was not held in the same form.
 	newKeys bool
-	// began is when the draft was begun, and readAt is TenantRules.ReadAt, both in microseconds.
+	// began is when the draft was begun, and readAt is Tenant.ReadAt, both in microseconds.
 	began, readAt int64
 }
 
 func newDraft(from *Snapshot, whole bool) *draft {
 	d := &draft{
-		from: from, tenants: map[TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole,
+		from: from, tenants: map[rules.TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole,
 		began: time.Now().UnixMicro(), readAt: from.readAt,
 	}
 	if !whole {
@@ -37,9 +40,9 @@ func newDraft(from *Snapshot, whole bool) *draft {
 }
 
 // forget makes the draft start these tenants from nothing: all their rows will come.
-func (d *draft) forget(ids []TenantID) {
+func (d *draft) forget(ids []rules.TenantID) {
 	for _, id := range ids {
-		t := d.newTenant(new(TenantRules), false)
+		t := d.newTenant(new(Tenant), false)
 		t.was = d.from.Tenant(id)
 		d.tenants[id] = t
 	}
@@ -55,7 +58,7 @@ func (d *draft) add(rows *Rows) {
 		row := &rows.Tenants[i]
 		t := d.tenant(row.ID)
 		if t == nil {
-			t = d.newTenant(new(TenantRules), true)
+			t = d.newTenant(new(Tenant), true)
 			d.tenants[row.ID] = t
 		}
 		t.tenant, t.exists = *row, !row.Removed
@@ -86,7 +89,7 @@ func (d *draft) add(rows *Rows) {
 }
 
 // tenant returns the draft of a tenant, or nil if it is not known.
-func (d *draft) tenant(id TenantID) *tenantDraft {
+func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	if t, ok := d.tenants[id]; ok {
 		return t
 	}
@@ -110,14 +113,13 @@ func (d *draft) intern(name string) string {
 
 // addKey adds a key's row. A key that was revoked stays as it is, whatever the row says: neither a
 // replica that lags nor a restored backup brings a leaked key back to life.
-func (d *draft) addKey(row *Key) {
+func (d *draft) addKey(row *auth.Key) {
 	key, held := d.keys.get(row.ID)
 	if !held {
 		key, held = d.from.keys.get(row.ID)
 	}
-	if !held || !key.Revoked && !sameKey(key, row) {
-		fresh := *row
-		key, d.newKeys = &fresh, true
+	if !held || !key.Revoked && !sameKey(&key.Key, row) {
+		key, d.newKeys = &Key{Key: *row}, true
 	}
 	d.keys.set(row.ID, key)
 }
@@ -126,7 +128,7 @@ func (d *draft) addKey(row *Key) {
 func (d *draft) keepRevoked(other *Snapshot) {
 	for _, key := range other.keys.all() {
 		if key.Revoked {
-			d.addKey(key) // whose use nobody notes, so that it can be copied
+			d.addKey(&key.Key)
 		}
 	}
 }
@@ -134,7 +136,7 @@ func (d *draft) keepRevoked(other *Snapshot) {
 // snapshot returns the finished Snapshot, which is the one that the draft started from if nothing
 // changed. lost are the tenants of which some held row was not among the rows of a whole draft; the
 // Snapshot still has it.
-func (d *draft) snapshot() (next *Snapshot, lost []TenantID) {
+func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	sizes := d.from.sizes
 	tenants := editTable(d.from.tenants)
 	for id, t := range d.tenants {
@@ -169,8 +171,8 @@ func (d *draft) snapshot() (next *Snapshot, lost []TenantID) {
 
 // news is what is new among the rows and somebody must be told of.
 type news struct {
-	slowed  []Slowdown
-	unknown []*Rule // active ones
+	slowed  []rules.Slowdown
+	unknown []*rules.Rule // active ones
 }
 
 func (n *news) add(other news) {
@@ -200,12 +202,12 @@ func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
 }
 
 // replace counts what one state of a tenant holds instead of another; nil is no tenant.
-func (s *Sizes) replace(old, next *TenantRules) {
+func (s *Sizes) replace(old, next *Tenant) {
 	s.add(old, -1)
 	s.add(next, 1)
 }
 
-func (s *Sizes) add(t *TenantRules, sign int) {
+func (s *Sizes) add(t *Tenant, sign int) {
 	if t == nil {
 		return
 	}
@@ -221,21 +223,21 @@ func (s *Sizes) add(t *TenantRules, sign int) {
 
 // tenantDraft is one tenant's part of a draft.
 type tenantDraft struct {
-	held        *TenantRules // what it starts from
-	exists      bool         // the tenant's own row is held or was read
-	tenant      Tenant
+	held        *Tenant // what it starts from
+	exists      bool    // the tenant's own row is held or was read
+	tenant      rules.Tenant
 	plans       tableEdit[string, string]
-	rules       tableEdit[RuleID, *Rule]
+	rules       tableEdit[rules.RuleID, *rules.Rule]
 	overrides   tableEdit[overrideKey, override]
 	assignments tableEdit[string, string]
 
 	seen struct{ plans, rules, overrides, assignments int } // rows that stand, not removals
-	was  *TenantRules                                       // what the rows are compared with to find news
+	was  *Tenant                                            // what the rows are compared with to find news
 	now  int64
 	news
 }
 
-func (d *draft) newTenant(held *TenantRules, exists bool) *tenantDraft {
+func (d *draft) newTenant(held *Tenant, exists bool) *tenantDraft {
 	return &tenantDraft{
 		held:        held,
 		was:         held,
@@ -249,7 +251,7 @@ func (d *draft) newTenant(held *TenantRules, exists bool) *tenantDraft {
 	}
 }
 
-func (t *tenantDraft) addPlan(row *Plan) {
+func (t *tenantDraft) addPlan(row *rules.Plan) {
 	if row.Removed {
 		t.plans.remove(row.Name)
 		return
@@ -258,7 +260,7 @@ func (t *tenantDraft) addPlan(row *Plan) {
 	t.plans.set(row.Name, row.Name)
 }
 
-func (t *tenantDraft) addRule(row *Rule, intern func(string) string) {
+func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
 	if row.Removed {
 		t.rules.remove(row.ID)
 		return
@@ -269,26 +271,26 @@ func (t *tenantDraft) addRule(row *Rule, intern func(string) string) {
 	}
 	t.noteRule(row)
 	rule := *row
-	rule.unknown = rule.unknownWord()
-	if rule.unknown != "" && rule.Active {
+	rule.Unknown = rule.UnknownWord()
+	if rule.Unknown != "" && rule.Active {
 		t.unknown = append(t.unknown, &rule)
 	}
 	rule.Plan = intern(row.Plan)
-	rule.Mode, rule.Action = Mode(intern(string(row.Mode))), Action(intern(string(row.Action)))
-	rule.FailureMode = FailureMode(intern(string(row.FailureMode)))
-	rule.RateUnit, rule.Algorithm = RateUnit(intern(string(row.RateUnit))), Algorithm(intern(string(row.Algorithm)))
+	rule.Mode, rule.Action = rules.Mode(intern(string(row.Mode))), rules.Action(intern(string(row.Action)))
+	rule.FailureMode = rules.FailureMode(intern(string(row.FailureMode)))
+	rule.RateUnit, rule.Algorithm = rules.RateUnit(intern(string(row.RateUnit))), rules.Algorithm(intern(string(row.Algorithm)))
 	t.rules.set(rule.ID, &rule)
 }
 
 // addOverride keeps removed overrides, as the trace that override.effective needs.
-func (t *tenantDraft) addOverride(row *Override) {
+func (t *tenantDraft) addOverride(row *rules.Override) {
 	t.seen.overrides++
 	key, next := overrideKey{row.RuleID, row.UserID}, newOverride(row)
 	t.noteOverride(key, next)
 	t.overrides.set(key, next)
 }
 
-func (t *tenantDraft) addAssignment(row *Assignment, plan string) {
+func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
 	if row.Removed {
 		t.assignments.remove(row.UserID)
 		return
@@ -305,12 +307,12 @@ func (t *tenantDraft) lostRows() bool {
 
 // build returns the finished tenant, which is the one that the draft started from if nothing
 // changed.
-func (t *tenantDraft) build(readAt int64) *TenantRules {
+func (t *tenantDraft) build(readAt int64) *Tenant {
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
 		!t.overrides.changed && !t.assignments.changed && t.held.readAt == readAt {
 		return t.held
 	}
-	built := &TenantRules{
+	built := &Tenant{
 		Tenant:      t.tenant,
 		plans:       t.plans.table,
 		rules:       t.rules.table,
@@ -323,13 +325,13 @@ func (t *tenantDraft) build(readAt int64) *TenantRules {
 		unknownRules: t.held.unknownRules,
 	}
 	if t.overrides.changed || built.overridden == nil {
-		built.overridden = sync.OnceValue(func() map[RuleID]bool { return rulesOf(built.overrides) })
+		built.overridden = sync.OnceValue(func() map[rules.RuleID]bool { return rulesOf(built.overrides) })
 	}
 	if t.rules.changed || built.index == nil {
 		built.index = newIndex(built.rules)
 		built.unknownRules = 0
 		for _, rule := range built.index.rules {
-			if rule.unknown != "" && rule.Active {
+			if rule.Unknown != "" && rule.Active {
 				built.unknownRules++
 			}
 		}
@@ -337,7 +339,7 @@ func (t *tenantDraft) build(readAt int64) *TenantRules {
 	return built
 }
 
-func sameKey(a, b *Key) bool {
+func sameKey(a, b *auth.Key) bool {
 	return a.ID == b.ID && a.TenantID == b.TenantID && a.Digest == b.Digest &&
 		slices.Equal(a.Permissions, b.Permissions) && a.ExpiresAt.Equal(b.ExpiresAt) &&
 		a.Revoked == b.Revoked && a.Revision == b.Revision
@@ -345,9 +347,9 @@ func sameKey(a, b *Key) bool {
 
 // sameRule compares all of two rules, not only their revisions: the re-read is there to find also
 // what was written behind the platform's back.
-func sameRule(a, b *Rule) bool {
+func sameRule(a, b *rules.Rule) bool {
 	return a.ID == b.ID && a.TenantID == b.TenantID && a.Name == b.Name &&
-		a.Pattern.text == b.Pattern.text && a.Plan == b.Plan &&
+		a.Pattern.String() == b.Pattern.String() && a.Plan == b.Plan &&
 		a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"bytes"
@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // memorySource is a database in memory that keeps Source's contract: its rows have revisions, and
@@ -29,13 +32,13 @@ func (s *memorySource) change(change func(*Rows)) {
 	change(&s.rows)
 }
 
-func (s *memorySource) Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error {
+func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error {
 	s.mu.Lock()
 	rows, fails, pause := s.rows, s.fails, s.pause
 	rows.Tenants, rows.Keys = slices.Clone(rows.Tenants), slices.Clone(rows.Keys)
 	rows.Rules, rows.Assignments = slices.Clone(rows.Rules), slices.Clone(rows.Assignments)
 	rows.Overrides = slices.Clone(rows.Overrides)
-	whole := func(id TenantID) bool {
+	whole := func(id rules.TenantID) bool {
 		_, known := newerThan[id]
 		return !known
 	}
@@ -43,7 +46,7 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[TenantID]int64, v
 	switch {
 	case newerThan == nil:
 		kind = "all"
-	case slices.ContainsFunc(rows.Tenants, func(r Tenant) bool { return whole(r.ID) }):
+	case slices.ContainsFunc(rows.Tenants, func(r rules.Tenant) bool { return whole(r.ID) }):
 		kind = "anew"
 	}
 	s.reads = append(s.reads, kind)
@@ -54,16 +57,16 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[TenantID]int64, v
 			return err
 		}
 	}
-	newer := func(id TenantID, revision int64) bool {
+	newer := func(id rules.TenantID, revision int64) bool {
 		return whole(id) || revision > newerThan[id]
 	}
-	rows.Tenants = slices.DeleteFunc(rows.Tenants, func(r Tenant) bool { return !newer(r.ID, r.Revision) })
-	rows.Rules = slices.DeleteFunc(rows.Rules, func(r Rule) bool {
+	rows.Tenants = slices.DeleteFunc(rows.Tenants, func(r rules.Tenant) bool { return !newer(r.ID, r.Revision) })
+	rows.Rules = slices.DeleteFunc(rows.Rules, func(r rules.Rule) bool {
 		return !newer(r.TenantID, r.Revision) || r.Removed && whole(r.TenantID)
 	})
-	rows.Overrides = slices.DeleteFunc(rows.Overrides, func(r Override) bool { return !newer(r.TenantID, r.Revision) })
-	rows.Assignments = slices.DeleteFunc(rows.Assignments, func(r Assignment) bool { return !newer(r.TenantID, r.Revision) })
-	rows.Keys = slices.DeleteFunc(rows.Keys, func(r Key) bool { return !newer(r.TenantID, r.Revision) })
+	rows.Overrides = slices.DeleteFunc(rows.Overrides, func(r rules.Override) bool { return !newer(r.TenantID, r.Revision) })
+	rows.Assignments = slices.DeleteFunc(rows.Assignments, func(r rules.Assignment) bool { return !newer(r.TenantID, r.Revision) })
+	rows.Keys = slices.DeleteFunc(rows.Keys, func(r auth.Key) bool { return !newer(r.TenantID, r.Revision) })
 	if err := visit(Rows{Tenants: rows.Tenants, Rules: rows.Rules, Overrides: rows.Overrides}); err != nil {
 		return err
 	}
@@ -82,10 +85,10 @@ func (s *memorySource) fail(err error) {
 func newMemorySource(t *testing.T) *memorySource {
 	t.Helper()
 	return &memorySource{rows: Rows{
-		Tenants:     []Tenant{tenantRow()},
-		Rules:       []Rule{activeRule(t, 1, "global")},
-		Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro", Revision: 1}},
-		Keys:        []Key{{ID: "demo", TenantID: testTenant, Revision: 1}},
+		Tenants:     []rules.Tenant{tenantRow()},
+		Rules:       []rules.Rule{activeRule(t, 1, "global")},
+		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro", Revision: 1}},
+		Keys:        []auth.Key{{ID: "demo", TenantID: testTenant, Revision: 1}},
 	}}
 }
 
@@ -147,7 +150,7 @@ func TestAChangeIsSeenWithinOnePoll(t *testing.T) {
 		if got := w.Snapshot().Sizes().Rules; got != 2 {
 			t.Errorf("%d rules after the poll", got)
 		}
-		source.change(func(rows *Rows) { rows.Tenants = []Tenant{{ID: testTenant, Revision: 3}} })
+		source.change(func(rows *Rows) { rows.Tenants = []rules.Tenant{{ID: testTenant, Revision: 3}} })
 		if err := w.Refresh(t.Context()); err != nil || w.Snapshot().Tenant(testTenant).Tenant.Revision != 3 {
 			t.Errorf("Refresh did not read at once: %v", err)
 		}
@@ -261,7 +264,7 @@ func TestEmptyPagesAreSignsOfLife(t *testing.T) {
 // emptyPagesSource answers every two seconds, and for a minute without a row.
 type emptyPagesSource struct{ Source }
 
-func (s emptyPagesSource) Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error {
+func (s emptyPagesSource) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error {
 	for range 30 {
 		select {
 		case <-time.After(2 * time.Second):
@@ -278,7 +281,7 @@ func (s emptyPagesSource) Read(ctx context.Context, newerThan map[TenantID]int64
 // slowSource takes a second for each page.
 type slowSource struct{ Source }
 
-func (s slowSource) Read(ctx context.Context, newerThan map[TenantID]int64, visit func(Rows) error) error {
+func (s slowSource) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error {
 	return s.Source.Read(ctx, newerThan, func(rows Rows) error {
 		select {
 		case <-time.After(time.Second):

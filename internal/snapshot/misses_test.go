@@ -1,22 +1,24 @@
-package rules
+package snapshot
 
 import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestAMissSaysWhy(t *testing.T) {
 	t.Parallel()
-	full := Request{
+	full := rules.Request{
 		UserID: "7", Endpoint: "/api/search", Method: "GET", IP: netip.MustParseAddr("::ffff:198.51.100.1"),
-		Attributes: []Attribute{{"org", "other"}},
+		Attributes: []rules.Attribute{{Name: "org", Value: "other"}},
 	}
 	tests := map[string]struct {
 		pattern string
 		plan    string
 		off     bool
-		request Request
+		request rules.Request
 		checkOn string
 		want    string
 	}{
@@ -28,7 +30,7 @@ func TestAMissSaysWhy(t *testing.T) {
 		"no endpoint":           {pattern: "endpoint:/v2/*", want: "needs an endpoint, the check has none"},
 		"another endpoint":      {pattern: "endpoint:/v2/a", request: full, want: "endpoint is /api/search, the rule wants /v2/a"},
 		"an endpoint elsewhere": {pattern: "endpoint:/v2/*", request: full, want: "endpoint is /api/search, the rule wants below /v2/"},
-		"no method":             {pattern: "endpoint:POST /v2/a", request: Request{Endpoint: "/v2/a"}, want: "needs a method, the check has none"},
+		"no method":             {pattern: "endpoint:POST /v2/a", request: rules.Request{Endpoint: "/v2/a"}, want: "needs a method, the check has none"},
 		"another method":        {pattern: "endpoint:POST /api/search", request: full, want: "method is GET, the rule wants POST"},
 		"no address":            {pattern: "ip:{ip}", want: "needs an ip, the check has none"},
 		"another address":       {pattern: "ip:203.0.113.9", request: full, want: "ip is 198.51.100.1, the rule wants 203.0.113.9"},
@@ -66,9 +68,9 @@ func TestTheNearestMissesComeFirst(t *testing.T) {
 		activeRule(t, 4, "global"),          // none
 		activeRule(t, 5, "user:42"),         // one
 	)
-	for limit, want := range map[int][]RuleID{-1: nil, 0: nil, 1: {3}, 3: {3, 5, 2}, 100: {3, 5, 2, 1}} {
-		var got []RuleID
-		for _, miss := range tenant.Misses(&Request{UserID: "7"}, "", limit) {
+	for limit, want := range map[int][]rules.RuleID{-1: nil, 0: nil, 1: {3}, 3: {3, 5, 2}, 100: {3, 5, 2, 1}} {
+		var got []rules.RuleID
+		for _, miss := range tenant.Misses(&rules.Request{UserID: "7"}, "", limit) {
 			got = append(got, miss.Rule.ID)
 		}
 		if !slices.Equal(got, want) {

@@ -1,12 +1,13 @@
-package rules
+package snapshot
 
 import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Match appends the rules that a request on a plan meets to dst, in ascending order of rule id.
@@ -18,7 +19,7 @@ import (
 // index), not on how many rules there are. It allocates only what it must: to grow dst, and for a
 // subject that is not the request's own text, which is a masked address (once for all its rules)
 // or several values joined.
-func (t *TenantRules) Match(r *Request, plan string, now time.Time, dst []Match) []Match {
+func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules.Match) []rules.Match {
 	q := t.index.query(r, plan)
 	micros := now.UnixMicro()
 	start := len(dst)
@@ -28,44 +29,52 @@ func (t *TenantRules) Match(r *Request, plan string, now time.Time, dst []Match)
 		if splitsByUser && t.overrides.size > 0 {
 			limit = t.limitFor(c.rule, r.UserID, micros)
 		}
-		dst = append(dst, Match{Rule: c.rule, Limit: limit, Subject: subject})
+		dst = append(dst, rules.Match{Rule: c.rule, Limit: limit, Subject: subject})
 	})
 	// Only now are rules read, all of them in a few instructions, for a processor to wait for them at once.
 	for i := range dst[start:] {
 		m := &dst[start+i]
 		m.Mode, m.FailureMode = t.modesOf(m.Rule)
 	}
-	slices.SortFunc(dst[start:], func(a, b Match) int { return cmp.Compare(a.Rule.ID, b.Rule.ID) })
+	slices.SortFunc(dst[start:], func(a, b rules.Match) int { return cmp.Compare(a.Rule.ID, b.Rule.ID) })
 	return dst
 }
 
 // modesOf returns the modes that are in force for a rule. It is the one place where the tenant's switch
 // for bad days acts.
-func (t *TenantRules) modesOf(rule *Rule) (Mode, FailureMode) {
+func (t *Tenant) modesOf(rule *rules.Rule) (rules.Mode, rules.FailureMode) {
 	mode := rule.Mode
-	if t.Tenant.InShadow && rule.Action != ActionBypass {
-		mode = ModeShadow
+	if t.Tenant.InShadow && rule.Action != rules.ActionBypass {
+		mode = rules.ModeShadow
 	}
 	return mode, t.failureMode(rule)
 }
 
+// failureMode returns the failure mode of a rule: its own, or its tenant's if it has none that is known.
+func (t *Tenant) failureMode(rule *rules.Rule) rules.FailureMode {
+	if rule.FailureMode == "" || rule.Unknown != "" && !rule.FailureMode.Known() {
+		return t.Tenant.Settings.FailureMode
+	}
+	return rule.FailureMode
+}
+
 // limitFor returns the rule's effective limit for a user whose own buckets it has.
-func (t *TenantRules) limitFor(rule *Rule, user string, now int64) Limit {
-	if rule.Action == ActionLimit {
+func (t *Tenant) limitFor(rule *rules.Rule, user string, now int64) rules.Limit {
+	if rule.Action == rules.ActionLimit {
 		if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
 			return o.effective(rule, now)
 		}
 	}
-	return rule.ownLimit()
+	return rule.Limit()
 }
 
 // meets says whether the request meets an active rule. It is what matching means; the index only
 // keeps it from being asked for every rule.
-func (q *query) meets(rule *Rule) bool {
+func (q *query) meets(rule *rules.Rule) bool {
 	if rule.Plan != "" && rule.Plan != q.plan {
 		return false
 	}
-	segments := rule.Pattern.segments
+	segments := rule.Pattern.Segments()
 	for i := range segments {
 		if !q.holdsValue(&segments[i]) || !q.holdsMethod(&segments[i]) {
 			return false
@@ -76,26 +85,26 @@ func (q *query) meets(rule *Rule) bool {
 
 // holdsValue says whether the request fulfils a segment, apart from its method. An empty field has
 // no value, which fulfils nothing.
-func (q *query) holdsValue(s *Segment) bool {
+func (q *query) holdsValue(s *rules.Segment) bool {
 	switch s.Field {
-	case FieldGlobal:
+	case rules.FieldGlobal:
 		return true
-	case FieldUser:
+	case rules.FieldUser:
 		return q.UserID != "" && (s.Placeholder || q.UserID == s.Value)
-	case FieldEndpoint:
-		return q.Endpoint != "" && (s.Placeholder || s.holdsEndpoint(q.Endpoint))
-	case FieldIP:
+	case rules.FieldEndpoint:
+		return q.Endpoint != "" && (s.Placeholder || holdsEndpoint(s, q.Endpoint))
+	case rules.FieldIP:
 		return q.ip.IsValid() && (s.Placeholder || s.Prefix.Contains(q.ip))
-	case FieldAttribute:
+	case rules.FieldAttribute:
 		value := q.Attribute(s.Attribute)
 		return value != "" && (s.Placeholder || value == s.Value)
 	}
 	return false
 }
 
-func (q *query) holdsMethod(s *Segment) bool { return s.Method == "" || q.Method == s.Method }
+func (q *query) holdsMethod(s *rules.Segment) bool { return s.Method == "" || q.Method == s.Method }
 
-func (s *Segment) holdsEndpoint(endpoint string) bool {
+func holdsEndpoint(s *rules.Segment, endpoint string) bool {
 	if s.Below {
 		return strings.HasPrefix(endpoint, s.Value)
 	}
@@ -113,27 +122,27 @@ const (
 	otherSubject // an attribute's value, or several values
 )
 
-func (p Pattern) subjectKind() subjectKind {
+func subjectKindOf(segments []rules.Segment) subjectKind {
 	kind := noSubject
-	for i := range p.segments {
-		switch s := &p.segments[i]; {
+	for i := range segments {
+		switch s := &segments[i]; {
 		case !s.Placeholder:
 		case kind != noSubject:
 			return otherSubject
 		default:
-			kind = s.Field.subjectKind()
+			kind = subjectKindOfField(s.Field)
 		}
 	}
 	return kind
 }
 
-func (f Field) subjectKind() subjectKind {
+func subjectKindOfField(f rules.Field) subjectKind {
 	switch f {
-	case FieldUser:
+	case rules.FieldUser:
 		return userSubject
-	case FieldEndpoint:
+	case rules.FieldEndpoint:
 		return endpointSubject
-	case FieldIP:
+	case rules.FieldIP:
 		return ipSubject
 	}
 	return otherSubject
@@ -141,7 +150,7 @@ func (f Field) subjectKind() subjectKind {
 
 // subject returns whose bucket of the rule the request uses, and whether one of its placeholders is
 // the user.
-func (q *query) subject(c *candidate, settings *Settings) (subject string, splitsByUser bool) {
+func (q *query) subject(c *candidate, settings *rules.Settings) (subject string, splitsByUser bool) {
 	switch c.subject {
 	case noSubject:
 		return "", false
@@ -152,12 +161,11 @@ func (q *query) subject(c *candidate, settings *Settings) (subject string, split
 	case ipSubject:
 		return q.maskedIP(settings), false
 	}
-	return q.joinedSubject(c.rule.Pattern.segments, settings)
+	return q.joinedSubject(c.rule.Pattern.Segments(), settings)
 }
 
-// joinedSubject is one value as it is, or several, each behind its length, as in 2:42,11:/api/search, which
-// reads back in one way only.
-func (q *query) joinedSubject(segments []Segment, settings *Settings) (subject string, splitsByUser bool) {
+// joinedSubject is one value as it is, or several joined by AppendSubject.
+func (q *query) joinedSubject(segments []rules.Segment, settings *rules.Settings) (subject string, splitsByUser bool) {
 	placeholders := 0
 	for i := range segments {
 		if !segments[i].Placeholder {
@@ -165,7 +173,7 @@ func (q *query) joinedSubject(segments []Segment, settings *Settings) (subject s
 		}
 		placeholders++
 		subject = q.value(&segments[i], settings)
-		splitsByUser = splitsByUser || segments[i].Field == FieldUser
+		splitsByUser = splitsByUser || segments[i].Field == rules.FieldUser
 	}
 	if placeholders < 2 {
 		return subject, splitsByUser
@@ -175,35 +183,30 @@ func (q *query) joinedSubject(segments []Segment, settings *Settings) (subject s
 		if !segments[i].Placeholder {
 			continue
 		}
-		value := q.value(&segments[i], settings)
-		if len(joined) > 0 {
-			joined = append(joined, ',')
-		}
-		joined = strconv.AppendInt(joined, int64(len(value)), 10)
-		joined = append(append(joined, ':'), value...)
+		joined = rules.AppendSubject(joined, q.value(&segments[i], settings))
 	}
 	return string(joined), splitsByUser
 }
 
 // value returns the request's value for a placeholder.
-func (q *query) value(s *Segment, settings *Settings) string {
+func (q *query) value(s *rules.Segment, settings *rules.Settings) string {
 	switch s.Field {
-	case FieldUser:
+	case rules.FieldUser:
 		return q.UserID
-	case FieldEndpoint:
+	case rules.FieldEndpoint:
 		return q.Endpoint
-	case FieldIP:
+	case rules.FieldIP:
 		return q.maskedIP(settings)
-	case FieldAttribute:
+	case rules.FieldAttribute:
 		return q.Attribute(s.Attribute)
-	case FieldGlobal:
+	case rules.FieldGlobal:
 	}
 	return ""
 }
 
 // maskedIP returns the network that stands for the request's address, printed: 203.0.113.9 for a
 // whole address, 2001:db8::/64 for a network.
-func (q *query) maskedIP(settings *Settings) string {
+func (q *query) maskedIP(settings *rules.Settings) string {
 	if q.ipText != "" {
 		return q.ipText
 	}

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestAGoodPollClearsTheErrorOfAReread(t *testing.T) {
@@ -40,8 +43,8 @@ func TestOverridesRemovedWithTheirRuleAreKeptAsTraces(t *testing.T) {
 		addRule(t, source)
 		source.change(func(rows *Rows) {
 			for i := range 100 {
-				for _, rule := range []RuleID{1, 2} {
-					rows.Overrides = append(rows.Overrides, Override{TenantID: testTenant, RuleID: rule, UserID: userName(i), Revision: 1})
+				for _, rule := range []rules.RuleID{1, 2} {
+					rows.Overrides = append(rows.Overrides, rules.Override{TenantID: testTenant, RuleID: rule, UserID: userName(i), Revision: 1})
 				}
 			}
 		})
@@ -108,11 +111,11 @@ func TestRowsThatVanishedGoAtTheReread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
-		other := Tenant{ID: 2, Slug: "gone", Revision: 1}
+		other := rules.Tenant{ID: 2, Slug: "gone", Revision: 1}
 		source.change(func(rows *Rows) {
 			rows.Tenants = append(rows.Tenants, other)
-			rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: "7", Plan: "pro", Revision: 1})
-			rows.Keys = append(rows.Keys, Key{ID: "stays", TenantID: testTenant, Revision: 1})
+			rows.Assignments = append(rows.Assignments, rules.Assignment{TenantID: testTenant, UserID: "7", Plan: "pro", Revision: 1})
+			rows.Keys = append(rows.Keys, auth.Key{ID: "stays", TenantID: testTenant, Revision: 1})
 		})
 		w := watch(t, source, nil)
 		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 2, Rules: 1, Assignments: 2, Keys: 2}); got != want {
@@ -128,10 +131,10 @@ func TestRowsThatVanishedGoAtTheReread(t *testing.T) {
 		if got, want := s.Sizes(), (Sizes{Tenants: 1, Rules: 1, Assignments: 1, Keys: 1}); got != want {
 			t.Errorf("after the re-read %+v, want %+v", got, want)
 		}
-		if got := matchedIDs(s.Tenant(testTenant), &Request{}, ""); !slices.Equal(got, []RuleID{2}) || s.Tenant(2) != nil {
+		if got := matchedIDs(s.Tenant(testTenant), &rules.Request{}, ""); !slices.Equal(got, []rules.RuleID{2}) || s.Tenant(2) != nil {
 			t.Errorf("matched %v", got)
 		}
-		if plan, _ := s.Tenant(testTenant).PlanOf(&Request{UserID: "7"}); plan != "pro" {
+		if plan, _ := s.Tenant(testTenant).PlanOf(&rules.Request{UserID: "7"}); plan != "pro" {
 			t.Errorf("the assignment that stayed says %q", plan)
 		}
 		if _, ok := s.Key("demo"); ok {
@@ -155,11 +158,11 @@ func TestAKeySeenRevokedStaysRevoked(t *testing.T) {
 	}
 	tests := map[string]func(*Rows){
 		"though a later read shows it active": func(rows *Rows) {
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
+			rows.Keys = []auth.Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
 		},
 		"though a later read lacks it": func(rows *Rows) { rows.Keys = nil },
 		"though its tenant is read anew": func(rows *Rows) {
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
+			rows.Keys = []auth.Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
 			rows.Assignments = nil
 		},
 		"though its tenant was away": func(rows *Rows) { rows.Tenants, rows.Keys = nil, nil },
@@ -178,8 +181,8 @@ func TestAKeySeenRevokedStaysRevoked(t *testing.T) {
 				source.change(restore)
 				after(time.Minute)
 				source.change(func(rows *Rows) { // and back as in a backup
-					rows.Tenants = []Tenant{tenantRow()}
-					rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
+					rows.Tenants = []rules.Tenant{tenantRow()}
+					rows.Keys = []auth.Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
 				})
 				after(time.Minute)
 				if key, ok := w.Snapshot().Key("demo"); !ok || !key.Revoked {
@@ -212,7 +215,7 @@ func TestPollsGoOnDuringALongReread(t *testing.T) {
 		addRule(t, source) // the re-read has begun and does not see it
 		source.change(func(rows *Rows) {
 			rows.Tenants[0].Revision++
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revoked: true, Revision: rows.Tenants[0].Revision}}
+			rows.Keys = []auth.Key{{ID: "demo", TenantID: testTenant, Revoked: true, Revision: rows.Tenants[0].Revision}}
 		})
 		after(time.Second)
 		expect := func(when string) {
@@ -224,7 +227,7 @@ func TestPollsGoOnDuringALongReread(t *testing.T) {
 		}
 		expect("during the re-read")
 		source.change(func(rows *Rows) { // the revocation is lost from the database meanwhile
-			rows.Keys = []Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
+			rows.Keys = []auth.Key{{ID: "demo", TenantID: testTenant, Revision: 1}}
 		})
 		after(5 * time.Second)
 		if w.RereadDuration() < 4*time.Second || w.LastError() != nil {

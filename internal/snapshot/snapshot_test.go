@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"errors"
@@ -10,12 +10,15 @@ import (
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testTenant owns the rows of tests that need only one tenant.
-const testTenant = TenantID(1)
+const testTenant = rules.TenantID(1)
 
 var testNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
@@ -23,51 +26,51 @@ var testNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 func activeRule(t interface {
 	Helper()
 	Fatal(args ...any)
-}, id RuleID, pattern string,
-) Rule {
+}, id rules.RuleID, pattern string,
+) rules.Rule {
 	t.Helper()
-	parsed, err := ParsePattern(pattern)
+	parsed, err := rules.ParsePattern(pattern)
 	if err != nil {
 		t.Fatal(pattern, err)
 	}
-	return Rule{
-		ID: id, TenantID: testTenant, Pattern: parsed, RatePerSecond: 10, RateUnit: PerSecond, Burst: 50,
-		Algorithm: TokenBucket, Mode: ModeEnforce, Action: ActionLimit, Active: true, Version: 1,
+	return rules.Rule{
+		ID: id, TenantID: testTenant, Pattern: parsed, RatePerSecond: 10, RateUnit: rules.PerSecond, Burst: 50,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
 		InForceSince: testNow.Add(-time.Hour), Revision: 1,
 	}
 }
 
-func tenantRow() Tenant {
-	return Tenant{ID: testTenant, Slug: "acme", DefaultPlan: "free", Settings: DefaultSettings(), Revision: 1}
+func tenantRow() rules.Tenant {
+	return rules.Tenant{ID: testTenant, Slug: "acme", DefaultPlan: "free", Settings: rules.DefaultSettings(), Revision: 1}
 }
 
-func tenantWith(rules ...Rule) *TenantRules {
-	return NewSnapshot(Rows{Tenants: []Tenant{tenantRow()}, Rules: rules}).Tenant(testTenant)
+func tenantWith(all ...rules.Rule) *Tenant {
+	return New(Rows{Tenants: []rules.Tenant{tenantRow()}, Rules: all}).Tenant(testTenant)
 }
 
 func TestPlanIsTheNamedOneElseTheUsersElseTheDefault(t *testing.T) {
 	t.Parallel()
-	plans := []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}, {TenantID: testTenant, Name: "team"}}
-	assigned := []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}}
+	plans := []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}, {TenantID: testTenant, Name: "team"}}
+	assigned := []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}}
 	tests := map[string]struct {
-		request     Request
+		request     rules.Request
 		defaultPlan string
 		want        string
 		unknown     bool
 	}{
-		"named beats assigned":                     {request: Request{UserID: "42", Plan: "team"}, defaultPlan: "free", want: "team"},
-		"assigned beats the default":               {request: Request{UserID: "42"}, defaultPlan: "free", want: "pro"},
-		"a user without assignment is on default":  {request: Request{UserID: "7"}, defaultPlan: "free", want: "free"},
+		"named beats assigned":                     {request: rules.Request{UserID: "42", Plan: "team"}, defaultPlan: "free", want: "team"},
+		"assigned beats the default":               {request: rules.Request{UserID: "42"}, defaultPlan: "free", want: "pro"},
+		"a user without assignment is on default":  {request: rules.Request{UserID: "7"}, defaultPlan: "free", want: "free"},
 		"a check without a user is on default":     {defaultPlan: "free", want: "free"},
-		"a tenant may have no default":             {request: Request{UserID: "7"}, want: ""},
-		"a named plan that does not exist is told": {request: Request{UserID: "42", Plan: "gold"}, defaultPlan: "free", unknown: true},
+		"a tenant may have no default":             {request: rules.Request{UserID: "7"}, want: ""},
+		"a named plan that does not exist is told": {request: rules.Request{UserID: "42", Plan: "gold"}, defaultPlan: "free", unknown: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			row := tenantRow()
 			row.DefaultPlan = test.defaultPlan
-			tenant := NewSnapshot(Rows{Tenants: []Tenant{row}, Plans: plans, Assignments: assigned}).Tenant(testTenant)
+			tenant := New(Rows{Tenants: []rules.Tenant{row}, Plans: plans, Assignments: assigned}).Tenant(testTenant)
 			got, err := tenant.PlanOf(&test.request)
 			if got != test.want || errors.Is(err, ErrUnknownPlan) != test.unknown {
 				t.Errorf("got %q, %v; want %q, unknown %v", got, err, test.want, test.unknown)
@@ -78,27 +81,27 @@ func TestPlanIsTheNamedOneElseTheUsersElseTheDefault(t *testing.T) {
 
 func TestNewerRowsChangeWhatTheyNameAndNothingElse(t *testing.T) {
 	t.Parallel()
-	other := Tenant{ID: 2, Slug: "other", Settings: DefaultSettings(), Revision: 1}
+	other := rules.Tenant{ID: 2, Slug: "other", Settings: rules.DefaultSettings(), Revision: 1}
 	otherRule := activeRule(t, 9, "global")
 	otherRule.TenantID = other.ID
-	before := NewSnapshot(Rows{
-		Tenants:     []Tenant{tenantRow(), other},
-		Plans:       []Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
-		Rules:       []Rule{activeRule(t, 1, "global"), activeRule(t, 2, "user:{user_id}"), otherRule},
-		Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}, {TenantID: testTenant, UserID: "7", Plan: "pro"}},
-		Overrides:   []Override{{TenantID: testTenant, RuleID: 2, UserID: "42", RatePerSecond: 100, Burst: 500}},
-		Keys:        []Key{{ID: "demo", TenantID: testTenant}},
+	before := New(Rows{
+		Tenants:     []rules.Tenant{tenantRow(), other},
+		Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Rules:       []rules.Rule{activeRule(t, 1, "global"), activeRule(t, 2, "user:{user_id}"), otherRule},
+		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}, {TenantID: testTenant, UserID: "7", Plan: "pro"}},
+		Overrides:   []rules.Override{{TenantID: testTenant, RuleID: 2, UserID: "42", RatePerSecond: 100, Burst: 500}},
+		Keys:        []auth.Key{{ID: "demo", TenantID: testTenant}},
 	})
 	row := tenantRow()
 	row.Revision, row.Suspended = 2, true
 	faster := activeRule(t, 2, "user:{user_id}")
 	faster.Burst = 60
 	after := before.With(
-		Rows{Tenants: []Tenant{row}, Rules: []Rule{{ID: 1, TenantID: testTenant, Removed: true}, faster, activeRule(t, 3, "ip:{ip}")}},
+		Rows{Tenants: []rules.Tenant{row}, Rules: []rules.Rule{{ID: 1, TenantID: testTenant, Removed: true}, faster, activeRule(t, 3, "ip:{ip}")}},
 		Rows{
-			Plans:       []Plan{{TenantID: testTenant, Name: "free", Removed: true}, {TenantID: testTenant, Name: "team"}},
-			Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro", Removed: true}, {TenantID: testTenant, UserID: "8", Plan: "team"}},
-			Keys:        []Key{{ID: "demo", TenantID: testTenant, Revoked: true}, {ID: "new", TenantID: testTenant}},
+			Plans:       []rules.Plan{{TenantID: testTenant, Name: "free", Removed: true}, {TenantID: testTenant, Name: "team"}},
+			Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro", Removed: true}, {TenantID: testTenant, UserID: "8", Plan: "team"}},
+			Keys:        []auth.Key{{ID: "demo", TenantID: testTenant, Revoked: true}, {ID: "new", TenantID: testTenant}},
 		},
 	)
 
@@ -111,8 +114,8 @@ func TestNewerRowsChangeWhatTheyNameAndNothingElse(t *testing.T) {
 	if before.Tenant(other.ID) != after.Tenant(other.ID) {
 		t.Error("the other tenant was copied")
 	}
-	request := Request{UserID: "42"}
-	if got := matchedIDs(before.Tenant(testTenant), &request, "free"); !slices.Equal(got, []RuleID{1, 2}) {
+	request := rules.Request{UserID: "42"}
+	if got := matchedIDs(before.Tenant(testTenant), &request, "free"); !slices.Equal(got, []rules.RuleID{1, 2}) {
 		t.Errorf("the Snapshot from before matches %v now", got)
 	}
 	tenant := after.Tenant(testTenant)
@@ -122,10 +125,10 @@ func TestNewerRowsChangeWhatTheyNameAndNothingElse(t *testing.T) {
 	if plan, _ := tenant.PlanOf(&request); plan != "free" || !tenant.Tenant.Suspended {
 		t.Errorf("plan %q, tenant %+v", plan, tenant.Tenant)
 	}
-	if plan, _ := tenant.PlanOf(&Request{UserID: "8"}); plan != "team" {
+	if plan, _ := tenant.PlanOf(&rules.Request{UserID: "8"}); plan != "team" {
 		t.Errorf("the new assignment says %q", plan)
 	}
-	if _, err := tenant.PlanOf(&Request{Plan: "free"}); !errors.Is(err, ErrUnknownPlan) {
+	if _, err := tenant.PlanOf(&rules.Request{Plan: "free"}); !errors.Is(err, ErrUnknownPlan) {
 		t.Errorf("the removed plan: %v", err)
 	}
 	if key, ok := after.Key("demo"); !ok || !key.Revoked {
@@ -137,15 +140,15 @@ func TestEqualRowsLeaveTheSnapshotAsItIs(t *testing.T) {
 	t.Parallel()
 	rows := func() Rows {
 		return Rows{
-			Tenants:     []Tenant{tenantRow()},
-			Plans:       []Plan{{TenantID: testTenant, Name: "free"}},
-			Rules:       []Rule{activeRule(t, 1, "user:{user_id}:endpoint:/api/*")},
-			Overrides:   []Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, ExpiresAt: testNow}},
-			Assignments: []Assignment{{TenantID: testTenant, UserID: "42", Plan: "free"}},
-			Keys:        []Key{{ID: "demo", TenantID: testTenant, Permissions: []Permission{PermissionCheck}}},
+			Tenants:     []rules.Tenant{tenantRow()},
+			Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}},
+			Rules:       []rules.Rule{activeRule(t, 1, "user:{user_id}:endpoint:/api/*")},
+			Overrides:   []rules.Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, ExpiresAt: testNow}},
+			Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "free"}},
+			Keys:        []auth.Key{{ID: "demo", TenantID: testTenant, Permissions: []auth.Permission{auth.PermissionCheck}}},
 		}
 	}
-	before := NewSnapshot(rows())
+	before := New(rows())
 	if before.With(rows()) != before {
 		t.Error("equal rows made another Snapshot")
 	}
@@ -159,7 +162,7 @@ func TestEqualRowsLeaveTheSnapshotAsItIs(t *testing.T) {
 
 func TestRowsOfAnUnknownTenantAreLeftOut(t *testing.T) {
 	t.Parallel()
-	s := NewSnapshot(Rows{Rules: []Rule{activeRule(t, 1, "global")}, Assignments: []Assignment{{TenantID: 5, UserID: "42", Plan: "pro"}}})
+	s := New(Rows{Rules: []rules.Rule{activeRule(t, 1, "global")}, Assignments: []rules.Assignment{{TenantID: 5, UserID: "42", Plan: "pro"}}})
 	if s.Tenant(testTenant) != nil || s.Sizes() != (Sizes{}) {
 		t.Errorf("got %+v", s.Sizes())
 	}
@@ -167,15 +170,15 @@ func TestRowsOfAnUnknownTenantAreLeftOut(t *testing.T) {
 
 func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 	t.Parallel()
-	pattern, err := ParsePattern("global")
+	pattern, err := rules.ParsePattern("global")
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := map[reflect.Type]any{
-		reflect.TypeFor[Pattern]():      pattern,
-		reflect.TypeFor[[]Permission](): []Permission{PermissionCheck},
-		reflect.TypeFor[time.Time]():    testNow,
-		reflect.TypeFor[[32]byte]():     [32]byte{1},
+		reflect.TypeFor[rules.Pattern]():     pattern,
+		reflect.TypeFor[[]auth.Permission](): []auth.Permission{auth.PermissionCheck},
+		reflect.TypeFor[time.Time]():         testNow,
+		reflect.TypeFor[[32]byte]():          [32]byte{1},
 	}
 	change := func(field reflect.Value) {
 		switch value, ok := changed[field.Type()]; {
@@ -193,24 +196,21 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 			t.Fatalf("a field of type %v: say here how to change it", field.Type())
 		}
 	}
-	for i := range reflect.TypeFor[Rule]().NumField() {
-		if !reflect.TypeFor[Rule]().Field(i).IsExported() {
+	for i := range reflect.TypeFor[rules.Rule]().NumField() {
+		if reflect.TypeFor[rules.Rule]().Field(i).Name == "Unknown" {
 			continue // it follows from the others
 		}
-		var a, b Rule
+		var a, b rules.Rule
 		change(reflect.ValueOf(&b).Elem().Field(i))
 		if sameRule(&a, &b) {
-			t.Errorf("rules that differ in %s are taken for the same", reflect.TypeFor[Rule]().Field(i).Name)
+			t.Errorf("rules that differ in %s are taken for the same", reflect.TypeFor[rules.Rule]().Field(i).Name)
 		}
 	}
-	for i := range reflect.TypeFor[Key]().NumField() {
-		if !reflect.TypeFor[Key]().Field(i).IsExported() {
-			continue // it is none of the row
-		}
-		var a, b Key
+	for i := range reflect.TypeFor[auth.Key]().NumField() {
+		var a, b auth.Key
 		change(reflect.ValueOf(&b).Elem().Field(i))
 		if sameKey(&a, &b) {
-			t.Errorf("keys that differ in %s are taken for the same", reflect.TypeFor[Key]().Field(i).Name)
+			t.Errorf("keys that differ in %s are taken for the same", reflect.TypeFor[auth.Key]().Field(i).Name)
 		}
 	}
 	if a, b := activeRule(t, 1, "ip:{ip}"), activeRule(t, 1, "ip:{ip}"); !sameRule(&a, &b) {
@@ -264,12 +264,12 @@ func TestTableIsAMapWhoseCopiesDoNotDisturbEachOther(t *testing.T) {
 
 func TestOneChangeAmongManyRowsCopiesFew(t *testing.T) {
 	t.Parallel()
-	rows := Rows{Tenants: []Tenant{tenantRow()}}
+	rows := Rows{Tenants: []rules.Tenant{tenantRow()}}
 	for i := range 10_000 {
-		rows.Assignments = append(rows.Assignments, Assignment{TenantID: testTenant, UserID: userName(i), Plan: "free"})
+		rows.Assignments = append(rows.Assignments, rules.Assignment{TenantID: testTenant, UserID: userName(i), Plan: "free"})
 	}
-	before := NewSnapshot(rows)
-	after := before.With(Rows{Assignments: []Assignment{{TenantID: testTenant, UserID: userName(5), Plan: "pro"}}})
+	before := New(rows)
+	after := before.With(Rows{Assignments: []rules.Assignment{{TenantID: testTenant, UserID: userName(5), Plan: "pro"}}})
 	old, changed := before.Tenant(testTenant).assignments, after.Tenant(testTenant).assignments
 	if reflect.ValueOf(old.base).Pointer() != reflect.ValueOf(changed.base).Pointer() || len(changed.overlay) != 1 {
 		t.Errorf("the base was copied, or the overlay has %d rows", len(changed.overlay))
@@ -278,14 +278,14 @@ func TestOneChangeAmongManyRowsCopiesFew(t *testing.T) {
 
 func TestARemovedTenantIsForgotten(t *testing.T) {
 	t.Parallel()
-	before := NewSnapshot(Rows{
-		Tenants: []Tenant{tenantRow(), {ID: 2, Slug: "other", Revision: 1}},
-		Rules:   []Rule{activeRule(t, 1, "global")},
-		Keys:    []Key{{ID: "demo", TenantID: testTenant}},
+	before := New(Rows{
+		Tenants: []rules.Tenant{tenantRow(), {ID: 2, Slug: "other", Revision: 1}},
+		Rules:   []rules.Rule{activeRule(t, 1, "global")},
+		Keys:    []auth.Key{{ID: "demo", TenantID: testTenant}},
 	})
 	removed := tenantRow()
 	removed.Revision, removed.Removed = 2, true
-	after := before.With(Rows{Tenants: []Tenant{removed, {ID: 3, Removed: true}}})
+	after := before.With(Rows{Tenants: []rules.Tenant{removed, {ID: 3, Removed: true}}})
 	if after.Tenant(testTenant) != nil || after.Tenant(3) != nil {
 		t.Error("a removed tenant is there")
 	}
@@ -295,7 +295,7 @@ func TestARemovedTenantIsForgotten(t *testing.T) {
 	if _, known := after.revisions()[testTenant]; known {
 		t.Error("a poll still asks for it")
 	}
-	if again := after.With(Rows{Tenants: []Tenant{removed}}); again != after {
+	if again := after.With(Rows{Tenants: []rules.Tenant{removed}}); again != after {
 		t.Error("that it is removed changes the Snapshot again")
 	}
 }

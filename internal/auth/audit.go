@@ -1,9 +1,11 @@
-package rules
+package auth
 
 import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // AuditID numbers the entries of the audit log, in no particular order between tenants.
@@ -35,7 +37,7 @@ type AuditObject struct {
 type AuditEntry struct {
 	ID     AuditID
 	At     time.Time
-	Actor  Actor
+	Actor  rules.Actor
 	Action AuditAction
 	Object AuditObject
 	// Change is the same for all that one write changed.
@@ -65,9 +67,20 @@ type AuditCursor struct {
 type AuditLog interface {
 	// Audit returns the entries before the cursor, at most limit, and where to go on; the zero cursor
 	// at the end.
-	Audit(ctx context.Context, tenant TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)
-	AuditEntry(ctx context.Context, tenant TenantID, id AuditID) (AuditEntry, error)
+	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)
+	AuditEntry(ctx context.Context, tenant rules.TenantID, id AuditID) (AuditEntry, error)
 	// PlatformAudit returns what happened to accounts, and that tenants came, were suspended and went: the
 	// entries before an id, at most limit; 0 is no bound. They have numbers of their own, and no Change.
 	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
+}
+
+// AuditWriter adds entries that no write to a row makes, in the name of one Actor.
+type AuditWriter interface {
+	// RecordChange runs a change to something that is not in this store, such as a bucket, and
+	// writes it to the audit log: the entry is written first and stays only if the change was made.
+	RecordChange(ctx context.Context, tenant rules.TenantID, object AuditObject, action AuditAction, change func(context.Context) (before, after any, err error)) error
+	// Revert undoes one change, as a change of its own, if what it changed is still as it left it; else
+	// it is ErrChanged. What cannot be undone (a revoked key, a bucket, a created tenant) is ErrFinal. It
+	// returns the id of the new entry.
+	Revert(ctx context.Context, tenant rules.TenantID, audit AuditID) (AuditID, error)
 }

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"bytes"
@@ -9,30 +9,32 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestWhichEditsLetBucketsFillLater(t *testing.T) {
 	t.Parallel()
-	base := Limit{Rate: 10, Burst: 100}
+	base := rules.Limit{Rate: 10, Burst: 100}
 	for name, test := range map[string]struct {
-		limit Limit
+		limit rules.Limit
 		want  bool
 	}{
 		"the same":      {base, false},
-		"a higher rate": {Limit{Rate: 11, Burst: 100}, false},
-		"a lower rate":  {Limit{Rate: 5, Burst: 100}, true},
-		"a rate that is lower by next to nothing": {Limit{Rate: 9.5, Burst: 100}, false},
-		"a lower burst":                    {Limit{Rate: 10, Burst: 10}, false},
-		"a higher burst":                   {Limit{Rate: 10, Burst: 200}, true},
-		"both raised, as early when empty": {Limit{Rate: 20, Burst: 200}, true}, // but not when it held 100
-		"both lowered alike":               {Limit{Rate: 1, Burst: 10}, false},
-		"a block":                          {Limit{}, false},
+		"a higher rate": {rules.Limit{Rate: 11, Burst: 100}, false},
+		"a lower rate":  {rules.Limit{Rate: 5, Burst: 100}, true},
+		"a rate that is lower by next to nothing": {rules.Limit{Rate: 9.5, Burst: 100}, false},
+		"a lower burst":                    {rules.Limit{Rate: 10, Burst: 10}, false},
+		"a higher burst":                   {rules.Limit{Rate: 10, Burst: 200}, true},
+		"both raised, as early when empty": {rules.Limit{Rate: 20, Burst: 200}, true}, // but not when it held 100
+		"both lowered alike":               {rules.Limit{Rate: 1, Burst: 10}, false},
+		"a block":                          {rules.Limit{}, false},
 	} {
 		if got := test.limit.FillsLaterThan(base); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if !base.FillsLaterThan(Limit{}) {
+	if !base.FillsLaterThan(rules.Limit{}) {
 		t.Error("after a block, of which it is not known what was before: false")
 	}
 }
@@ -42,12 +44,12 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
 		var told []string
-		slowed := func(all []Slowdown) {
+		slowed := func(all []rules.Slowdown) {
 			for _, s := range all {
 				told = append(told, fmt.Sprintf("rule %d user %q", s.Rule, s.User))
 			}
 		}
-		rule := func(change func(*Rule)) func(*Rows) {
+		rule := func(change func(*rules.Rule)) func(*Rows) {
 			return func(rows *Rows) {
 				rows.Tenants[0].Revision++
 				r := &rows.Rules[0]
@@ -55,14 +57,14 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 				change(r)
 			}
 		}
-		override := func(o Override) func(*Rows) {
+		override := func(o rules.Override) func(*Rows) {
 			return func(rows *Rows) {
 				rows.Tenants[0].Revision++
 				o.TenantID, o.RuleID, o.UserID, o.Revision = testTenant, rows.Rules[0].ID, "42", rows.Tenants[0].Revision
-				rows.Overrides = []Override{o}
+				rows.Overrides = []rules.Override{o}
 			}
 		}
-		source.change(rule(func(r *Rule) { r.Action, r.RatePerSecond, r.Burst, r.Version = ActionLimit, 100, 100, 1 }))
+		source.change(rule(func(r *rules.Rule) { r.Action, r.RatePerSecond, r.Burst, r.Version = rules.ActionLimit, 100, 100, 1 }))
 		w := NewWatcher(source, WatcherOptions{Slowed: slowed, Logger: slog.New(slog.DiscardHandler)})
 		if err := w.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -75,14 +77,14 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 			change func(*Rows)
 			want   []string
 		}{
-			{"a raise", rule(func(r *Rule) { r.RatePerSecond = 200 }), nil},
-			{"a cut", rule(func(r *Rule) { r.RatePerSecond = 1 }), []string{ofAll}},
-			{"another description", rule(func(r *Rule) { r.Description = "new" }), nil},
-			{"a raise for one user", override(Override{RatePerSecond: 100, Burst: 100, InForceSince: since, ExpiresAt: since.Add(time.Hour)}), nil},
-			{"a cut for one user", override(Override{RatePerSecond: 0.1, Burst: 100, InForceSince: since.Add(1000)}), []string{ofUser}},
-			{"the end of that", override(Override{RatePerSecond: 0.1, Burst: 100, InForceSince: since.Add(1000), RemovedAt: since.Add(2000)}), nil},
-			{"a raise again", override(Override{RatePerSecond: 100, Burst: 100, InForceSince: since.Add(3000)}), nil},
-			{"the end of a raise", override(Override{RatePerSecond: 100, Burst: 100, InForceSince: since.Add(3000), RemovedAt: since.Add(5000)}), []string{ofUser}},
+			{"a raise", rule(func(r *rules.Rule) { r.RatePerSecond = 200 }), nil},
+			{"a cut", rule(func(r *rules.Rule) { r.RatePerSecond = 1 }), []string{ofAll}},
+			{"another description", rule(func(r *rules.Rule) { r.Description = "new" }), nil},
+			{"a raise for one user", override(rules.Override{RatePerSecond: 100, Burst: 100, InForceSince: since, ExpiresAt: since.Add(time.Hour)}), nil},
+			{"a cut for one user", override(rules.Override{RatePerSecond: 0.1, Burst: 100, InForceSince: since.Add(1000)}), []string{ofUser}},
+			{"the end of that", override(rules.Override{RatePerSecond: 0.1, Burst: 100, InForceSince: since.Add(1000), RemovedAt: since.Add(2000)}), nil},
+			{"a raise again", override(rules.Override{RatePerSecond: 100, Burst: 100, InForceSince: since.Add(3000)}), nil},
+			{"the end of a raise", override(rules.Override{RatePerSecond: 100, Burst: 100, InForceSince: since.Add(3000), RemovedAt: since.Add(5000)}), []string{ofUser}},
 		} {
 			after(time.Second)
 			told = nil
@@ -95,7 +97,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 			}
 		}
 		// A failover loses a raise: only the re-read finds it, and so it is a cut.
-		source.change(rule(func(r *Rule) { r.RatePerSecond = 1000 }))
+		source.change(rule(func(r *rules.Rule) { r.RatePerSecond = 1000 }))
 		if err := w.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +111,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 		}
 		// A process that starts does not know what was before.
 		told = nil
-		source.change(rule(func(*Rule) {}))
+		source.change(rule(func(*rules.Rule) {}))
 		if err := NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -131,16 +133,16 @@ func TestExpiredRaisesAreFound(t *testing.T) {
 	t.Parallel()
 	rule := activeRule(t, 1, "user:{user_id}")
 	rule.RatePerSecond, rule.Burst = 1, 100
-	raise := func(user string, expires time.Time) Override {
-		return Override{TenantID: testTenant, RuleID: 1, UserID: user, RatePerSecond: 100, Burst: 100, InForceSince: testNow.Add(-time.Hour), ExpiresAt: expires}
+	raise := func(user string, expires time.Time) rules.Override {
+		return rules.Override{TenantID: testTenant, RuleID: 1, UserID: user, RatePerSecond: 100, Burst: 100, InForceSince: testNow.Add(-time.Hour), ExpiresAt: expires}
 	}
 	cut := raise("cut", testNow)
 	cut.RatePerSecond = 0.1
 	removed := raise("removed", testNow)
 	removed.RemovedAt = testNow.Add(-time.Minute)
-	snapshot := NewSnapshot(Rows{
-		Tenants: []Tenant{tenantRow()}, Rules: []Rule{rule},
-		Overrides: []Override{raise("now", testNow), raise("earlier", testNow.Add(-time.Second)), raise("later", testNow.Add(1000)), cut, removed, raise("never", time.Time{})},
+	snapshot := New(Rows{
+		Tenants: []rules.Tenant{tenantRow()}, Rules: []rules.Rule{rule},
+		Overrides: []rules.Override{raise("now", testNow), raise("earlier", testNow.Add(-time.Second)), raise("later", testNow.Add(1000)), cut, removed, raise("never", time.Time{})},
 	})
 	got := snapshot.Expired(testNow.Add(-time.Second), testNow)
 	if len(got) != 1 || got[0].User != "now" || got[0].Rule != 1 || got[0].To != testNow.UnixMicro() {
@@ -152,11 +154,11 @@ func TestALimitIsCommonUnlessUsersHaveOverridesForThatVeryRule(t *testing.T) {
 	t.Parallel()
 	overridden, other, global := activeRule(t, 1, "user:{user_id}"), activeRule(t, 2, "user:{user_id}"), activeRule(t, 3, "global")
 	other.Name = "other"
-	rows := Rows{Tenants: []Tenant{tenantRow()}, Rules: []Rule{overridden, other, global}}
-	before := NewSnapshot(rows)
-	after := before.With(Rows{Overrides: []Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, InForceSince: testNow}}})
+	rows := Rows{Tenants: []rules.Tenant{tenantRow()}, Rules: []rules.Rule{overridden, other, global}}
+	before := New(rows)
+	after := before.With(Rows{Overrides: []rules.Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, InForceSince: testNow}}})
 	for i, snapshot := range []*Snapshot{before, after} {
-		for id, want := range map[RuleID]bool{1: i == 0, 2: true, 3: true, 4: false} {
+		for id, want := range map[rules.RuleID]bool{1: i == 0, 2: true, 3: true, 4: false} {
 			if _, ok := snapshot.Tenant(testTenant).CommonLimit(id); ok != want {
 				t.Errorf("with %d overrides, rule %d has a common limit: %t", i, id, ok)
 			}
@@ -166,11 +168,11 @@ func TestALimitIsCommonUnlessUsersHaveOverridesForThatVeryRule(t *testing.T) {
 
 func TestProcessesGiveAnEditOneIDWheneverTheyReadIt(t *testing.T) {
 	t.Parallel()
-	first, second := Slowdown{Rule: 1, From: 3, To: 7}, Slowdown{Rule: 1, From: 5, To: 7}
+	first, second := rules.Slowdown{Rule: 1, From: 3, To: 7}, rules.Slowdown{Rule: 1, From: 5, To: 7}
 	if first.ID() != second.ID() {
 		t.Errorf("%s and %s", first.ID(), second.ID())
 	}
-	lost := Slowdown{Rule: 1, From: 9, To: 7}
+	lost := rules.Slowdown{Rule: 1, From: 9, To: 7}
 	if lost.ID() == first.ID() {
 		t.Errorf("the return to a limit after one that was lost has the ID of the edit: %s", lost.ID())
 	}
@@ -178,18 +180,18 @@ func TestProcessesGiveAnEditOneIDWheneverTheyReadIt(t *testing.T) {
 
 func TestOfTwoVersionsOfARuleTheLaterOneHoldsAfterAnOverride(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]Override{
+	for name, o := range map[string]rules.Override{
 		"expired": {RatePerSecond: 100, Burst: 100, InForceSince: testNow.Add(-time.Hour), ExpiresAt: testNow.Add(-time.Minute)},
 		"removed": {RatePerSecond: 100, Burst: 100, InForceSince: testNow.Add(-time.Hour), RemovedAt: testNow.Add(-time.Minute)},
 	} {
 		o.TenantID, o.RuleID, o.UserID = testTenant, 1, "42"
-		var last Limit
+		var last rules.Limit
 		for version := range int64(3) { // each was edited before the override ended
 			rule := activeRule(t, 1, "user:{user_id}")
 			rule.RatePerSecond, rule.Burst, rule.Version = float64(version+1), 10, version+1
 			rule.InForceSince = testNow.Add(-30*time.Minute + time.Duration(version)*time.Minute)
-			tenant := NewSnapshot(Rows{Tenants: []Tenant{tenantRow()}, Rules: []Rule{rule}, Overrides: []Override{o}}).Tenant(testTenant)
-			limit := tenant.Match(&Request{UserID: "42"}, "", testNow, nil)[0].Limit
+			tenant := New(Rows{Tenants: []rules.Tenant{tenantRow()}, Rules: []rules.Rule{rule}, Overrides: []rules.Override{o}}).Tenant(testTenant)
+			limit := tenant.Match(&rules.Request{UserID: "42"}, "", testNow, nil)[0].Limit
 			if limit.Since <= last.Since || limit.Rate != rule.RatePerSecond {
 				t.Errorf("%s: version %d has the limit %+v, and the one before %+v", name, rule.Version, limit, last)
 			}
@@ -202,7 +204,7 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
-		source.change(func(rows *Rows) { rows.Rules[0].Algorithm, rows.Rules[0].Action = "leaky_bucket", ActionLimit })
+		source.change(func(rows *Rows) { rows.Rules[0].Algorithm, rows.Rules[0].Action = "leaky_bucket", rules.ActionLimit })
 		var log bytes.Buffer
 		w := NewWatcher(source, WatcherOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for range 3 {
@@ -229,26 +231,26 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 func TestWhichWordsOfARuleMatter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*Rule)
+		change func(*rules.Rule)
 		want   string
-		mode   FailureMode
+		mode   rules.FailureMode
 	}{
-		"none":                        {func(*Rule) {}, "", FailOpen},
-		"an algorithm":                {func(r *Rule) { r.Algorithm = "gcra" }, "algorithm gcra", FailOpen},
-		"an algorithm of a block":     {func(r *Rule) { r.Algorithm, r.Action = "gcra", ActionBlock }, "", FailOpen},
-		"a mode":                      {func(r *Rule) { r.Mode = "canary" }, "mode canary", FailOpen},
-		"an action":                   {func(r *Rule) { r.Action = "queue" }, "action queue", FailOpen},
-		"a failure mode":              {func(r *Rule) { r.FailureMode = "stale" }, "failure mode stale", FailClosed}, // the tenant's
-		"a unit, which means nothing": {func(r *Rule) { r.RateUnit = "week" }, "", FailOpen},
+		"none":                        {func(*rules.Rule) {}, "", rules.FailOpen},
+		"an algorithm":                {func(r *rules.Rule) { r.Algorithm = "gcra" }, "algorithm gcra", rules.FailOpen},
+		"an algorithm of a block":     {func(r *rules.Rule) { r.Algorithm, r.Action = "gcra", rules.ActionBlock }, "", rules.FailOpen},
+		"a mode":                      {func(r *rules.Rule) { r.Mode = "canary" }, "mode canary", rules.FailOpen},
+		"an action":                   {func(r *rules.Rule) { r.Action = "queue" }, "action queue", rules.FailOpen},
+		"a failure mode":              {func(r *rules.Rule) { r.FailureMode = "stale" }, "failure mode stale", rules.FailClosed}, // the tenant's
+		"a unit, which means nothing": {func(r *rules.Rule) { r.RateUnit = "week" }, "", rules.FailOpen},
 	} {
 		rule := activeRule(t, 1, "global")
-		rule.Action, rule.FailureMode = ActionLimit, FailOpen
+		rule.Action, rule.FailureMode = rules.ActionLimit, rules.FailOpen
 		test.change(&rule)
 		tenant := tenantRow()
-		tenant.Settings.FailureMode = FailClosed
-		m := NewSnapshot(Rows{Tenants: []Tenant{tenant}, Rules: []Rule{rule}}).Tenant(testTenant).Match(&Request{}, "", testNow, nil)[0]
-		if m.Rule.Unknown() != test.want || m.FailureMode != test.mode {
-			t.Errorf("%s: %q, failure mode %s", name, m.Rule.Unknown(), m.FailureMode)
+		tenant.Settings.FailureMode = rules.FailClosed
+		m := New(Rows{Tenants: []rules.Tenant{tenant}, Rules: []rules.Rule{rule}}).Tenant(testTenant).Match(&rules.Request{}, "", testNow, nil)[0]
+		if m.Rule.Unknown != test.want || m.FailureMode != test.mode {
+			t.Errorf("%s: %q, failure mode %s", name, m.Rule.Unknown, m.FailureMode)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // The first load is tried again firstRetry after it failed, and each further wait is twice as long
@@ -35,7 +37,7 @@ type WatcherOptions struct {
 	// Slowed is told of buckets that fill later than before, once the Snapshot has their new limit. It must not
 	// block. A slowdown can come more than once. Overrides that expire are not among them: see
 	// Snapshot.Expired. Nil means that nobody needs to know.
-	Slowed func([]Slowdown)
+	Slowed func([]rules.Slowdown)
 	// Logger is told when an outage begins and when it ends; default slog.Default().
 	Logger *slog.Logger
 }
@@ -211,12 +213,12 @@ func (w *Watcher) tell(ctx context.Context, found news) {
 	if len(found.unknown) > 0 {
 		first := found.unknown[0]
 		w.options.Logger.WarnContext(ctx, "rules have words that this process does not know; they act by their failure mode",
-			"rules", len(found.unknown), "tenant_id", first.TenantID, "rule_id", first.ID, "word", first.unknown)
+			"rules", len(found.unknown), "tenant_id", first.TenantID, "rule_id", first.ID, "word", first.Unknown)
 	}
 }
 
 // read adds to a draft all rows that are newer than known.
-func (w *Watcher) read(ctx context.Context, known map[TenantID]int64, d *draft) error {
+func (w *Watcher) read(ctx context.Context, known map[rules.TenantID]int64, d *draft) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(w.options.PageTimeout, func() { cancel(errPageLate) })

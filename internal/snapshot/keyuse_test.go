@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 // usesStore keeps what is written down, unless it is away.
@@ -33,7 +35,7 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	store := &usesStore{}
 	uses := NewKeyUses(store, slog.New(slog.DiscardHandler))
 	at := time.Unix(1_800_000_000, 0).UTC()
-	a := &Key{ID: "a"}
+	a := newKey("a")
 	flush := func() {
 		t.Helper()
 		if err := uses.Flush(t.Context()); err != nil {
@@ -54,7 +56,7 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	store.away = false
 	flush()
 	flush()
-	uses.Note(&Key{ID: "a"}, at.Add(time.Minute)) // a change of the key made it anew
+	uses.Note(newKey("a"), at.Add(time.Minute)) // a change of the key made it anew
 	flush()
 	if want := []KeyUse{{"a", at}, {"a", at.Add(time.Minute)}, {"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
 		t.Errorf("it wrote %v, want %v", store.uses, want)
@@ -72,7 +74,7 @@ func (s noteWhileWriting) RecordKeyUses(context.Context, []KeyUse) error {
 func TestAFailedWriteDoesNotBringAnOlderMinuteBack(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0).UTC()
-	a := &Key{ID: "a"}
+	a := newKey("a")
 	uses := NewKeyUses(nil, slog.New(slog.DiscardHandler))
 	uses.store = noteWhileWriting{func() { uses.Note(a, at.Add(time.Minute)) }}
 	uses.Note(a, at)
@@ -100,7 +102,7 @@ func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 			defer close(ended)
 			uses.Run(ctx)
 		}()
-		a, b := &Key{ID: "a"}, &Key{ID: "b"}
+		a, b := newKey("a"), newKey("b")
 		for range 100 {
 			uses.Note(a, time.Now())
 		}
@@ -121,10 +123,12 @@ func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 // BenchmarkNote is what a check pays for the last use of its key.
 func BenchmarkNote(b *testing.B) {
 	uses := NewKeyUses(&usesStore{}, slog.New(slog.DiscardHandler))
-	key, at := &Key{ID: "0123456789abcdef"}, time.Now()
+	key, at := newKey("0123456789abcdef"), time.Now()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			uses.Note(key, at)
 		}
 	})
 }
+
+func newKey(id string) *Key { return &Key{Key: auth.Key{ID: id}} }

@@ -1,17 +1,28 @@
-package rules
+package snapshot
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
 
 // missScan bounds the rules that Misses looks at, to some ten milliseconds of work.
 const missScan = 100_000
 
+// Miss is a rule that a request nearly met.
+type Miss struct {
+	Rule *rules.Rule
+	// Reason says why it did not match, for people.
+	Reason string
+}
+
 // Misses returns up to limit rules that the request on a plan does not meet, those first of which
 // the fewest conditions fail, then by rule id. It looks at the tenant's rules one by one, at most at
 // the hundred thousand with the lowest ids: it is for people who ask why, not for every check.
-func (t *TenantRules) Misses(r *Request, plan string, limit int) []Miss {
+func (t *Tenant) Misses(r *rules.Request, plan string, limit int) []Miss {
 	q := t.index.query(r, plan)
 	limit = max(limit, 0)
-	var nearest [][]*Rule // by the number of conditions that fail, each at most limit long
+	var nearest [][]*rules.Rule // by the number of conditions that fail, each at most limit long
 	var failures []failure
 	for _, rule := range t.index.rules[:min(len(t.index.rules), missScan)] {
 		failures = q.failures(rule, failures[:0])
@@ -23,8 +34,8 @@ func (t *TenantRules) Misses(r *Request, plan string, limit int) []Miss {
 		}
 	}
 	var misses []Miss
-	for _, rules := range nearest {
-		for _, rule := range rules[:min(len(rules), limit-len(misses))] {
+	for _, all := range nearest {
+		for _, rule := range all[:min(len(all), limit-len(misses))] {
 			misses = append(misses, Miss{Rule: rule, Reason: q.reason(rule)})
 		}
 	}
@@ -34,7 +45,7 @@ func (t *TenantRules) Misses(r *Request, plan string, limit int) []Miss {
 // failure is one condition of a rule that a request does not fulfil.
 type failure struct {
 	kind    failureKind
-	segment *Segment // of a method or a value
+	segment *rules.Segment // of a method or a value
 }
 
 type failureKind uint8
@@ -48,14 +59,14 @@ const (
 
 // failures appends every condition of the rule that the request does not fulfil. There are none
 // if the rule is active and q.meets it.
-func (q *query) failures(rule *Rule, dst []failure) []failure {
+func (q *query) failures(rule *rules.Rule, dst []failure) []failure {
 	if !rule.Active {
 		dst = append(dst, failure{kind: isOff})
 	}
 	if rule.Plan != "" && rule.Plan != q.plan {
 		dst = append(dst, failure{kind: isOtherPlan})
 	}
-	segments := rule.Pattern.segments
+	segments := rule.Pattern.Segments()
 	for i := range segments {
 		s := &segments[i]
 		if !q.holdsValue(s) {
@@ -69,7 +80,7 @@ func (q *query) failures(rule *Rule, dst []failure) []failure {
 }
 
 // reason says why the request does not meet the rule; it reads well after "the rule".
-func (q *query) reason(rule *Rule) string {
+func (q *query) reason(rule *rules.Rule) string {
 	var reasons []string
 	for _, f := range q.failures(rule, nil) {
 		switch f.kind {
@@ -86,17 +97,17 @@ func (q *query) reason(rule *Rule) string {
 	return strings.Join(reasons, "; and ")
 }
 
-func (q *query) valueReason(s *Segment) string {
+func (q *query) valueReason(s *rules.Segment) string {
 	switch s.Field {
-	case FieldUser:
+	case rules.FieldUser:
 		return otherReason("a user", "user", q.UserID, s.Value)
-	case FieldEndpoint:
+	case rules.FieldEndpoint:
 		wanted := s.Value
 		if s.Below {
 			wanted = "below " + wanted
 		}
 		return otherReason("an endpoint", "endpoint", q.Endpoint, wanted)
-	case FieldIP:
+	case rules.FieldIP:
 		wanted, given := s.Prefix.String(), ""
 		if s.Prefix.IsSingleIP() {
 			wanted = s.Prefix.Addr().String()
@@ -105,10 +116,10 @@ func (q *query) valueReason(s *Segment) string {
 			given = q.ip.String()
 		}
 		return otherReason("an ip", "ip", given, wanted)
-	case FieldAttribute:
+	case rules.FieldAttribute:
 		name := "attribute " + s.Attribute
 		return otherReason("the "+name, name, q.Attribute(s.Attribute), s.Value)
-	case FieldGlobal:
+	case rules.FieldGlobal:
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // shapesPerFile bounds the shapes of one file of an index, but for those of a single term.
@@ -37,7 +39,7 @@ const shapesPerFile = 64
 // probe of a single term finds is compared rule by rule. Only a tenant with hundreds of shapes, and
 // with many rules in the rare ones that have no uncommon value, sees its matching slow down.
 type index struct {
-	rules []*Rule // all of them by id, inactive ones too
+	rules []*rules.Rule // all of them by id, inactive ones too
 	seed  maphash.Seed
 	// plain is the file of the shapes without attributes, files are the others by their first attribute.
 	plain []shape
@@ -65,8 +67,8 @@ type span struct{ start, end uint32 }
 // candidate is a rule that a probe finds, with all that a check needs of one that it meets: of a tenant that
 // did not ask lately, the rule and its pattern are each a miss of the caches.
 type candidate struct {
-	rule  *Rule
-	limit Limit // the rule's own
+	rule  *rules.Rule
+	limit rules.Limit // the rule's own
 	// certain says that every request which fits the shape meets the rule.
 	certain bool
 	subject subjectKind
@@ -109,20 +111,20 @@ func (k termKind) set() termKinds { return 1 << k }
 // hashed are the kinds of which a rule has at most one value.
 const hashed = termKinds(1<<oneAttribute - 1<<oneUser)
 
-func newIndex(rules table[RuleID, *Rule]) *index {
+func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 	x := &index{seed: maphash.MakeSeed()}
-	x.rules = make([]*Rule, 0, rules.size)
-	for _, rule := range rules.all() {
+	x.rules = make([]*rules.Rule, 0, all.size)
+	for _, rule := range all.all() {
 		x.rules = append(x.rules, rule)
 	}
-	slices.SortFunc(x.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(x.rules, func(a, b *rules.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	x.build()
 	return x
 }
 
 // query is a request being matched.
 type query struct {
-	*Request
+	*rules.Request
 	plan   string
 	ip     netip.Addr // unmapped, without zone
 	ipText string     // the masked address, once it was needed
@@ -134,7 +136,7 @@ type query struct {
 	lengths lengthSet
 }
 
-func (x *index) query(r *Request, plan string) query {
+func (x *index) query(r *rules.Request, plan string) query {
 	q := query{Request: r, plan: plan, ip: plainIP(r.IP), has: anyAttribute.set() | oneAttribute.set()}
 	if r.UserID != "" {
 		q.has |= anyUser.set() | oneUser.set()
@@ -254,9 +256,9 @@ func (x *index) network(ip netip.Addr, length int) uint64 {
 // is a power of two.
 type sieve []uint64
 
-func newSieve(rules int) sieve {
+func newSieve(all int) sieve {
 	words := 1
-	for words*64 < rules*16 {
+	for words*64 < all*16 {
 		words *= 2
 	}
 	return make(sieve, words)

@@ -1,4 +1,4 @@
-package rules
+package snapshot
 
 import (
 	"fmt"
@@ -11,42 +11,44 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // matchesNaively is the definition of matching, written without the index and what it rests on.
-func matchesNaively(rule *Rule, r *Request, plan string) bool {
+func matchesNaively(rule *rules.Rule, r *rules.Request, plan string) bool {
 	if !rule.Active || rule.Plan != "" && rule.Plan != plan {
 		return false
 	}
-	value := func(s Segment) string {
+	value := func(s rules.Segment) string {
 		switch s.Field {
-		case FieldUser:
+		case rules.FieldUser:
 			return r.UserID
-		case FieldEndpoint:
+		case rules.FieldEndpoint:
 			return r.Endpoint
-		case FieldIP:
+		case rules.FieldIP:
 			if r.IP.IsValid() {
 				return r.IP.Unmap().WithZone("").String()
 			}
-		case FieldAttribute:
+		case rules.FieldAttribute:
 			for _, a := range r.Attributes {
 				if a.Name == s.Attribute {
 					return a.Value
 				}
 			}
-		case FieldGlobal:
+		case rules.FieldGlobal:
 			return "global"
 		}
 		return ""
 	}
-	return !slices.ContainsFunc(rule.Pattern.Segments(), func(s Segment) bool {
+	return !slices.ContainsFunc(rule.Pattern.Segments(), func(s rules.Segment) bool {
 		v := value(s)
 		switch {
 		case v == "":
 			return true
-		case s.Placeholder || s.Field == FieldGlobal:
+		case s.Placeholder || s.Field == rules.FieldGlobal:
 			return false
-		case s.Field == FieldIP:
+		case s.Field == rules.FieldIP:
 			return !s.Prefix.Contains(netip.MustParseAddr(v))
 		case s.Method != "" && s.Method != r.Method:
 			return true
@@ -61,13 +63,13 @@ func matchesNaively(rule *Rule, r *Request, plan string) bool {
 func expectNaiveMatches(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
-}, tenant *TenantRules, rules []Rule, r *Request, plan string,
+}, tenant *Tenant, all []rules.Rule, r *rules.Request, plan string,
 ) {
 	t.Helper()
-	var want []RuleID
-	for i := range rules {
-		if matchesNaively(&rules[i], r, plan) {
-			want = append(want, rules[i].ID)
+	var want []rules.RuleID
+	for i := range all {
+		if matchesNaively(&all[i], r, plan) {
+			want = append(want, all[i].ID)
 		}
 	}
 	slices.Sort(want)
@@ -80,18 +82,18 @@ func expectNaiveMatches(t interface {
 func expectMissesOfTheRest(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
-}, tenant *TenantRules, rules []Rule, r *Request, plan string,
+}, tenant *Tenant, all []rules.Rule, r *rules.Request, plan string,
 ) {
 	t.Helper()
 	met := matchedIDs(tenant, r, plan)
-	misses := tenant.Misses(r, plan, len(rules))
+	misses := tenant.Misses(r, plan, len(all))
 	for _, miss := range misses {
 		if slices.Contains(met, miss.Rule.ID) || miss.Reason == "" {
 			t.Fatalf("rule %d is met and has the reason %q not to be", miss.Rule.ID, miss.Reason)
 		}
 	}
-	if len(met)+len(misses) != len(rules) {
-		t.Fatalf("%d rules are met and %d are not, of %d", len(met), len(misses), len(rules))
+	if len(met)+len(misses) != len(all) {
+		t.Fatalf("%d rules are met and %d are not, of %d", len(met), len(misses), len(all))
 	}
 }
 
@@ -148,8 +150,8 @@ func (w randomWorld) ipv6() netip.Addr {
 func (w randomWorld) rule(t interface {
 	Helper()
 	Fatal(args ...any)
-}, id RuleID,
-) Rule {
+}, id rules.RuleID,
+) rules.Rule {
 	t.Helper()
 	rule := activeRule(t, id, w.pattern())
 	rule.Plan = w.of("", "", "free", "pro")
@@ -157,8 +159,8 @@ func (w randomWorld) rule(t interface {
 	return rule
 }
 
-func (w randomWorld) request() Request {
-	r := Request{
+func (w randomWorld) request() rules.Request {
+	r := rules.Request{
 		UserID:   w.of("", "1", "2", "3"),
 		Endpoint: w.of("", "/", "/a", "/a/b", "/a/b/c", "/a/b/c/d", "/ab"),
 		Method:   w.of("", "GET", "POST"),
@@ -173,7 +175,7 @@ func (w randomWorld) request() Request {
 	}
 	for i := range 6 {
 		if w.pick(2) == 0 {
-			r.Attributes = append(r.Attributes, Attribute{string(rune('a' + i)), w.of("", "1", "2", "3")})
+			r.Attributes = append(r.Attributes, rules.Attribute{Name: string(rune('a' + i)), Value: w.of("", "1", "2", "3")})
 		}
 	}
 	return r
@@ -183,15 +185,15 @@ func TestMatchAgreesWithAScanOfAllRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := randomWorld{pick: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }}
-		var rules []Rule
+		var all []rules.Rule
 		for id := range rapid.IntRange(1, 25).Draw(t, "rules") {
-			rules = append(rules, w.rule(t, RuleID(id)))
+			all = append(all, w.rule(t, rules.RuleID(id)))
 		}
-		tenant := tenantWith(rules...)
+		tenant := tenantWith(all...)
 		for range 5 {
 			r, plan := w.request(), w.of("", "free", "pro")
-			expectNaiveMatches(t, tenant, rules, &r, plan)
-			expectMissesOfTheRest(t, tenant, rules, &r, plan)
+			expectNaiveMatches(t, tenant, all, &r, plan)
+			expectMissesOfTheRest(t, tenant, all, &r, plan)
 		}
 	})
 }
@@ -200,15 +202,15 @@ func TestMatchAgreesWithAScanAmongThousandsOfShapes(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	w := randomWorld{pick: random.IntN}
-	var rules []Rule
+	var all []rules.Rule
 	for id := range 8000 {
-		rules = append(rules, w.rule(t, RuleID(id)))
+		all = append(all, w.rule(t, rules.RuleID(id)))
 	}
-	tenant := tenantWith(rules...)
+	tenant := tenantWith(all...)
 	expectBoundedFiles(t, tenant.index)
 	for range 100 {
 		r := w.request()
-		expectNaiveMatches(t, tenant, rules, &r, w.of("", "free", "pro"))
+		expectNaiveMatches(t, tenant, all, &r, w.of("", "free", "pro"))
 	}
 }
 
@@ -237,13 +239,13 @@ func expectBoundedFiles(t *testing.T, x *index) {
 
 func TestACheckLooksOnlyIntoTheFilesOfItsAttributes(t *testing.T) {
 	t.Parallel()
-	var rules []Rule
+	var all []rules.Rule
 	for i := range 5000 {
-		rules = append(rules, activeRule(t, RuleID(i), fmt.Sprintf("user:{user_id}:attr.k%d:{attr.k%d}", i, i)))
+		all = append(all, activeRule(t, rules.RuleID(i), fmt.Sprintf("user:{user_id}:attr.k%d:{attr.k%d}", i, i)))
 	}
-	tenant := tenantWith(rules...)
-	r := Request{UserID: "42", Attributes: []Attribute{{"k7", "x"}}}
-	if got := matchedIDs(tenant, &r, ""); !slices.Equal(got, []RuleID{7}) {
+	tenant := tenantWith(all...)
+	r := rules.Request{UserID: "42", Attributes: []rules.Attribute{{Name: "k7", Value: "x"}}}
+	if got := matchedIDs(tenant, &r, ""); !slices.Equal(got, []rules.RuleID{7}) {
 		t.Errorf("matched %v", got)
 	}
 	if n := len(tenant.index.plain) + len(tenant.index.files["k7"]); n != 1 {

@@ -1,0 +1,79 @@
+package rules
+
+import (
+	"strconv"
+	"strings"
+)
+
+// AppendSubject appends the next of several values to a subject, behind its length, as in
+// 2:42,11:/api/search, which reads back in one way only.
+func AppendSubject(subject []byte, value string) []byte {
+	if len(subject) > 0 {
+		subject = append(subject, ',')
+	}
+	subject = strconv.AppendInt(subject, int64(len(value)), 10)
+	return append(append(subject, ':'), value...)
+}
+
+// SubjectOfUser returns the subject that the user id alone makes; ok is false if there is none,
+// because the pattern does not ask for this user or because other values make it too.
+func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
+	for i := range p.segments {
+		s := &p.segments[i]
+		switch {
+		case s.Field == FieldUser && s.Placeholder:
+			subject, ok = userID, userID != ""
+		case s.Field == FieldUser:
+			ok = userID == s.Value
+		case s.Placeholder:
+			return "", false
+		}
+	}
+	return subject, ok
+}
+
+// UserOfSubject returns the user whose bucket a subject of the pattern is, or "" if the pattern has
+// no {user_id}; ok is false if it is no subject of the pattern.
+func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
+	at, placeholders := -1, 0
+	for i := range p.segments {
+		if !p.segments[i].Placeholder {
+			continue
+		}
+		if p.segments[i].Field == FieldUser {
+			at = placeholders
+		}
+		placeholders++
+	}
+	values, ok := splitSubject(subject, placeholders)
+	if !ok || at < 0 {
+		return "", ok
+	}
+	return values[at], true
+}
+
+// splitSubject takes a subject apart into the values of so many placeholders, as AppendSubject put it
+// together; ok is false for any text that it never makes.
+func splitSubject(subject string, placeholders int) (values []string, ok bool) {
+	switch placeholders {
+	case 0:
+		return nil, subject == ""
+	case 1:
+		return []string{subject}, subject != ""
+	}
+	rest := subject
+	for i := range placeholders {
+		if i > 0 {
+			if rest, ok = strings.CutPrefix(rest, ","); !ok {
+				return nil, false
+			}
+		}
+		digits, after, found := strings.Cut(rest, ":")
+		length, err := strconv.Atoi(digits)
+		if !found || err != nil || strconv.Itoa(length) != digits || length < 1 || length > len(after) {
+			return nil, false
+		}
+		values, rest = append(values, after[:length]), after[length:]
+	}
+	return values, rest == ""
+}
