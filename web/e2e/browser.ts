@@ -1,61 +1,62 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type Browser, chromium, type Page } from 'playwright-core';
-import { expect } from 'vitest';
-import { demo, patience, type Sluice } from './sluice';
+import { type BrowserContext, test as base, expect, type Page } from '@playwright/test';
+import { demo, type Sluice, startSluice } from './sluice';
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+export { expect };
 
-const found = [
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-  '/Applications/Chromium.app/Contents/MacOS/Chromium',
-].find((path) => existsSync(path));
-
-export function startBrowser(): Promise<Browser> {
-  return chromium.launch({
-    executablePath: found,
-    timeout: 2 * patience, // the first start of a browser reads it from the disk
-    args: [
-      '--no-sandbox', // Chromium has none when root starts it
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-    ],
-  });
+interface Fixtures {
+  /** What consoles and pages complained about; if there is anything, the test fails. */
+  complaints: string[];
+  /** Opens a page in another browser profile. */
+  newProfile: () => Promise<Page>;
 }
 
-export interface Look {
-  width: number;
-  height: number;
-  scheme: 'light' | 'dark';
+interface WorkerFixtures {
+  /** Files that name another server than `shared` do not see what other files did to it. */
+  server: string;
+  sluice: Sluice;
 }
 
-/** A fresh browser profile; whatever the console or the page complains about is in `complaints`. */
-export async function newPage(browser: Browser, sluice: Sluice, look: Partial<Look> = {}) {
-  const { width = 1280, height = 800, scheme = 'light' } = look;
-  const context = await browser.newContext({
-    baseURL: sluice.url,
-    viewport: { width, height },
-    colorScheme: scheme,
-    reducedMotion: 'reduce',
-    permissions: ['clipboard-read', 'clipboard-write'],
-  });
-  const page = await context.newPage();
-  page.setDefaultTimeout(patience);
-  const complaints: string[] = [];
-  page.on('pageerror', (error) => complaints.push(String(error)));
-  page.on('console', (message) => {
+/** A test with a `page` of its own and a `sluice` that it shares with the other files of its worker. */
+export const test = base.extend<Fixtures, WorkerFixtures>({
+  server: ['shared', { option: true, scope: 'worker' }],
+  sluice: [
+    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the pattern
+    async ({}, use) => {
+      const sluice = await startSluice();
+      await use(sluice);
+      await sluice.stop();
+    },
+    { scope: 'worker', timeout: 90_000 },
+  ],
+  baseURL: ({ sluice }, use) => use(sluice.url),
+  // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the pattern
+  complaints: async ({}, use) => {
+    const complaints: string[] = [];
+    await use(complaints);
+    expect(complaints).toEqual([]);
+  },
+  context: async ({ context, complaints }, use) => {
+    watch(context, complaints);
+    await use(context);
+  },
+  newProfile: ({ browser, complaints }, use) =>
+    use(async () => {
+      const context = await browser.newContext();
+      watch(context, complaints);
+      return context.newPage();
+    }),
+});
+
+function watch(context: BrowserContext, complaints: string[]): void {
+  context.on('weberror', (error) => complaints.push(String(error.error())));
+  context.on('console', (message) => {
     // The network's own line about an answer that is an error, which a test may want.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
       complaints.push(message.text());
     }
   });
-  return { page, complaints, close: () => context.close() };
 }
 
 /** Signs in through the form, as a person does. */
@@ -69,10 +70,12 @@ export async function signIn(page: Page, email = demo.email, password = demo.pas
 
 /** Waits until the page is drawn and nothing on it is loading any more. */
 export async function settled(page: Page): Promise<void> {
-  await page.locator('main h1').first().waitFor();
+  await expect(page.locator('main h1').first()).toBeVisible();
   await page.waitForLoadState('networkidle');
-  await page.waitForFunction(() => !document.querySelector('[role="status"][aria-label="Loading"]'));
+  await expect(page.getByRole('status', { name: 'Loading' })).toHaveCount(0);
 }
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** Fails if axe finds something that WCAG 2.2 AA does not allow. */
 export async function expectAccessible(page: Page): Promise<void> {

@@ -1,23 +1,11 @@
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
-import { demo, type Sluice, startSluice, until } from './sluice';
-
-let sluice: Sluice;
-let browser: Browser;
-beforeAll(async () => {
-  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
-});
-afterAll(async () => {
-  await browser?.close();
-  await sluice?.stop();
-});
+import type { Page } from '@playwright/test';
+import { expect, expectAccessible, settled, signIn, test } from './browser';
+import { demo } from './sluice';
 
 /** A click on the page beside an open dialog. */
 const clickBeside = (page: Page) => page.mouse.click(5, 400);
 
-test('Enter in a dialog that asks about revoking revokes nothing', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('Enter in a dialog that asks about revoking revokes nothing', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/keys`);
   await page.getByRole('button', { name: 'Create key' }).click();
@@ -27,16 +15,13 @@ test('Enter in a dialog that asks about revoking revokes nothing', async () => {
   await page.getByRole('button', { name: 'Actions of gateway' }).click();
   await page.getByRole('menuitem', { name: 'Revoke …' }).click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByRole('button', { name: 'Cancel' }).and(page.locator(':focus')).waitFor();
+  await expect(dialog.getByRole('button', { name: 'Cancel' }).and(page.locator(':focus'))).toBeVisible();
   await page.keyboard.press('Enter');
-  await dialog.waitFor({ state: 'hidden' });
-  await page.getByRole('row', { name: /gateway.*active/ }).waitFor();
-  expect(complaints).toEqual([]);
-  await close();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByRole('row', { name: /gateway.*active/ })).toBeVisible();
 });
 
-test('a failure that comes after Escape is still seen', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('a failure that comes after Escape is still seen', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/keys`);
   let refuse = () => {};
@@ -65,48 +50,43 @@ test('a failure that comes after Escape is still seen', async () => {
   await page.keyboard.press('Escape');
   await clickBeside(page);
   refuse();
-  await dialog.getByRole('alert').getByText('The database does not answer.').waitFor();
-  await close();
+  await expect(dialog.getByRole('alert').getByText('The database does not answer.')).toBeVisible();
 });
 
-test('what was typed into a dialog survives a click beside it, and Escape asks', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('what was typed into a dialog survives a click beside it, and Escape asks', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/members`);
   await page.getByRole('button', { name: 'Invite' }).click();
   const email = page.getByLabel('E-mail');
   await email.fill('grace@example.com');
   await clickBeside(page);
-  expect(await email.inputValue()).toBe('grace@example.com');
+  await expect(email).toHaveValue('grace@example.com');
   await page.keyboard.press('Escape');
-  await page.getByText('Discard what you typed?').waitFor();
+  await expect(page.getByText('Discard what you typed?')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Keep editing' }).click();
-  expect(await email.inputValue()).toBe('grace@example.com');
+  await expect(email).toHaveValue('grace@example.com');
   // The least role is the one that an invitation gives unless another is chosen.
-  expect(await page.getByLabel('Role', { exact: true }).inputValue()).toBe('viewer');
+  await expect(page.getByLabel('Role', { exact: true })).toHaveValue('viewer');
 
   await page.getByRole('button', { name: 'Make the link' }).click();
   const link = page.getByRole('dialog', { name: 'Send this link to grace@example.com' });
-  await link.getByText('/invitation#').waitFor();
+  await expect(link.getByText('/invitation#')).toBeVisible();
   await page.keyboard.press('Escape');
   await clickBeside(page);
-  await link.getByText('/invitation#').waitFor();
+  await expect(link.getByText('/invitation#')).toBeVisible();
   await expectAccessible(page);
   await link.getByRole('button', { name: 'Done' }).click();
-  await link.waitFor({ state: 'hidden' });
+  await expect(link).toBeHidden();
 
   await page.getByRole('button', { name: 'Invite' }).click();
   await clickBeside(page); // nothing typed, nothing to lose
-  await page.getByRole('dialog').waitFor({ state: 'hidden' });
-  expect(complaints).toEqual([]);
-  await close();
+  await expect(page.getByRole('dialog')).toBeHidden();
 });
 
-test('back leaves a panel, however many rows were walked in it', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('back leaves a panel, however many rows were walked in it', async ({ page }) => {
   await signIn(page);
-  for (const name of ['One', 'Two', 'Three']) {
+  for (const name of ['One', 'Two', 'Demo']) {
     await page.request.patch(`/api/v1/tenants/${demo.tenant}`, {
       headers: { 'If-Match': '*' },
       data: { name },
@@ -117,23 +97,21 @@ test('back leaves a panel, however many rows were walked in it', async () => {
   await page.getByRole('link', { name: 'Settings' }).click();
   await page.getByRole('link', { name: 'Audit log' }).click();
   await page.getByRole('row').nth(1).click();
-  await page.getByRole('dialog').waitFor();
+  await expect(page.getByRole('dialog')).toBeVisible();
   const first = page.url();
   await page.getByRole('button', { name: 'Close' }).click();
-  await page.getByRole('dialog').waitFor({ state: 'hidden' });
+  await expect(page.getByRole('dialog')).toBeHidden();
   await page.getByRole('row').nth(2).click();
-  await until(async () => page.url().includes('entry=') && page.url() !== first);
+  await page.waitForURL((url) => url.search.includes('entry=') && url.href !== first);
   await page.goBack();
-  await page.getByRole('dialog').waitFor({ state: 'hidden' });
+  await expect(page.getByRole('dialog')).toBeHidden();
   expect(page.url()).not.toContain('entry=');
   expect(page.url()).toContain('/settings/audit');
   await page.goBack();
-  await until(async () => !page.url().includes('/settings/audit'));
-  await close();
+  await expect(page).not.toHaveURL(/settings.audit/);
 });
 
-test('the search of the rules keeps the caret where one types', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('the search of the rules keeps the caret where one types', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=seah`);
   const search = page.getByRole('textbox', { name: 'Search' });
@@ -143,14 +121,12 @@ test('the search of the rules keeps the caret where one types', async () => {
   await search.press('ArrowRight');
   await search.press('ArrowRight');
   await search.pressSequentially('rc', { delay: 30 });
-  expect(await search.inputValue()).toBe('search');
-  await until(async () => page.url().endsWith('q=search'));
-  expect(await search.inputValue()).toBe('search');
-  await close();
+  await expect(search).toHaveValue('search');
+  await expect(page).toHaveURL(/q=search$/);
+  await expect(search).toHaveValue('search');
 });
 
-test('a platform admin finds a new tenant in the switcher and in the palette', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('a platform admin finds a new tenant in the switcher and in the palette', async ({ page }) => {
   await signIn(page);
   const made = await page.request.post('/api/v1/tenants', { data: { slug: 'zenith', name: 'Zenith Labs' } });
   expect(made.status()).toBe(201);
@@ -158,18 +134,18 @@ test('a platform admin finds a new tenant in the switcher and in the palette', a
   await settled(page);
   await page.getByRole('button', { name: /^Tenant:/ }).click();
   await page.getByLabel('Find a tenant').fill('zen');
-  await page.getByRole('option', { name: /Zenith Labs/ }).waitFor();
+  await expect(page.getByRole('option', { name: /Zenith Labs/ })).toBeVisible();
   await expectAccessible(page);
   await page.getByLabel('Find a tenant').press('Enter');
   await page.waitForURL('**/t/zenith/overview');
-  await page.getByRole('button', { name: /Zenith Labs/ }).waitFor();
+  await expect(page.getByRole('button', { name: /Zenith Labs/ })).toBeVisible();
 
   await page.goto(`/t/${demo.tenant}/try`);
   await settled(page);
   await page.keyboard.press('Control+k');
   await page.getByRole('textbox', { name: 'Search' }).fill('zenith');
   const found = page.getByRole('button', { name: /Zenith Labs/ }).last();
-  await found.waitFor();
+  await expect(found).toBeVisible();
   await page.keyboard.press('ArrowDown');
   const selected = page.locator('[data-selected]').first();
   const [text, background] = await selected.evaluate((element) => {
@@ -177,8 +153,6 @@ test('a platform admin finds a new tenant in the switcher and in the palette', a
     return [style.color, style.backgroundColor];
   });
   expect(contrast(String(text), String(background))).toBeGreaterThan(4.5);
-  expect(complaints).toEqual([]);
-  await close();
 });
 
 /** The contrast ratio of two colours, as WCAG 2.2 defines it. */

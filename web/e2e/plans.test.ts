@@ -1,17 +1,6 @@
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
-import { demo, type Sluice, startSluice, timeUntil } from './sluice';
-
-let sluice: Sluice;
-let browser: Browser;
-beforeAll(async () => {
-  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
-});
-afterAll(async () => {
-  await browser?.close();
-  await sluice?.stop();
-});
+import type { Page } from '@playwright/test';
+import { expect, expectAccessible, settled, signIn, test } from './browser';
+import { demo, type Sluice, timeUntil } from './sluice';
 
 const plans = `/t/${demo.tenant}/plans`;
 
@@ -24,7 +13,7 @@ async function cell(page: Page, pattern: string, name: string, plan: string) {
   return named.locator('th, td').nth(column);
 }
 
-async function ask(user: string, cost: number): Promise<number> {
+async function ask(sluice: Sluice, user: string, cost: number): Promise<number> {
   const answer = await fetch(`${sluice.checkUrl}/v1/check`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${demo.key}`, 'Content-Type': 'application/json' },
@@ -33,12 +22,11 @@ async function ask(user: string, cost: number): Promise<number> {
   return answer.status;
 }
 
-test('raising the pro limit by keyboard lets a request pass within 2 s', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('raising the pro limit by keyboard lets a request pass within 2 s', async ({ page, sluice }) => {
   await signIn(page);
   await page.goto(plans);
   await settled(page);
-  expect(await ask('anna', 700)).toBe(429); // above the burst of 500
+  expect(await ask(sluice, 'anna', 700)).toBe(429); // above the burst of 500
 
   await (await cell(page, 'user:{user_id}', '', 'pro')).focus();
   await page.keyboard.type('200/s');
@@ -46,11 +34,11 @@ test('raising the pro limit by keyboard lets a request pass within 2 s', async (
   await page.keyboard.press('Control+A');
   await page.keyboard.type('1000');
   await page.keyboard.press('Enter');
-  await page.getByText('1 change not saved').waitFor();
+  await expect(page.getByText('1 change not saved')).toBeVisible();
   await page.getByRole('button', { name: 'Review changes' }).click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByText('100 per second, bursts to 500').waitFor();
-  await dialog.getByText('200 per second, bursts to 1,000').waitFor();
+  await expect(dialog.getByText('100 per second, bursts to 500')).toBeVisible();
+  await expect(dialog.getByText('200 per second, bursts to 1,000')).toBeVisible();
   await expectAccessible(page);
   const said = page.getByText(/1 change saved/).waitFor();
   const answered = page.waitForResponse(
@@ -58,14 +46,11 @@ test('raising the pro limit by keyboard lets a request pass within 2 s', async (
   );
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   expect((await answered).status()).toBe(200);
-  expect(await timeUntil(async () => (await ask('berta', 700)) === 200)).toBeLessThan(2000);
+  expect(await timeUntil(async () => (await ask(sluice, 'berta', 700)) === 200)).toBeLessThan(2000);
   await said;
-  expect(complaints).toEqual([]);
-  await close();
 });
 
-test('a lost race shows both versions, and mine can be saved over theirs', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('a lost race shows both versions, and mine can be saved over theirs', async ({ page }) => {
   await signIn(page);
   await page.goto(plans);
   await settled(page);
@@ -81,19 +66,20 @@ test('a lost race shows both versions, and mine can be saved over theirs', async
   expect(theirs.status()).toBe(200);
 
   await page.getByRole('button', { name: 'Review changes' }).click();
-  await page.getByText(/Somebody changed this limit/).waitFor();
-  await page.getByText('1,500 per second, bursts to 5,000').waitFor();
-  await page.getByText('2,000 per second, bursts to 5,000').waitFor();
+  await expect(page.getByText(/Somebody changed this limit/)).toBeVisible();
+  await expect(page.getByText('1,500 per second, bursts to 5,000')).toBeVisible();
+  await expect(page.getByText('2,000 per second, bursts to 5,000')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Save mine over it' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
-  await page.getByText(/1 change saved/).waitFor();
+  await expect(page.getByText(/1 change saved/)).toBeVisible();
   expect((await (await api.get(path)).json()).rate_per_second).toBe(2000);
-  await close();
 });
 
-test('while the server is away what was typed stays, and can be saved when it is back', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('while the server is away what was typed stays, and can be saved when it is back', async ({
+  page,
+  sluice,
+}) => {
   await signIn(page);
   await page.goto(plans);
   await settled(page);
@@ -102,13 +88,12 @@ test('while the server is away what was typed stays, and can be saved when it is
   await page.keyboard.press('Enter');
   await sluice.pause();
   await page.getByRole('button', { name: 'Review changes' }).click();
-  await page.getByText('The server is away.').waitFor();
+  await expect(page.getByText('The server is away.')).toBeVisible();
   await page.getByRole('button', { name: 'Back' }).click();
-  await page.getByText('1 change not saved').waitFor();
+  await expect(page.getByText('1 change not saved')).toBeVisible();
   await sluice.resume();
-  await page.getByText('The server is away.').waitFor({ state: 'detached' });
+  await expect(page.getByText('The server is away.')).toBeHidden();
   await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
-  await page.getByText(/1 change saved/).waitFor();
-  await close();
+  await expect(page.getByText(/1 change saved/)).toBeVisible();
 });

@@ -1,19 +1,7 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { expectAccessible, newPage, settled, signIn, startBrowser } from './browser';
-import { demo, type Sluice, startSluice, until } from './sluice';
+import { expect, expectAccessible, settled, signIn, test } from './browser';
+import { demo, type Sluice } from './sluice';
 
-let sluice: Sluice;
-let browser: Browser;
-beforeAll(async () => {
-  [sluice, browser] = await Promise.all([startSluice(), startBrowser()]);
-});
-afterAll(async () => {
-  await browser?.close();
-  await sluice?.stop();
-});
-
-async function ask(check: object): Promise<{ status: number; rule: number | null }> {
+async function ask(sluice: Sluice, check: object): Promise<{ status: number; rule: number | null }> {
   const answer = await fetch(`${sluice.checkUrl}/v1/check`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${demo.key}`, 'Content-Type': 'application/json' },
@@ -22,8 +10,10 @@ async function ask(check: object): Promise<{ status: number; rule: number | null
   return { status: answer.status, rule: (await answer.json()).violated_rule_id };
 }
 
-test('a shadow rule is made from parts, reports nothing to callers, and is then put into force', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('a shadow rule is made from parts, reports nothing to callers, and is then put into force', async ({
+  page,
+  sluice,
+}) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules`);
   await page.getByRole('link', { name: 'New rule' }).click();
@@ -31,32 +21,29 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await page.getByRole('button', { name: 'and only for …' }).click();
   await page.getByLabel('Value').fill('/api/orders');
   const built = 'user:{user_id}:endpoint:/api/orders';
-  await until(async () => (await page.getByLabel('Key pattern').inputValue()) === built);
-  await page.getByText('Each user on /api/orders').waitFor();
-  await page.getByText('bucket of user 43').waitFor();
+  await expect(page.getByLabel('Key pattern')).toHaveValue(built);
+  await expect(page.getByText('Each user on /api/orders')).toBeVisible();
+  await expect(page.getByText('bucket of user 43')).toBeVisible();
   await page.getByLabel('Rate', { exact: true }).fill('2/min');
   await page.getByLabel('Burst').fill('2');
   await page.getByText('Shadow', { exact: true }).click();
-  await page.getByRole('application', { name: /requests in/ }).waitFor();
+  await expect(page.getByRole('application', { name: /requests in/ })).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Make rule' }).click();
-  await page.getByRole('heading', { name: 'Each user on /api/orders' }).waitFor();
-  await page.getByText(/it reports, and denies nothing/).waitFor();
+  await expect(page.getByRole('heading', { name: 'Each user on /api/orders' })).toBeVisible();
+  await expect(page.getByText(/it reports, and denies nothing/)).toBeVisible();
 
   const check = { user_id: '7', endpoint: '/api/orders', cost: 1 };
-  for (let times = 0; times < 4; times++) expect((await ask(check)).status).toBe(200);
+  for (let times = 0; times < 4; times++) expect((await ask(sluice, check)).status).toBe(200);
 
   await page.getByRole('button', { name: 'Enforce', exact: true }).click();
-  await page.getByText('This rule begins to decide').waitFor();
+  await expect(page.getByText('This rule begins to decide')).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
   const id = Number(page.url().split('/').at(-1));
-  await until(async () => (await ask(check)).rule === id);
-  expect(complaints).toEqual([]);
-  await close();
+  await expect.poll(async () => (await ask(sluice, check)).rule).toBe(id);
 });
 
-test('a rule is changed, its history says how, and the change is undone', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('a rule is changed, its history says how, and the change is undone', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=reports`);
   await page
@@ -65,18 +52,16 @@ test('a rule is changed, its history says how, and the change is undone', async 
     .first()
     .press('Enter');
   await page.getByLabel('Burst').fill('30');
-  await page.getByText('Buckets keep what they hold.').waitFor();
+  await expect(page.getByText('Buckets keep what they hold.')).toBeVisible();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
-  await page.getByText('Rule saved').waitFor();
+  await expect(page.getByText('Rule saved')).toBeVisible();
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
-  await page.getByText('Undone').waitFor();
-  await until(async () => (await page.getByLabel('Burst').inputValue()) === '3');
-  await close();
+  await expect(page.getByText('Undone')).toBeVisible();
+  await expect(page.getByLabel('Burst')).toHaveValue('3');
 });
 
-test('a lost race on a rule shows both versions; theirs can be taken', async () => {
-  const { page, close } = await newPage(browser, sluice);
+test('a lost race on a rule shows both versions; theirs can be taken', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=search`);
   await page
@@ -90,16 +75,14 @@ test('a lost race on a rule shows both versions; theirs can be taken', async () 
   await page.request.patch(path, { headers: { 'If-Match': '*' }, data: { burst_capacity: 2200 } });
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByText('Somebody changed this rule').waitFor();
-  await dialog.getByRole('cell', { name: '2,200' }).waitFor();
+  await expect(dialog.getByText('Somebody changed this rule')).toBeVisible();
+  await expect(dialog.getByRole('cell', { name: '2,200' })).toBeVisible();
   await dialog.getByRole('button', { name: 'Take the saved one' }).click();
-  await dialog.waitFor({ state: 'hidden' });
-  await until(async () => (await page.getByLabel('Burst').inputValue()) === '2,200');
-  await close();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByLabel('Burst')).toHaveValue('2,200');
 });
 
-test('one user gets an override that ends', async () => {
-  const { page, complaints, close } = await newPage(browser, sluice);
+test('one user gets an override that ends', async ({ page, sluice }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules?q=reports`);
   await page
@@ -114,9 +97,9 @@ test('one user gets an override that ends', async () => {
   await dialog.getByLabel('Reason').fill('migration week');
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Save override' }).click();
-  await page.getByRole('row', { name: /42.*migration week.*in 7/ }).waitFor();
-  await until(async () => (await ask({ user_id: '42', endpoint: '/api/reports', cost: 20 })).status === 200);
+  await expect(page.getByRole('row', { name: /42.*migration week.*in 7/ })).toBeVisible();
+  await expect
+    .poll(async () => (await ask(sluice, { user_id: '42', endpoint: '/api/reports', cost: 20 })).status)
+    .toBe(200);
   await settled(page);
-  expect(complaints).toEqual([]);
-  await close();
 });

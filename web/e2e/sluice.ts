@@ -25,11 +25,13 @@ export const demo = {
   key: 'slk_demo_0123456789abcdef0123456789abcdef',
 };
 
-/** Starts it with these options, beside those that keep it to itself. */
-export async function startSluice(options: Record<string, string> = {}): Promise<Sluice> {
+/** The one private address that webhooks may be posted to. */
+export const allowed = '127.0.0.2';
+
+export async function startSluice(): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));
-  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }, options).catch(
+  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }).catch(
     async (error) => {
       await rm(folder, { recursive: true, force: true });
       throw error;
@@ -44,7 +46,7 @@ export async function startSluice(options: Record<string, string> = {}): Promise
       // Whoever was lent one of the ports meanwhile has it for a moment.
       await until(async () => {
         try {
-          running = await run(folder, addresses, options);
+          running = await run(folder, addresses);
           return true;
         } catch (error) {
           if (String(error).includes('address already in use')) return false;
@@ -69,14 +71,14 @@ interface Addresses {
 }
 
 /** Starts the process and waits until it answers; if it does not, it is gone. */
-async function run(folder: string, wanted: Addresses, options: Record<string, string>) {
+async function run(folder: string, wanted: Addresses) {
   const env = {
     ...environment,
-    ...options,
     SLUICE_DATA_DIR: join(folder, 'data'),
     SLUICE_CHECK_ADDR: wanted.check,
     SLUICE_ADMIN_ADDR: wanted.admin,
     SLUICE_METRICS_ADDR: wanted.metrics,
+    SLUICE_WEBHOOK_ALLOW: `${allowed}/32`,
     // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
     SLUICE_STORE_BUDGET: '5s',
   };
@@ -93,7 +95,7 @@ async function run(folder: string, wanted: Addresses, options: Record<string, st
         (await answers(`http://${greeted.admin}/healthz`)) &&
         (await answers(`http://${greeted.check}/readyz`))
       );
-    });
+    }, startPatience);
   } catch (error) {
     await end(process);
     throw new Error(`sluice dev does not answer: ${error}\n${log}`);
@@ -128,19 +130,17 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-/**
- * How long anything may take before it counts as never. It says nothing about how fast the product is: the
- * machine may have other things to do.
- */
-export const patience = 60_000;
+/** How long a sluice may take to start, and anything else to happen, before it counts as never. */
+const startPatience = 60_000;
+const patience = 15_000;
 
 const pause = 50;
 
 /** Waits until a condition holds, asking often. */
-export async function until(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + patience;
+export async function until(condition: () => Promise<boolean>, within = patience): Promise<void> {
+  const deadline = Date.now() + within;
   while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`it did not happen within ${patience} ms`);
+    if (Date.now() > deadline) throw new Error(`it did not happen within ${within} ms`);
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
