@@ -40,7 +40,7 @@ func newCluster(s *Store, client *redis.ClusterClient) *cluster {
 }
 
 // ended keeps the driver from asking the network who the masters are in a caller's time.
-var ended = func() context.Context {
+var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -53,7 +53,7 @@ func (c *cluster) nodeOf(key enforce.Key) *node {
 	tag = append(tag, c.store.prefix...)
 	tag = append(tag, 's')
 	tag = append(strconv.AppendInt(tag, int64(key.Tenant), 10), '}')
-	master, err := c.client.MasterForKey(ended, string(tag))
+	master, err := c.client.MasterForKey(canceled, string(tag))
 	if err != nil {
 		return c.router
 	}
@@ -81,7 +81,7 @@ func (c *cluster) add(master *redis.Client) *node {
 }
 
 // keep forgets all nodes but those of some masters. Checks on their way to one that is forgotten end as they would have.
-func (c *cluster) keep(masters []*redis.Client) {
+func (c *cluster) keepOnly(masters []*redis.Client) {
 	for _, master := range masters {
 		if (*c.nodes.Load())[master] == nil {
 			c.add(master)
@@ -114,10 +114,10 @@ func byAddr(nodes []Node) {
 }
 
 // take has asks answered by the nodes that keep their buckets.
-func (c *cluster) take(checks []enforce.BucketCheck) error {
+func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
 	asked := time.Now()
 	if key, ok := onlyTenant(checks); ok {
-		return c.ask(c.nodeOf(key), checks, asked)
+		return c.submit(c.nodeOf(key), checks, asked)
 	}
 	groups := map[*node][]int{}
 	for i := range checks {
@@ -131,7 +131,7 @@ func (c *cluster) take(checks []enforce.BucketCheck) error {
 	var all outcome
 	for n, group := range groups {
 		wg.Go(func() {
-			o := catch(func() error { return c.askSome(n, checks, group, asked) })
+			o := catch(func() error { return c.submitSome(n, checks, group, asked) })
 			mu.Lock()
 			defer mu.Unlock()
 			all.err = errors.Join(all.err, o.err)
@@ -161,12 +161,12 @@ func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 }
 
 // askSome asks a node about some of the asks, by their places.
-func (c *cluster) askSome(n *node, checks []enforce.BucketCheck, places []int, asked time.Time) error {
+func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int, asked time.Time) error {
 	some := make([]enforce.BucketCheck, len(places))
 	for i, place := range places {
 		some[i] = checks[place]
 	}
-	err := c.ask(n, some, asked)
+	err := c.submit(n, some, asked)
 	for i, place := range places {
 		checks[place].Allowed, checks[place].Answered = some[i].Allowed, some[i].Answered
 	}
@@ -174,10 +174,10 @@ func (c *cluster) askSome(n *node, checks []enforce.BucketCheck, places []int, a
 }
 
 // ask asks a node. What the node redirects was not executed, and goes to the router.
-func (c *cluster) ask(n *node, checks []enforce.BucketCheck, asked time.Time) error {
-	last, err := n.queue.take(checks, asked)
+func (c *cluster) submit(n *node, checks []enforce.BucketCheck, asked time.Time) error {
+	last, err := n.combiner.submit(checks, asked)
 	if n != c.router && isRedirect(err) {
-		_, err = c.router.queue.take(checks, last)
+		_, err = c.router.combiner.submit(checks, last)
 	}
 	return err
 }

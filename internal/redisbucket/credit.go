@@ -71,7 +71,7 @@ func (s *Store) creditArgs(c credit) []any {
 
 func (s *Store) credit(ctx context.Context, c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
 	args := s.creditArgs(c)
-	cmd := &takeCmd{redis.NewStringCmd(ctx, args...)}
+	cmd := &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 	_, err = s.nodeOf(c.key).breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 		defer cancel()

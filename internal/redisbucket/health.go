@@ -81,7 +81,7 @@ func (s *Store) Ping(ctx context.Context) []Node {
 		}
 		return []Node{{State: Down, Err: fmt.Errorf("read the nodes of the redis cluster: %w", err)}}
 	}
-	s.cluster.keep(masters)
+	s.cluster.keepOnly(masters)
 	byAddr(nodes)
 	return nodes
 }

@@ -44,7 +44,7 @@ func Options(rawURL string, budget time.Duration) (*redis.UniversalOptions, erro
 		ReadTimeout:           budget,
 		WriteTimeout:          budget,
 		// Checks need one for each pipeline; the rest is for pings and the like.
-		PoolSize: maxPipelines + 4,
+		PoolSize: maxInFlight + 4,
 		// Shorter than the budget, so that waiting for a connection and waiting for Redis can be told
 		// apart.
 		PoolTimeout: budget / 2,

@@ -3,57 +3,55 @@ package redisbucket
 import "time"
 
 const (
-	// maxBatch is how many tiers the checks of one pipeline have at most, unless it is a single check: a few
-	// milliseconds of Redis's time.
+	// maxBatch is the most tiers of a batch, unless it is a single check: a few milliseconds of Redis's time.
 	maxBatch = 4 * maxKeys
-	// firstBatch is how many they may have before anything is known: sixteen checks of four.
+	// firstBatch is the first limit: sixteen checks of four tiers.
 	firstBatch = 64
-	// minBatch is how many they may have however slow Redis is.
+	// minBatch is the limit however slow Redis is.
 	minBatch = 16
-	// slackShare is the part of the budget by which a pipeline may be slower than the quickest before they become smaller.
+	// slackShare is the part of the budget by which a batch may be slower than the quickest before batches shrink.
 	slackShare = 20
-	// relearnAfter is how many small pipelines in a row are slow before that is how quick Redis is.
+	// relearnAfter is how many slow small batches in a row make their duration the new quickest.
 	relearnAfter = 16
 )
 
-// pace chooses how large pipelines are, by how long they take: they grow while more calls wait than fit and Redis is
-// quick, and shrink when it is slow, as a sender's window does in LEDBAT (RFC 6817). Redis executes pipelines one after
-// the other. When it is asked for more than it can do, a larger one decides no more checks a second; it makes those of
-// all tenants wait.
+// pace limits the size of batches by how long they take, as LEDBAT does with a sender's window (RFC 6817). The limit
+// grows while more checks wait than fit and Redis is quick, and shrinks when Redis is slow. Redis executes batches one
+// after the other: under overload a larger batch decides no more checks a second, and makes all tenants wait longer.
 type pace struct {
-	size     int           // of pipelines at most, in tiers
-	slack    time.Duration // by which one may be slower than the quickest
-	quickest time.Duration // lately; 0 before the first
-	cut      time.Time     // when size was last decreased
-	slow     int           // small pipelines in a row that were slow
-	floor    time.Duration // how long the quickest of these took
+	size           int           // the limit, in tiers
+	slack          time.Duration // by which a batch may be slower than the quickest
+	quickest       time.Duration // 0 before the first
+	shrunkAt       time.Time
+	slowStreak     int           // slow small batches in a row
+	streakQuickest time.Duration // of the slow streak
 }
 
 func newPace(budget time.Duration) pace { return pace{size: firstBatch, slack: budget / slackShare} }
 
-// learn takes note of how long a pipeline took, and whether more waited than it had room for.
-func (p *pace) learn(tiers int, full bool, sent, now time.Time) {
+// record adjusts the limit to the duration of a batch; full says that more checks waited than it had room for.
+func (p *pace) record(tiers int, full bool, sent, now time.Time) {
 	took := now.Sub(sent)
 	if p.quickest == 0 || took < p.quickest {
 		p.quickest = took
 	}
 	switch slow := took > p.quickest+max(p.slack, p.quickest/2); {
 	case !slow:
-		p.slow = 0
+		p.slowStreak = 0
 		if full {
 			p.size = min(p.size+2*minBatch, maxBatch)
 		}
 	case tiers > minBatch:
-		p.slow = 0
-		if sent.After(p.cut) { // those that were in flight then say nothing new
-			p.size, p.cut = max(p.size*3/4, minBatch), now
+		p.slowStreak = 0
+		if sent.After(p.shrunkAt) { // batches in flight at that time say nothing new
+			p.size, p.shrunkAt = max(p.size*3/4, minBatch), now
 		}
-	default: // not because of its size: Redis is farther away now, or busy with others
-		if p.slow == 0 || took < p.floor {
-			p.floor = took
+	default: // size is not the cause: Redis is farther away now, or busy with other clients
+		if p.slowStreak == 0 || took < p.streakQuickest {
+			p.streakQuickest = took
 		}
-		if p.slow++; p.slow == relearnAfter {
-			p.quickest, p.slow = p.floor, 0
+		if p.slowStreak++; p.slowStreak == relearnAfter {
+			p.quickest, p.slowStreak = p.streakQuickest, 0
 		}
 	}
 }

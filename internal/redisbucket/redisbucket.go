@@ -108,7 +108,7 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 // as many budgets.
 func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if ctx.Done() == nil { // as from enforce.Limiter
-		return s.take(checks)
+		return s.takeUncancelled(checks)
 	}
 	// The pipeline carries others' checks too and must not end with this caller, who must not find
 	// its asks written to after it has left.
@@ -118,7 +118,7 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 		own[i].Tiers = slices.Clone(checks[i].Tiers)
 	}
 	answered := make(chan outcome, 1)
-	go func() { answered <- catch(func() error { return s.take(own) }) }()
+	go func() { answered <- catch(func() error { return s.takeUncancelled(own) }) }()
 	select {
 	case o := <-answered:
 		err := o.result()
@@ -154,7 +154,7 @@ func (o outcome) result() error {
 }
 
 // take is Take for a caller that stays.
-func (s *Store) take(checks []enforce.BucketCheck) error {
+func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 	for i := range checks {
 		check := &checks[i]
 		if len(check.Tiers) > maxTiers {
@@ -166,9 +166,9 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 	}
 	var err error
 	if s.single != nil {
-		_, err = s.single.queue.take(checks, time.Now())
+		_, err = s.single.combiner.submit(checks, time.Now())
 	} else {
-		err = s.cluster.take(checks)
+		err = s.cluster.dispatch(checks)
 	}
 	if err != nil {
 		return fmt.Errorf("ask redis about %d checks: %w", len(checks), err)

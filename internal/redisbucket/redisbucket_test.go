@@ -48,7 +48,7 @@ func TestConformance(t *testing.T) {
 			},
 			Settle: func(now int64, edits []enforce.Edit) error {
 				s.stamp, s.walkPause = func() int64 { return now }, 0
-				return newWalk(s, edits).over(t.Context(), s.rdb)
+				return newWalk(s, edits).scan(t.Context(), s.rdb)
 			},
 			Newer: func(key enforce.Key) {
 				if err := rdb.Set(t.Context(), keyText(key), "\x02 whatever it is", 0).Err(); err != nil {
@@ -321,9 +321,9 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					checks[i].Tiers = append(checks[i].Tiers, tier)
 				}
 			}
-			p := pipeline{parts: []part{{checks: checks}}, open: map[int64]*script{}}
+			b := batch{calls: []*call{{sending: checks}}, open: map[int64]*script{}}
 			var got []int
-			for _, script := range p.pack("", test.apart) {
+			for _, script := range b.pack("", test.apart) {
 				got = append(got, len(script.checks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {

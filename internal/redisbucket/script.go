@@ -2,7 +2,7 @@ package redisbucket
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the name that Redis gives to a script
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
 	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,158 +24,112 @@ var takeSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// What one script evaluates at most, unless it is a single check. Redis does nothing else
-// meanwhile: 64 checks of four tiers are half a millisecond.
+// The limits of one script, unless it is a single check. Redis does nothing else meanwhile: 64 checks of four tiers take
+// half a millisecond.
 const (
 	maxChecks = 64
 	maxKeys   = 256
 )
 
-// maxTiers is how many tiers a check can have for its places to fit the wiring.
+// maxTiers is the most tiers of a check, so that their places fit the 16 bits of a wire.
 const maxTiers = math.MaxUint16 / 2
 
 const (
 	limitBytes = 20 // a limit, in a value, an argument and a reply
-	tierBytes  = 12 // a tier's answer in a reply
+	tierBytes  = 12 // a tier in a reply
 )
 
-// script is one call of take.lua under construction: checks whose buckets are on one server, each distinct bucket
-// once, each bucket with one limit. take.lua says what the arguments are. Its memory is used again, so
-// that a check allocates next to nothing here.
+// script builds one call of take.lua, which describes the arguments, and reads its reply. Its checks have their buckets
+// on one server. Each distinct bucket is sent once, with one limit. The memory is reused.
 type script struct {
-	prefix string // of the keys
-	checks []*enforce.BucketCheck
-	readAt int64               // of all asks
-	alone  bool                // holds one ask, whose keys are distinct
-	places map[enforce.Key]int // of the keys in KEYS, unless it is alone
-	limits []enforce.Limit     // distinct
-	of     []uint16            // for each key, the place of its limit
-	tiers  []uint16            // for each ask, its number of tiers and each tier's wire
-	found  []int               // the places of an ask's keys while it is added; -1 for a new one
+	prefix     string // of the keys
+	checks     []*enforce.BucketCheck
+	readAt     int64               // of all checks
+	single     bool                // there is one check, whose keys are distinct
+	places     map[enforce.Key]int // in KEYS; unused for a single check
+	limits     []enforce.Limit     // distinct
+	limitOf    []uint16            // for each key, the place of its limit
+	wires      []uint16            // for each check, its number of tiers and each tier's wire
+	tierPlaces []int               // the places of the keys of a check that is being added; -1 for a new one
 
-	text    []byte   // all arguments, one behind the other
-	ends    []int    // of each in text
-	parts   []string // the same as strings
-	count   int      // of keys
-	args    []any
-	cmd     *takeCmd
-	err     error // why there is no answer
-	unknown int   // tiers whose bucket has a version that take.lua does not know
+	text         []byte   // all arguments, one after the other
+	textEnds     []int    // of each argument in text
+	argStrings   []string // the arguments
+	keyCount     int
+	args         []any
+	cmd          *noRetryCmd
+	err          error // why there is no answer
+	unknownTiers int   // tiers whose bucket has a version that take.lua does not know
 }
 
-// reset empties a script.
-func (s *script) reset(prefix string, alone bool) {
+func (s *script) reset(prefix string, single bool) {
 	s.prefix = prefix
 	clear(s.checks)
 	clear(s.places)
-	s.checks, s.limits, s.of, s.tiers = s.checks[:0], s.limits[:0], s.of[:0], s.tiers[:0]
-	s.text, s.ends, s.cmd, s.err = s.text[:0], s.ends[:0], nil, nil
-	s.alone = alone
-	if !alone && s.places == nil {
+	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
+	s.text, s.textEnds, s.cmd, s.err = s.text[:0], s.textEnds[:0], nil, nil
+	s.single = single
+	if !single && s.places == nil {
 		s.places = make(map[enforce.Key]int)
 	}
 }
 
-// pack puts the asks of a pipeline that have no answer into as few scripts as hold them, each of one tenant alone
-// if they are to be apart, and in order within each tenant. The keys have a prefix.
-func (p *pipeline) pack(prefix string, apart bool) []*script {
-	p.scripts = p.scripts[:0]
-	clear(p.open)
-	asks := 0
-	for _, part := range p.parts {
-		asks += len(part.checks)
-	}
-	for _, part := range p.parts {
-		for i := range part.checks {
-			check := &part.checks[i]
-			if check.Answered {
-				continue // or it has no tiers
-			}
-			tenant := int64(0) // of all
-			if apart {
-				tenant = int64(check.Tiers[0].Key.Tenant)
-			}
-			if s := p.open[tenant]; s != nil && s.add(check) {
-				continue
-			}
-			s := p.newScript(prefix, asks == 1)
-			s.add(check)
-			if asks > 1 {
-				p.open[tenant] = s
-			}
-		}
-	}
-	return p.scripts
-}
-
-// newScript returns one more script, in memory that served before if there is any.
-func (p *pipeline) newScript(prefix string, alone bool) *script {
-	n := len(p.scripts)
-	if n < cap(p.scripts) && p.scripts[:n+1][n] != nil {
-		p.scripts = p.scripts[:n+1]
-	} else {
-		p.scripts = append(p.scripts, &script{})
-	}
-	p.scripts[n].reset(prefix, alone)
-	return p.scripts[n]
-}
-
-// add adds an ask, unless that would make the script too long, give one bucket two limits, or mix callers
-// who read the limits at different times. A batch gathered while rules are reloaded does the latter two;
-// in two scripts its asks are answered as they would be one by one.
+// add adds a check, unless the script would become too long, or two checks differ in the limit of a bucket or in ReadAt.
+// They do in a batch that is gathered while rules are reloaded; in two scripts they are decided as they would be one by
+// one.
 func (s *script) add(check *enforce.BucketCheck) bool {
 	if len(s.checks) > 0 && s.readAt != check.ReadAt {
 		return false
 	}
-	s.found = s.found[:0]
+	s.tierPlaces = s.tierPlaces[:0]
 	fresh := 0
 	for i := range check.Tiers {
 		place := -1
-		if !s.alone {
-			if known, ok := s.places[check.Tiers[i].Key]; ok {
-				place = known
+		if !s.single {
+			if found, ok := s.places[check.Tiers[i].Key]; ok {
+				place = found
 			}
 		}
 		if place < 0 {
 			fresh++
-		} else if s.limits[s.of[place]] != check.Tiers[i].Limit {
+		} else if s.limits[s.limitOf[place]] != check.Tiers[i].Limit {
 			return false
 		}
-		s.found = append(s.found, place)
+		s.tierPlaces = append(s.tierPlaces, place)
 	}
-	if len(s.checks) > 0 && (len(s.checks) == maxChecks || len(s.of)+fresh > maxKeys) {
+	if len(s.checks) > 0 && (len(s.checks) == maxChecks || len(s.limitOf)+fresh > maxKeys) {
 		return false
 	}
 	s.checks, s.readAt = append(s.checks, check), check.ReadAt
-	s.tiers = append(s.tiers, uint16(len(check.Tiers)))
+	s.wires = append(s.wires, uint16(len(check.Tiers)))
 	for i := range check.Tiers {
-		place := s.found[i]
+		place := s.tierPlaces[i]
 		if place < 0 {
-			place = s.place(&check.Tiers[i])
+			place = s.addTierKey(&check.Tiers[i])
 		}
 		wire := uint16(place * 2)
 		if check.Tiers[i].Shadow {
 			wire++
 		}
-		s.tiers = append(s.tiers, wire)
+		s.wires = append(s.wires, wire)
 	}
 	return true
 }
 
-// place adds a tier's key to KEYS and returns its place.
-func (s *script) place(tier *enforce.Tier) int {
-	place := len(s.of)
-	if !s.alone {
+// addTierKey adds a tier's key to KEYS and returns its place.
+func (s *script) addTierKey(tier *enforce.Tier) int {
+	place := len(s.limitOf)
+	if !s.single {
 		s.places[tier.Key] = place
 	}
 	s.text = appendKey(s.text, s.prefix, tier.Key)
-	s.endKey(tier.Limit)
+	s.addLimit(tier.Limit)
 	return place
 }
 
-// endKey makes an argument of the key that was appended to the text, whose bucket has a limit.
-func (s *script) endKey(limit enforce.Limit) {
-	s.endArgument()
+// addLimit ends a key that was appended to the text, and notes the limit of its bucket.
+func (s *script) addLimit(limit enforce.Limit) {
+	s.endArg()
 	place := len(s.limits) - 1
 	for place >= 0 && s.limits[place] != limit {
 		place--
@@ -184,50 +138,48 @@ func (s *script) endKey(limit enforce.Limit) {
 		place = len(s.limits)
 		s.limits = append(s.limits, limit)
 	}
-	s.of = append(s.of, uint16(place))
+	s.limitOf = append(s.limitOf, uint16(place))
 }
 
-// endArgument makes an argument of what was appended to the text since the last.
-func (s *script) endArgument() { s.ends = append(s.ends, len(s.text)) }
+// endArg makes an argument of what was appended to the text since the last one.
+func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 
-// command returns the call by digest, or by source if that is asked for. A stamp of 0 leaves the
-// time to Redis.
-func (s *script) command(ctx context.Context, bySource bool, stamp int64) *takeCmd {
-	s.count = len(s.of)
-	s.text = s.text[:s.ends[s.count-1]] // a second call begins again behind the keys
-	s.ends = s.ends[:s.count]
-	for _, limit := range s.of {
+// command returns the call by digest, or by source. A stamp of 0 leaves the time to Redis.
+func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
+	s.keyCount = len(s.limitOf)
+	s.text = s.text[:s.textEnds[s.keyCount-1]] // a second call starts behind the keys
+	s.textEnds = s.textEnds[:s.keyCount]
+	for _, limit := range s.limitOf {
 		s.text = binary.LittleEndian.AppendUint16(s.text, limit)
 	}
-	for _, word := range s.tiers {
+	for _, word := range s.wires {
 		s.text = binary.LittleEndian.AppendUint16(s.text, word)
 	}
-	s.endArgument()
+	s.endArg()
 	for _, check := range s.checks {
 		s.text = appendFloat(s.text, float64(check.Cost))
 	}
-	s.endArgument()
+	s.endArg()
 	for _, limit := range s.limits {
 		s.text = appendLimit(s.text, limit)
 	}
 	s.text = appendFloat(s.text, float64(s.readAt))
-	s.endArgument()
+	s.endArg()
 	if stamp != 0 {
 		s.text = strconv.AppendInt(s.text, stamp, 10)
-		s.endArgument()
+		s.endArg()
 	}
-	return &takeCmd{redis.NewStringCmd(ctx, s.arguments(bySource)...)}
+	return &noRetryCmd{redis.NewStringCmd(ctx, s.arguments(bySource)...)}
 }
 
-// arguments returns the whole command for the driver, which takes pointers where it would otherwise
-// be handed a copy on the heap. Redis Cluster's client finds the slot in the first key, and needs that
-// as a string.
+// arguments returns the command for the driver. Pointers spare it a copy on the heap; the first key is a string because
+// the cluster client reads the slot from it.
 func (s *script) arguments(bySource bool) []any {
 	text := string(s.text)
-	s.parts = s.parts[:0]
+	s.argStrings = s.argStrings[:0]
 	start := 0
-	for _, end := range s.ends {
-		s.parts = append(s.parts, text[start:end])
+	for _, end := range s.textEnds {
+		s.argStrings = append(s.argStrings, text[start:end])
 		start = end
 	}
 	s.args = s.args[:0]
@@ -236,38 +188,38 @@ func (s *script) arguments(bySource bool) []any {
 	} else {
 		s.args = append(s.args, "evalsha", &takeSHA)
 	}
-	s.args = append(s.args, &s.count, s.parts[0])
-	for i := 1; i < len(s.parts); i++ {
-		s.args = append(s.args, &s.parts[i])
+	s.args = append(s.args, &s.keyCount, s.argStrings[0])
+	for i := 1; i < len(s.argStrings); i++ {
+		s.args = append(s.args, &s.argStrings[i])
 	}
 	return s.args
 }
 
-// ErrUnknownVersion is about a bucket whose value a newer process wrote, in a format that this one does not
-// know. Nothing was taken from it, and it is as it was.
+// ErrUnknownVersion means that a newer process wrote a bucket in a format that this one does not know. The bucket is
+// unchanged.
 var ErrUnknownVersion = errors.New("a bucket has a format that this process does not know; finish the upgrade")
 
 // unknownMicros is UNKNOWN in take.lua.
 const unknownMicros = -2
 
-// answer reads the reply into the asks, and returns how many stored values were broken. An ErrUnknownVersion
-// leaves only the asks unanswered that have such a bucket.
-func (s *script) answer(reply string) (broken int, err error) {
-	s.unknown = 0
-	tiers := len(s.tiers) - len(s.checks)
+// readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion leaves
+// only the checks with such a bucket unanswered.
+func (s *script) readReply(reply string) (broken int, err error) {
+	s.unknownTiers = 0
+	tiers := len(s.wires) - len(s.checks)
 	end := tiers*tierBytes + 4
 	if len(reply) < end || (len(reply)-end)%(2+limitBytes) != 0 {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers", len(reply), tiers)
 	}
-	rest := reply
+	tierReply := reply
 	for _, check := range s.checks {
 		check.Allowed, check.Answered = true, true
 		for i := range check.Tiers {
 			tier := &check.Tiers[i]
-			amount := int64(float(rest))
+			amount := int64(float(tierReply))
 			tier.Holds = amount&1 == 1
 			tier.Bucket = enforce.Bucket{
-				Level: enforce.Level{Micros: enforce.Tokens(amount >> 1), Fraction: uint32At(rest[8:])},
+				Level: enforce.Level{Micros: enforce.Tokens(amount >> 1), Fraction: uint32At(tierReply[8:])},
 				Limit: tier.Limit,
 			}
 			if !tier.Holds && !tier.Shadow {
@@ -275,20 +227,20 @@ func (s *script) answer(reply string) (broken int, err error) {
 			}
 			if tier.Bucket.Level.Micros == unknownMicros {
 				check.Allowed, check.Answered = false, false
-				s.unknown++
+				s.unknownTiers++
 			}
-			rest = rest[tierBytes:]
+			tierReply = tierReply[tierBytes:]
 		}
 	}
-	s.correct(reply[end:])
-	if s.unknown > 0 {
+	s.applyForeignLimits(reply[end:])
+	if s.unknownTiers > 0 {
 		err = ErrUnknownVersion
 	}
-	return int(uint32At(rest)), err
+	return int(uint32At(tierReply)), err
 }
 
-// correct gives the tiers of buckets whose limit is not the caller's the limit in force.
-func (s *script) correct(foreign string) {
+// applyForeignLimits sets the limit in force of the tiers whose bucket has another limit than the caller's.
+func (s *script) applyForeignLimits(foreign string) {
 	if foreign == "" {
 		return
 	}
@@ -297,24 +249,24 @@ func (s *script) correct(foreign string) {
 		place := uint16(foreign[0]) | uint16(foreign[1])<<8
 		inForce[place] = limitAt(foreign[2:])
 	}
-	at := 0
+	wire := 0
 	for _, check := range s.checks {
-		at++ // the number of tiers
+		wire++ // the number of tiers
 		for i := range check.Tiers {
-			if limit, ok := inForce[s.tiers[at]/2]; ok {
+			if limit, ok := inForce[s.wires[wire]/2]; ok {
 				check.Tiers[i].Bucket.Limit = limit
 			}
-			at++
+			wire++
 		}
 	}
 }
 
-// takeCmd is a call of take.lua or credit.lua. A call that got no answer may have taken tokens, so
-// nobody may repeat it: with MaxRetries at -1, ClusterClient still would.
-type takeCmd struct{ *redis.StringCmd }
+// noRetryCmd is a call of take.lua or credit.lua. Without an answer it may have taken tokens, so it must not be repeated;
+// ClusterClient would repeat it even with MaxRetries at -1.
+type noRetryCmd struct{ *redis.StringCmd }
 
 // NoRetry implements redis.Cmder.
-func (*takeCmd) NoRetry() bool { return true }
+func (*noRetryCmd) NoRetry() bool { return true }
 
 func appendFloat(buf []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))

@@ -17,7 +17,7 @@ import (
 
 const (
 	// scanned is how many keys one SCAN looks at. A script settles at most maxKeys, as many as one that takes.
-	scanned = 1000
+	scanCount = 1000
 	// leastPause is the least pause of a walk after each command. With it, and because a pause lasts as long as
 	// the command did, Redis spends less than half of its time on a walk. On two cores shared with six other builds it was
 	// 29 %, and the walk passed 230,000 keys a second or settled 20,000.
@@ -30,10 +30,10 @@ const (
 	// walkLease is how long a process that was killed keeps others from walking.
 	walkLease = 3 * time.Second
 	// walkTurn is how often a waiting process looks whether the walk is done or the walker gone.
-	walkTurn = 500 * time.Millisecond
+	walkRetry = 500 * time.Millisecond
 	// walkKnown is how long it is remembered that an edit was walked: longer than processes differ in
 	// when they read it.
-	walkKnown = 10 * time.Minute
+	markLife = 10 * time.Minute
 )
 
 // Settle implements enforce.Settler by walks with SCAN over all keys of the servers that keep edited buckets. Each
@@ -46,7 +46,7 @@ const (
 // Leases and marks are on the server that they are about. So a master of a Redis Cluster that is lost keeps only its own
 // buckets from being settled, and the others are not walked over again when Settle is called again.
 func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
-	servers, err := s.edited(ctx, edits)
+	servers, err := s.editedServers(ctx, edits)
 	if err != nil {
 		return fmt.Errorf("settle buckets in redis: %w", err)
 	}
@@ -71,7 +71,7 @@ type editedServer struct {
 }
 
 // edited returns the servers that keep the edited buckets.
-func (s *Store) edited(ctx context.Context, edits []enforce.Edit) ([]*editedServer, error) {
+func (s *Store) editedServers(ctx context.Context, edits []enforce.Edit) ([]*editedServer, error) {
 	if s.cluster == nil {
 		return []*editedServer{{s, s.single.addr, s.rdb, "{" + s.prefix + "walk}", edits}}, nil
 	}
@@ -110,13 +110,13 @@ func (s *Store) leaseOn(ctx context.Context, master *redis.Client) (key string) 
 // settle walks over the server, or waits until another process has.
 func (e *editedServer) settle(ctx context.Context) error {
 	for {
-		left, err := e.unwalked(ctx, e.edits)
-		if err == nil && len(left) == 0 {
+		pending, err := e.unwalked(ctx, e.edits)
+		if err == nil && len(pending) == 0 {
 			return nil
 		}
 		var walked bool
 		if err == nil {
-			walked, err = e.walkOnce(ctx, left)
+			walked, err = e.walkOnce(ctx, pending)
 		}
 		switch {
 		case err != nil:
@@ -127,7 +127,7 @@ func (e *editedServer) settle(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for another process to settle buckets in redis %s: %w", e.name, context.Cause(ctx))
-		case <-time.After(walkTurn):
+		case <-time.After(walkRetry):
 		}
 	}
 }
@@ -137,11 +137,11 @@ func (e *editedServer) markKey(edit *enforce.Edit) string {
 }
 
 // unwalked returns the edits that no process has walked.
-func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (left []enforce.Edit, err error) {
-	for some := range slices.Chunk(edits, maxKeys) {
-		keys := make([]string, len(some))
-		for i := range some {
-			keys[i] = e.markKey(&some[i])
+func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pending []enforce.Edit, err error) {
+	for chunk := range slices.Chunk(edits, maxKeys) {
+		keys := make([]string, len(chunk))
+		for i := range chunk {
+			keys[i] = e.markKey(&chunk[i])
 		}
 		var marks []any
 		if err := e.store.step(ctx, func(ctx context.Context) (err error) {
@@ -152,11 +152,11 @@ func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (left
 		}
 		for i := range marks {
 			if marks[i] == nil {
-				left = append(left, some[i])
+				pending = append(pending, chunk[i])
 			}
 		}
 	}
-	return left, nil
+	return pending, nil
 }
 
 // renewLease keeps a lease for its holder, and endLease gives it back.
@@ -181,7 +181,7 @@ func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walk
 	renewing.Go(func() { e.keepLease(ctx, holder, cancel) })
 	edits, err = e.unwalked(ctx, edits) // another process may just have ended
 	if err == nil && len(edits) > 0 {
-		err = newWalk(s, edits).over(ctx, e.client)
+		err = newWalk(s, edits).scan(ctx, e.client)
 		if err == nil {
 			err = e.mark(ctx, edits)
 		}
@@ -219,11 +219,11 @@ func (e *editedServer) keepLease(ctx context.Context, holder string, cancel cont
 }
 
 func (e *editedServer) mark(ctx context.Context, edits []enforce.Edit) error {
-	for some := range slices.Chunk(edits, maxKeys) {
+	for chunk := range slices.Chunk(edits, maxKeys) {
 		if err := e.store.step(ctx, func(ctx context.Context) error {
 			pipe := e.store.rdb.Pipeline()
-			for i := range some {
-				pipe.Set(ctx, e.markKey(&some[i]), "", walkKnown)
+			for i := range chunk {
+				pipe.Set(ctx, e.markKey(&chunk[i]), "", markLife)
 			}
 			_, err := pipe.Exec(ctx)
 			return err
@@ -279,11 +279,11 @@ func newWalk(s *Store, edits []enforce.Edit) *walk {
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // over walks over the keys of one server.
-func (w *walk) over(ctx context.Context, server redis.Cmdable) error {
+func (w *walk) scan(ctx context.Context, server redis.Cmdable) error {
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
 		var keys []string
 		if err := w.store.step(ctx, func(ctx context.Context) error {
-			found, next, err := server.Scan(ctx, cursor, w.match, scanned).Result()
+			found, next, err := server.Scan(ctx, cursor, w.match, scanCount).Result()
 			if err == nil {
 				keys, cursor = found, next
 			}
@@ -291,7 +291,7 @@ func (w *walk) over(ctx context.Context, server redis.Cmdable) error {
 		}); err != nil {
 			return err
 		}
-		if err := w.settle(ctx, keys); err != nil {
+		if err := w.settlePage(ctx, keys); err != nil {
 			return err
 		}
 	}
@@ -299,7 +299,7 @@ func (w *walk) over(ctx context.Context, server redis.Cmdable) error {
 }
 
 // settle looks at those of the keys that are edited, with as few scripts as hold them.
-func (w *walk) settle(ctx context.Context, keys []string) error {
+func (w *walk) settlePage(ctx context.Context, keys []string) error {
 	looks := map[lookGroup]*script{}
 	for _, key := range keys {
 		rule, subject, hashed, ok := splitKey(key)
@@ -318,7 +318,7 @@ func (w *walk) settle(ctx context.Context, keys []string) error {
 			looks[group] = look
 		}
 		look.addKey(key, limit)
-		if len(look.of) == maxKeys {
+		if len(look.limitOf) == maxKeys {
 			if err := w.store.look(ctx, look); err != nil {
 				return err
 			}
@@ -361,13 +361,13 @@ func newLook(readAt int64) *script {
 
 func (s *script) addKey(key string, limit enforce.Limit) {
 	s.text = append(s.text, key...)
-	s.endKey(limit)
+	s.addLimit(limit)
 }
 
 // finishLook makes each key a tier of the check.
 func (s *script) finishLook() {
-	s.tiers = append(s.tiers, uint16(len(s.of)))
-	for place := range s.of {
-		s.tiers = append(s.tiers, uint16(2*place))
+	s.wires = append(s.wires, uint16(len(s.limitOf)))
+	for place := range s.limitOf {
+		s.wires = append(s.wires, uint16(2*place))
 	}
 }

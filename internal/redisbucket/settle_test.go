@@ -318,7 +318,7 @@ func TestAWalkOverManyKeysLeavesRedisTimeForChecks(t *testing.T) {
 	if err := s.Settle(t.Context(), []enforce.Edit{slowed("edit")}); err != nil {
 		t.Fatal(err)
 	}
-	if took, least := time.Since(start), leastPause*(keys/scanned+keys/maxKeys); took < least {
+	if took, least := time.Since(start), leastPause*(keys/scanCount+keys/maxKeys); took < least {
 		t.Errorf("%d keys took %v, which is no rest of %v after each command", keys, took, leastPause)
 	}
 	for _, i := range []int{1, keys / 2, keys} {

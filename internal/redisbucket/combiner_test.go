@@ -18,7 +18,7 @@ import (
 
 // testQueue is a queue whose pipelines end when a test says so, or at their deadline.
 type testQueue struct {
-	*queue
+	*combiner
 	pipelines chan *sent
 }
 
@@ -36,11 +36,11 @@ const (
 
 func newTestQueue(budget time.Duration) *testQueue {
 	l := &testQueue{pipelines: make(chan *sent, 1000)}
-	l.queue = newQueue(budget, func(p *pipeline) {
+	l.combiner = newCombiner(budget, func(b *batch) {
 		s := &sent{result: make(chan error)}
-		for _, part := range p.parts {
-			for i := range part.checks {
-				s.asks = append(s.asks, int(part.checks[i].Cost))
+		for _, c := range b.calls {
+			for i := range c.sending {
+				s.asks = append(s.asks, int(c.sending[i].Cost))
 			}
 		}
 		if len(s.asks) == 0 {
@@ -51,15 +51,15 @@ func newTestQueue(budget time.Duration) *testQueue {
 		}
 		l.pipelines <- s
 		select {
-		case p.err = <-s.result:
-		case <-time.After(time.Until(p.deadline)):
-			p.err = context.DeadlineExceeded
+		case b.err = <-s.result:
+		case <-time.After(time.Until(b.deadline)):
+			b.err = context.DeadlineExceeded
 		}
-		p.answered = p.err == nil
-		if p.err == nil {
-			for _, part := range p.parts {
-				for i := range part.checks {
-					part.checks[i].Answered = true
+		b.answered = b.err == nil
+		if b.err == nil {
+			for _, c := range b.calls {
+				for i := range c.sending {
+					c.sending[i].Answered = true
 				}
 			}
 		}
@@ -86,7 +86,7 @@ func (l *testQueue) askOf(tenant rules.TenantID, first, n int) <-chan error {
 
 // answer has asks answered.
 func (l *testQueue) answer(checks []enforce.BucketCheck) error {
-	_, err := l.take(checks, time.Now())
+	_, err := l.submit(checks, time.Now())
 	return err
 }
 
@@ -251,8 +251,8 @@ func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if l.inFlight != 0 || !l.line.empty() {
-			t.Errorf("%d pipelines are under way and calls wait: %t, though all have returned", l.inFlight, !l.line.empty())
+		if l.inFlight != 0 || !l.waiting.empty() {
+			t.Errorf("%d pipelines are under way and calls wait: %t, though all have returned", l.inFlight, !l.waiting.empty())
 		}
 	})
 }

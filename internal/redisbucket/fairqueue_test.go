@@ -41,8 +41,8 @@ func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
-		if len(l.line.flows) != 0 {
-			t.Errorf("%d flows are remembered though nothing waits", len(l.line.flows))
+		if len(l.waiting.flows) != 0 {
+			t.Errorf("%d flows are remembered though nothing waits", len(l.waiting.flows))
 		}
 	})
 }
@@ -53,20 +53,20 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perTier = 100 * time.Microsecond
 		busy := make(chan struct{}, 1)
-		q := newQueue(DefaultBudget, func(p *pipeline) {
+		q := newCombiner(DefaultBudget, func(b *batch) {
 			busy <- struct{}{}
-			time.Sleep(time.Duration(p.tiers) * perTier) //nolint:forbidigo // the bubble's clock
+			time.Sleep(time.Duration(b.tiers) * perTier) //nolint:forbidigo // the bubble's clock
 			<-busy
-			p.answered = true
-			for _, part := range p.parts {
-				for i := range part.checks {
-					part.checks[i].Answered = true
+			b.answered = true
+			for _, c := range b.calls {
+				for i := range c.sending {
+					c.sending[i].Answered = true
 				}
 			}
 		})
 		take := func(tenant rules.TenantID) error {
 			tier := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
-			_, err := q.take([]enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}}, time.Now())
+			_, err := q.submit([]enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}}, time.Now())
 			return err
 		}
 		const flooder, warmUp, ticks = 1, 150, 350 // until then the queue learns how slow the store is
@@ -98,7 +98,7 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 
 func TestTheLineIsBoundedAndForgetsFlows(t *testing.T) {
 	t.Parallel()
-	var l line
+	var l fairQueue
 	checks := []enforce.BucketCheck{{Tiers: make([]enforce.Tier, 1024)}}
 	pushed := 0
 	for l.push(&call{checks: checks, tenant: 1}) {

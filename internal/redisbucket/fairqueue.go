@@ -1,0 +1,126 @@
+package redisbucket
+
+const (
+	// quantum is how many tiers a visit adds to a flow's deficit: sixteen checks of four.
+	quantum = 64
+	// maxWaiting caps the waiting tiers of a tenant. Redis decides fewer within half of the budget, so a call beyond it
+	// would only fail later.
+	maxWaiting = 1 << 16
+)
+
+// fairQueue holds the waiting calls, in a first-in first-out flow for each tenant. Flows take turns by deficit round robin
+// (M. Shreedhar, G. Varghese: Efficient Fair Queuing Using Deficit Round Robin, SIGCOMM 1995), so a flooding tenant waits
+// behind itself. An empty flow is dropped.
+type fairQueue struct {
+	flows       map[int64]*flow // by tenant
+	first, last *flow           // in the order of their turns
+	spare       *flow           // dropped, for reuse
+}
+
+// flow is the waiting calls of one tenant.
+type flow struct {
+	tenant      int64
+	first, last *call
+	tiers       int // of all its calls
+	deficit     int // how many tiers it may still send
+	next        *flow
+}
+
+func (q *fairQueue) empty() bool { return q.first == nil }
+
+// push adds a call to its tenant's flow, and reports whether there was room.
+func (q *fairQueue) push(c *call) bool {
+	f := q.flowOf(c.tenant)
+	if f == nil {
+		f = q.newFlow(c.tenant)
+	} else if f.tiers > maxWaiting {
+		return false
+	}
+	if f.first == nil {
+		f.first = c
+	} else {
+		f.last.next = c
+	}
+	f.last = c
+	c.flow, c.queuedTiers = f, 0
+	for i := range c.checks {
+		c.queuedTiers += len(c.checks[i].Tiers)
+	}
+	f.tiers += c.queuedTiers
+	return true
+}
+
+// flowOf returns a tenant's flow, or nil. It spares a tenant that waits alone the map.
+func (q *fairQueue) flowOf(tenant int64) *flow {
+	if q.last == nil || q.last.tenant == tenant {
+		return q.last
+	}
+	return q.flows[tenant]
+}
+
+func (q *fairQueue) newFlow(tenant int64) *flow {
+	f := q.spare
+	if f == nil {
+		f = &flow{}
+	}
+	q.spare = nil
+	*f = flow{tenant: tenant}
+	if q.flows == nil {
+		q.flows = map[int64]*flow{}
+	}
+	q.flows[tenant] = f
+	q.append(f)
+	return f
+}
+
+func (q *fairQueue) append(f *flow) {
+	if q.first == nil {
+		q.first = f
+	} else {
+		q.last.next = f
+	}
+	q.last = f
+}
+
+// rotate ends the turn of the first flow: it becomes the last, or is dropped if it is empty.
+func (q *fairQueue) rotate() {
+	f := q.first
+	if q.first = f.next; q.first == nil {
+		q.last = nil
+	}
+	f.next = nil
+	if f.first != nil {
+		q.append(f)
+		return
+	}
+	delete(q.flows, f.tenant)
+	q.spare = f
+}
+
+// shift removes the oldest call of the flow.
+func (f *flow) shift() *call {
+	c := f.first
+	f.first, c.next, c.flow = c.next, nil, nil
+	f.tiers -= c.queuedTiers
+	return c
+}
+
+// pop removes and returns the call at the head, which ends the turn of its flow.
+func (q *fairQueue) pop() *call {
+	c := q.first.shift()
+	q.rotate()
+	return c
+}
+
+// head returns the call that pop would remove.
+func (q *fairQueue) head() *call { return q.first.first }
+
+// alone reports whether only calls of one tenant wait.
+func (q *fairQueue) alone(tenant int64) bool { return q.first == q.last && q.first.tenant == tenant }
+
+// dropEmpty drops the flows that became empty outside of their turn, and keeps the order of the others.
+func (q *fairQueue) dropEmpty() {
+	for range len(q.flows) {
+		q.rotate()
+	}
+}
