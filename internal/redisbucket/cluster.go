@@ -17,16 +17,15 @@ import (
 )
 
 // cluster finds the node of a Redis Cluster that keeps a tenant's buckets. The driver knows which master serves which
-// slot, and learns it anew in the background, when it is told to and once a minute.
+// slot; it reloads that in the background, when told to and once a minute.
 //
-// A check is sent to its master, not through the driver's cluster client, because that follows redirects by itself: a
-// pipeline to one node would then wait for another. A check that its master redirects goes to the router instead, in
-// its own goroutine and what is left of its budget.
+// Checks go to their master directly. The driver's cluster client would follow redirects, so that a batch to one node
+// waits for another. A check that its master redirects goes to the router, within what is left of its budget.
 type cluster struct {
 	store  *Store
 	client *redis.ClusterClient
-	// router sends through the cluster client, which follows redirects: what a node has redirected, while slots move, and
-	// everything as long as no node has told which masters there are.
+	// router sends through the cluster client, which follows redirects: checks that a node redirected, and all checks
+	// while the masters are unknown.
 	router *node
 
 	mu    sync.Mutex
@@ -39,14 +38,14 @@ func newCluster(s *Store, client *redis.ClusterClient) *cluster {
 	return c
 }
 
-// ended keeps the driver from asking the network who the masters are in a caller's time.
+// canceled keeps the driver from loading the cluster's state while a check waits.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// nodeOf returns the node that keeps a bucket, and with it all of the same tenant. It looks only at memory.
+// nodeOf returns the node that keeps a bucket and all others of its tenant. It sends nothing.
 func (c *cluster) nodeOf(key enforce.Key) *node {
 	var space [64]byte
 	tag := append(space[:0], '{')
@@ -63,8 +62,8 @@ func (c *cluster) nodeOf(key enforce.Key) *node {
 	return c.add(master)
 }
 
-// add returns the node of a master, which is new unless somebody else was faster. The driver makes another client for
-// an address that was gone for a while; the former one is closed.
+// add returns the node of a master, and makes it if need be. It replaces the node of the same address, whose client the
+// driver has closed.
 func (c *cluster) add(master *redis.Client) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +79,7 @@ func (c *cluster) add(master *redis.Client) *node {
 	return n
 }
 
-// keep forgets all nodes but those of some masters. Checks on their way to one that is forgotten end as they would have.
+// keepOnly forgets all nodes but those of the masters. It does not affect checks in flight.
 func (c *cluster) keepOnly(masters []*redis.Client) {
 	for _, master := range masters {
 		if (*c.nodes.Load())[master] == nil {
@@ -96,7 +95,7 @@ func (c *cluster) keepOnly(masters []*redis.Client) {
 	}
 }
 
-// states returns the nodes, or the router while none is known.
+// states returns the nodes, or the router while the masters are unknown.
 func (c *cluster) states() []Node {
 	var nodes []Node
 	for _, n := range *c.nodes.Load() {
@@ -113,11 +112,11 @@ func byAddr(nodes []Node) {
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
 }
 
-// take has asks answered by the nodes that keep their buckets.
+// dispatch sends checks to the nodes that keep their buckets.
 func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
-	asked := time.Now()
+	queuedAt := time.Now()
 	if key, ok := onlyTenant(checks); ok {
-		return c.submit(c.nodeOf(key), checks, asked)
+		return c.submit(c.nodeOf(key), checks, queuedAt)
 	}
 	groups := map[*node][]int{}
 	for i := range checks {
@@ -131,7 +130,7 @@ func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
 	var all outcome
 	for n, group := range groups {
 		wg.Go(func() {
-			o := catch(func() error { return c.submitSome(n, checks, group, asked) })
+			o := catch(func() error { return c.submitSome(n, checks, group, queuedAt) })
 			mu.Lock()
 			defer mu.Unlock()
 			all.err = errors.Join(all.err, o.err)
@@ -144,38 +143,38 @@ func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
 	return all.result()
 }
 
-// onlyTenant returns a key of the tenant whose asks these are; ok is false if there are several.
+// onlyTenant returns a key of the checks' tenant; ok is false if they have several.
 func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 	found := false
 	for i := range checks {
 		if len(checks[i].Tiers) == 0 {
 			continue
 		}
-		if of := checks[i].Tiers[0].Key; !found {
-			key, found = of, true
-		} else if of.Tenant != key.Tenant {
+		if other := checks[i].Tiers[0].Key; !found {
+			key, found = other, true
+		} else if other.Tenant != key.Tenant {
 			return key, false
 		}
 	}
 	return key, true
 }
 
-// askSome asks a node about some of the asks, by their places.
-func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int, asked time.Time) error {
+// submitSome submits the checks at some places to a node.
+func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int, queuedAt time.Time) error {
 	some := make([]enforce.BucketCheck, len(places))
 	for i, place := range places {
 		some[i] = checks[place]
 	}
-	err := c.submit(n, some, asked)
+	err := c.submit(n, some, queuedAt)
 	for i, place := range places {
 		checks[place].Allowed, checks[place].Answered = some[i].Allowed, some[i].Answered
 	}
 	return err
 }
 
-// ask asks a node. What the node redirects was not executed, and goes to the router.
-func (c *cluster) submit(n *node, checks []enforce.BucketCheck, asked time.Time) error {
-	last, err := n.combiner.submit(checks, asked)
+// submit submits checks to a node. Those that it redirects were not executed, and go to the router.
+func (c *cluster) submit(n *node, checks []enforce.BucketCheck, queuedAt time.Time) error {
+	last, err := n.combiner.submit(checks, queuedAt)
 	if n != c.router && isRedirect(err) {
 		_, err = c.router.combiner.submit(checks, last)
 	}

@@ -125,7 +125,7 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 	checks := ofTenants(40, 200, limit)
 	for i, check := range mustTake(t, s, checks) {
 		if want := i/40 < 3; check.Allowed != want {
-			t.Errorf("ask %d of tenant %d: allowed %t, want %t", i/40, i%40, check.Allowed, want)
+			t.Errorf("check %d of tenant %d: allowed %t, want %t", i/40, i%40, check.Allowed, want)
 		}
 	}
 	// One check with four tiers is one script on one node.
@@ -202,7 +202,7 @@ func TestWhatIsSaidOfKeysThatAreNotKeptTogether(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.": false,
 		"NOSCRIPT No matching script.":                            false,
 	} {
-		if got := isCrossSlot(fmt.Errorf("ask: %w", refusalText(text))); got != want {
+		if got := isCrossSlot(fmt.Errorf("take: %w", refusalText(text))); got != want {
 			t.Errorf("%s: %t", text, got)
 		}
 	}
@@ -219,7 +219,7 @@ func (refusalText) RedisError()     {}
 
 func TestALostReplyOfAClusterChargesAtMostOnce(t *testing.T) {
 	t.Parallel()
-	for name, tenants := range map[string]int{"one script": 1, "a pipeline": 3} {
+	for name, tenants := range map[string]int{"one script": 1, "several scripts": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, proxies := clusterNodes(t, 1)

@@ -16,40 +16,40 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// testQueue is a queue whose pipelines end when a test says so, or at their deadline.
-type testQueue struct {
+// testCombiner is a combiner whose batches end when a test says so, or at their deadline.
+type testCombiner struct {
 	*combiner
-	pipelines chan *sent
+	batches chan *sentBatch
 }
 
-// sent is a pipeline under way.
-type sent struct {
-	asks   []int // by their cost
+// sent is a batch in flight.
+type sentBatch struct {
+	costs  []int // by their cost
 	result chan error
 }
 
-// An ask of that cost makes send panic.
+// A check of that cost makes send panic.
 const (
 	panics    = 1_000_000
 	panicText = "a panic in send"
 )
 
-func newTestQueue(budget time.Duration) *testQueue {
-	l := &testQueue{pipelines: make(chan *sent, 1000)}
+func newTestCombiner(budget time.Duration) *testCombiner {
+	l := &testCombiner{batches: make(chan *sentBatch, 1000)}
 	l.combiner = newCombiner(budget, func(b *batch) {
-		s := &sent{result: make(chan error)}
+		s := &sentBatch{result: make(chan error)}
 		for _, c := range b.calls {
 			for i := range c.sending {
-				s.asks = append(s.asks, int(c.sending[i].Cost))
+				s.costs = append(s.costs, int(c.sending[i].Cost))
 			}
 		}
-		if len(s.asks) == 0 {
+		if len(s.costs) == 0 {
 			return
 		}
-		if slices.Contains(s.asks, panics) {
+		if slices.Contains(s.costs, panics) {
 			panic(panicText)
 		}
-		l.pipelines <- s
+		l.batches <- s
 		select {
 		case b.err = <-s.result:
 		case <-time.After(time.Until(b.deadline)):
@@ -68,24 +68,24 @@ func newTestQueue(budget time.Duration) *testQueue {
 	return l
 }
 
-// ask puts some asks of four tiers, numbered from a cost on, and returns where the error will be.
-func (l *testQueue) ask(first, n int) <-chan error { return l.askOf(0, first, n) }
+// start submits checks of four tiers, whose costs count up from first, and returns where the error will be.
+func (l *testCombiner) start(first, n int) <-chan error { return l.startOf(0, first, n) }
 
-// askOf is ask for a tenant.
-func (l *testQueue) askOf(tenant rules.TenantID, first, n int) <-chan error {
+// startOf is start for a tenant.
+func (l *testCombiner) startOf(tenant rules.TenantID, first, n int) <-chan error {
 	checks := make([]enforce.BucketCheck, n)
 	for i := range checks {
 		checks[i] = enforce.BucketCheck{Cost: enforce.Tokens(first + i), Tiers: make([]enforce.Tier, 4)}
 		checks[i].Tiers[0].Key.Tenant = tenant
 	}
 	answer := make(chan error, 1)
-	go func() { answer <- l.answer(checks) }()
+	go func() { answer <- l.run(checks) }()
 	synctest.Wait()
 	return answer
 }
 
-// answer has asks answered.
-func (l *testQueue) answer(checks []enforce.BucketCheck) error {
+// run submits checks.
+func (l *testCombiner) run(checks []enforce.BucketCheck) error {
 	_, err := l.submit(checks, time.Now())
 	return err
 }
@@ -98,33 +98,33 @@ func numbers(first, n int) []int {
 	return all
 }
 
-func (s *sent) mustCarry(t *testing.T, want []int) {
+func (s *sentBatch) mustCarry(t *testing.T, want []int) {
 	t.Helper()
-	if !slices.Equal(s.asks, want) {
-		t.Fatalf("a pipeline carries %v, want %v", s.asks, want)
+	if !slices.Equal(s.costs, want) {
+		t.Fatalf("a batch carries %v, want %v", s.costs, want)
 	}
 }
 
-func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) {
+func TestAnIdleCombinerSendsAtOnceAndWaitingCallsGoTogetherInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
+		l := newTestCombiner(DefaultBudget)
 		start := time.Now()
 		var answers []<-chan error
 		for i := range 10 {
-			answers = append(answers, l.ask(i, 1))
+			answers = append(answers, l.start(i, 1))
 		}
-		first, second := <-l.pipelines, <-l.pipelines
+		first, second := <-l.batches, <-l.batches
 		first.mustCarry(t, []int{0})
 		second.mustCarry(t, []int{1})
 		first.result <- nil
-		third := <-l.pipelines
+		third := <-l.batches
 		third.mustCarry(t, numbers(2, 8))
 		third.result <- nil
 		second.result <- nil
 		for i, answer := range answers {
 			if err := <-answer; err != nil {
-				t.Errorf("ask %d: %v", i, err)
+				t.Errorf("check %d: %v", i, err)
 			}
 		}
 		if waited := time.Since(start); waited != 0 {
@@ -133,21 +133,21 @@ func TestAnIdleQueueSendsAtOnceAndWhoeverWaitsGoesTogetherInOrder(t *testing.T) 
 	})
 }
 
-func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
+func TestAFailedBatchFailsOnlyItsOwnChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
-		bad, good, later := l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)
+		l := newTestCombiner(DefaultBudget)
+		bad, good, later := l.start(0, 1), l.start(1, 1), l.start(2, 1)
 		broken := errors.New("connection reset")
-		(<-l.pipelines).result <- broken
+		(<-l.batches).result <- broken
 		if err := <-bad; !errors.Is(err, broken) {
-			t.Errorf("the failed ask: %v", err)
+			t.Errorf("the failed check: %v", err)
 		}
-		(<-l.pipelines).result <- nil
-		(<-l.pipelines).result <- nil
+		(<-l.batches).result <- nil
+		(<-l.batches).result <- nil
 		for _, answer := range []<-chan error{good, later} {
 			if err := <-answer; err != nil {
-				t.Errorf("another ask: %v", err)
+				t.Errorf("another check: %v", err)
 			}
 		}
 	})
@@ -156,16 +156,16 @@ func TestAFailedPipelineFailsOnlyItsOwnChecks(t *testing.T) {
 func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
-		busy := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
-		first, second := <-l.pipelines, <-l.pipelines
+		l := newTestCombiner(DefaultBudget)
+		busy := []<-chan error{l.start(0, 1), l.start(1, 1)}
+		first, second := <-l.batches, <-l.batches
 		panicked := make(chan any, 1)
 		go func() {
 			defer func() { panicked <- recover() }()
-			_ = l.answer([]enforce.BucketCheck{{Cost: panics, Tiers: make([]enforce.Tier, 4)}})
+			_ = l.run([]enforce.BucketCheck{{Cost: panics, Tiers: make([]enforce.Tier, 4)}})
 		}()
 		synctest.Wait()
-		followers := []<-chan error{l.ask(2, 1), l.ask(3, 1)}
+		followers := []<-chan error{l.start(2, 1), l.start(3, 1)}
 		first.result <- nil
 		for _, answer := range followers {
 			if err := <-answer; !errors.Is(err, errPanicked) {
@@ -175,8 +175,8 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 		if cause := <-panicked; cause != panicText {
 			t.Errorf("the leader's goroutine recovered %v", cause)
 		}
-		next := l.ask(4, 1)
-		third := <-l.pipelines
+		next := l.start(4, 1)
+		third := <-l.batches
 		third.mustCarry(t, []int{4})
 		third.result <- nil
 		second.result <- nil
@@ -186,7 +186,7 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 			}
 		}
 		if l.inFlight != 0 {
-			t.Errorf("%d pipelines are in flight, though all calls have returned", l.inFlight)
+			t.Errorf("%d batches are in flight, though all calls have returned", l.inFlight)
 		}
 	})
 }
@@ -204,27 +204,27 @@ func TestAPanicReachesACallerThatCanLeave(t *testing.T) {
 	t.Error("no panic")
 }
 
-func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
+func TestAHangingBatchHoldsUpNobodyBehindIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
+		l := newTestCombiner(DefaultBudget)
 		start := time.Now()
-		hanging := []<-chan error{l.ask(0, 1), l.ask(1, 1)}
-		waiting := l.ask(2, 1)
-		<-l.pipelines
-		<-l.pipelines
-		third := <-l.pipelines // nothing ended, and it goes all the same
+		hanging := []<-chan error{l.start(0, 1), l.start(1, 1)}
+		waiting := l.start(2, 1)
+		<-l.batches
+		<-l.batches
+		third := <-l.batches // nothing ended, and it goes all the same
 		third.mustCarry(t, []int{2})
 		if waited := time.Since(start); waited != DefaultBudget/patienceShare {
 			t.Errorf("it went after %v", waited)
 		}
 		third.result <- nil
 		if err := <-waiting; err != nil {
-			t.Errorf("the ask that waited: %v", err)
+			t.Errorf("the check that waited: %v", err)
 		}
 		for _, answer := range hanging {
 			if err := <-answer; !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("an ask that hung: %v", err)
+				t.Errorf("a check that hung: %v", err)
 			}
 		}
 		if waited := time.Since(start); waited != DefaultBudget {
@@ -233,44 +233,44 @@ func TestAPipelineThatHangsHoldsUpNobodyBehindIt(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsLongerThanTheBudgetThoughEveryPipelineHangs(t *testing.T) {
+func TestNobodyWaitsLongerThanTheBudgetThoughEveryBatchHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
+		l := newTestCombiner(DefaultBudget)
 		var wg sync.WaitGroup
 		for i := range 500 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond / 2) //nolint:forbidigo // the bubble's clock
 				start := time.Now()
-				if err := l.answer([]enforce.BucketCheck{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("ask %d: %v", i, err)
+				if err := l.run([]enforce.BucketCheck{{Tiers: make([]enforce.Tier, 4)}}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("check %d: %v", i, err)
 				}
 				if waited := time.Since(start); waited > DefaultBudget {
-					t.Errorf("ask %d waited for %v", i, waited)
+					t.Errorf("check %d waited for %v", i, waited)
 				}
 			})
 		}
 		wg.Wait()
 		if l.inFlight != 0 || !l.waiting.empty() {
-			t.Errorf("%d pipelines are under way and calls wait: %t, though all have returned", l.inFlight, !l.waiting.empty())
+			t.Errorf("%d batches are in flight and calls wait: %t, though all have returned", l.inFlight, !l.waiting.empty())
 		}
 	})
 }
 
-func TestAFewPipelinesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
+func TestAFewBatchesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
-		answers := []<-chan error{l.ask(0, 1), l.ask(1, 1), l.ask(2, 1)}
-		under := []*sent{<-l.pipelines, <-l.pipelines, <-l.pipelines} // the third because the line was slow
-		answers = append(answers, l.ask(3, 1))
+		l := newTestCombiner(DefaultBudget)
+		answers := []<-chan error{l.start(0, 1), l.start(1, 1), l.start(2, 1)}
+		under := []*sentBatch{<-l.batches, <-l.batches, <-l.batches} // the third because the others were slow
+		answers = append(answers, l.start(3, 1))
 		under[0].result <- nil
 		synctest.Wait()
-		if len(l.pipelines) != 0 {
-			t.Error("a third pipeline took the place of the one that ended")
+		if len(l.batches) != 0 {
+			t.Error("a third batch took the place of the one that ended")
 		}
 		under[1].result <- nil
-		last := <-l.pipelines
+		last := <-l.batches
 		last.mustCarry(t, []int{3})
 		under[2].result <- nil
 		last.result <- nil
@@ -285,28 +285,28 @@ func TestAFewPipelinesAreEnoughAgainOnceRedisIsQuick(t *testing.T) {
 func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
-		answers := []<-chan error{l.ask(-2, 1), l.ask(-1, 1), l.ask(0, 1000), l.ask(5000, 1), l.ask(6000, 1000), l.ask(7000, 1)}
-		under := []*sent{<-l.pipelines, <-l.pipelines}
+		l := newTestCombiner(DefaultBudget)
+		answers := []<-chan error{l.start(-2, 1), l.start(-1, 1), l.start(0, 1000), l.start(5000, 1), l.start(6000, 1000), l.start(7000, 1)}
+		under := []*sentBatch{<-l.batches, <-l.batches}
 		under[0].result <- nil
 		synctest.Wait()
 		under[1].result <- nil
 		half := maxBatch / 8
-		first := <-l.pipelines
+		first := <-l.batches
 		// The half of the first batch, the single check, and as much of the second batch as fits.
 		first.mustCarry(t, slices.Concat(numbers(0, half), []int{5000}, numbers(6000, half-1)))
-		second := <-l.pipelines
+		second := <-l.batches
 		second.mustCarry(t, []int{7000})
-		pending := []*sent{first, second}
+		pending := []*sentBatch{first, second}
 		carried := []int{}
 		for len(pending) > 0 {
 			s := pending[0]
 			pending = pending[1:]
 			s.result <- nil
 			synctest.Wait()
-			for len(l.pipelines) > 0 {
-				next := <-l.pipelines
-				carried = append(carried, next.asks...)
+			for len(l.batches) > 0 {
+				next := <-l.batches
+				carried = append(carried, next.costs...)
 				pending = append(pending, next)
 			}
 		}
@@ -324,7 +324,7 @@ func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
 	})
 }
 
-func TestAThousandChecksAtOnceAreAllAnsweredInAFewPipelines(t *testing.T) {
+func TestAThousandChecksAtOnceAreAllAnsweredInAFewBatches(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)
 	s := New(client(t, server.URL(), patience), patience)
@@ -395,26 +395,26 @@ func TestACallerThatLeavesDisturbsNoneOfThoseItWentWith(t *testing.T) {
 	stay.Wait()
 }
 
-func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
+func TestAQuickRedisThatIsOverloadedGetsNoMoreBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
+		l := newTestCombiner(DefaultBudget)
 		const took = DefaultBudget / 12
 		var answers []<-chan error
-		for i := range 40 { // ten pipelines' worth, of which one ends every 4 ms
-			answers = append(answers, l.ask(i*256, 256))
+		for i := range 40 { // ten batches, one of which ends every 4 ms
+			answers = append(answers, l.start(i*256, 256))
 		}
-		under := []*sent{<-l.pipelines, <-l.pipelines}
+		under := []*sentBatch{<-l.batches, <-l.batches}
 		for len(under) > 0 {
 			time.Sleep(took) //nolint:forbidigo // the bubble's clock
-			if len(l.pipelines) > 0 {
-				t.Fatalf("a third pipeline was started %v after one had ended", took)
+			if len(l.batches) > 0 {
+				t.Fatalf("a third batch was started %v after one had ended", took)
 			}
 			under[0].result <- nil
 			under = under[1:]
 			synctest.Wait()
-			for len(l.pipelines) > 0 {
-				under = append(under, <-l.pipelines)
+			for len(l.batches) > 0 {
+				under = append(under, <-l.batches)
 			}
 		}
 		failed := 0
@@ -422,7 +422,7 @@ func TestAQuickRedisThatIsAskedForTooMuchIsGivenNoMorePipelines(t *testing.T) {
 			if err := <-answer; err != nil {
 				failed++
 				if !errors.Is(err, errNoTurn) {
-					t.Errorf("an ask failed in flight: %v", err)
+					t.Errorf("a check failed in flight: %v", err)
 				}
 			}
 		}

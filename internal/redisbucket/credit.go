@@ -14,7 +14,7 @@ import (
 //go:embed credit.lua
 var creditSource string
 
-// creditReplyBytes is how long credit.lua's reply is.
+// creditReplyBytes is the length of credit.lua's reply.
 const creditReplyBytes = 2*tierBytes + limitBytes + 1
 
 // The last byte of credit.lua's reply, if it is not 0.
@@ -25,9 +25,8 @@ const (
 	creditRepeated = 4
 )
 
-// Credit implements enforce.Creditor by a script of its own, credit.lua, with Take's clock, budget and
-// breaker. It is never repeated, and runs to its end even if the caller goes away: what became of it is
-// known within the budget.
+// Credit implements enforce.Creditor with credit.lua and Take's clock, budget and breaker. It is never repeated, and ends
+// within the budget even if the caller leaves.
 func (s *Store) Credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
@@ -35,20 +34,20 @@ func (s *Store) Credit(
 	return before, after, err
 }
 
-// CreditOnce implements enforce.Creditor. The credit is remembered by the script that makes it, beside the
-// tenant's buckets, so that one whose answer was lost is known as well.
+// CreditOnce implements enforce.Creditor. The script that credits also remembers the credit, beside the tenant's buckets,
+// so that it knows one whose reply was lost.
 func (s *Store) CreditOnce(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
 	return s.credit(ctx, credit{key: key, limit: limit, amount: amount, id: id})
 }
 
-// credit is what credit.lua is asked for. Only tests name a time, in microseconds since the Unix epoch.
+// credit has the arguments of credit.lua.
 type credit struct {
 	key    enforce.Key
 	limit  enforce.Limit
 	amount enforce.Tokens
-	stamp  int64
+	stamp  int64  // the time in microseconds since the Unix epoch; only from tests, else 0
 	id     string // "" for one that is not remembered
 }
 
@@ -59,11 +58,11 @@ func (s *Store) creditArgs(c credit) []any {
 	if c.stamp != 0 {
 		at = strconv.FormatInt(c.stamp, 10)
 	}
-	// By source: people credit seldom, and a call by digest would have to be ready for NOSCRIPT.
+	// By source: credits are rare, and a call by digest would have to handle NOSCRIPT.
 	if c.id == "" {
 		return []any{"eval", creditSource, 1, bucket, change, at}
 	}
-	// No rule has the id 0, so the key is no bucket's.
+	// No rule has the id 0, so this is no bucket's key.
 	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
 	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
 	return []any{"eval", creditSource, 2, bucket, past, change, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()}

@@ -116,7 +116,7 @@ func TestALostReplyChargesAtMostOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		tenants int
 		apart   bool
-	}{"one script": {1, false}, "one script of several tenants": {3, false}, "a pipeline": {3, true}} {
+	}{"one script": {1, false}, "one script of several tenants": {3, false}, "several scripts": {3, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
@@ -307,7 +307,7 @@ func TestARedisWithoutMemoryIsAnErrorAndTakesNothing(t *testing.T) {
 
 func TestAConnectionToWhatBecameAReplicaIsDropped(t *testing.T) {
 	t.Parallel()
-	for name, tenants := range map[string]int{"one script": 1, "a pipeline": 3} {
+	for name, tenants := range map[string]int{"one script": 1, "several scripts": 3} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			old, promoted := devdbtest.Redis(t), devdbtest.Redis(t)
@@ -365,7 +365,7 @@ func TestOfABatchThatFailsTheAnsweredAsksAreMarked(t *testing.T) {
 	}
 	for i, want := range []struct{ answered, allowed bool }{{true, false}, {false, false}, {true, true}} {
 		if checks[i].Answered != want.answered || checks[i].Allowed != want.allowed {
-			t.Errorf("ask %d: answered %t, allowed %t; want %+v", i, checks[i].Answered, checks[i].Allowed, want)
+			t.Errorf("check %d: answered %t, allowed %t; want %+v", i, checks[i].Answered, checks[i].Allowed, want)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func TestARedisThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 	}
 }
 
-// cutAfter lets that many pipelines through to a real Redis and breaks the connection on the next.
+// cutAfter lets that many batches through to a real Redis and breaks the connection on the next.
 type cutAfter struct{ left *int }
 
 func (cutAfter) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -436,19 +436,19 @@ func TestWhatWasAnsweredBeforeAFailureIsMarked(t *testing.T) {
 	left := 1
 	s.rdb.AddHook(cutAfter{&left})
 	if err := s.Take(t.Context(), checks); err == nil {
-		t.Fatal("the second pipeline broke, and no error says so")
+		t.Fatal("the second batch broke without an error")
 	}
 	answered := 0
 	for i := range checks {
 		if checks[i].Answered {
 			answered++
 			if i != answered-1 || !checks[i].Allowed {
-				t.Fatalf("ask %d is answered (allowed: %v), after %d others", i, checks[i].Allowed, answered-1)
+				t.Fatalf("check %d is answered (allowed: %v), after %d others", i, checks[i].Allowed, answered-1)
 			}
 		}
 	}
 	if answered == 0 || answered == len(checks) {
-		t.Errorf("%d of %d asks are answered, want those of the first pipeline", answered, len(checks))
+		t.Errorf("%d of %d checks are answered, want those of the first batch", answered, len(checks))
 	}
 }
 

@@ -16,25 +16,25 @@ import (
 func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestQueue(DefaultBudget)
-		answers := []<-chan error{l.ask(-2, 1), l.ask(-1, 1)}
-		inFlight := []*sent{<-l.pipelines, <-l.pipelines}
+		l := newTestCombiner(DefaultBudget)
+		answers := []<-chan error{l.start(-2, 1), l.start(-1, 1)}
+		inFlight := []*sentBatch{<-l.batches, <-l.batches}
 		l.pace.size = 40 * 4
 		const flooder, quiet, batcher = 1, 2, 3
 		for i := range 100 {
-			answers = append(answers, l.askOf(flooder, i, 1))
+			answers = append(answers, l.startOf(flooder, i, 1))
 		}
-		answers = append(answers, l.askOf(quiet, 1000, 1), l.askOf(batcher, 2000, 20), l.askOf(quiet, 1001, 1))
+		answers = append(answers, l.startOf(quiet, 1000, 1), l.startOf(batcher, 2000, 20), l.startOf(quiet, 1001, 1))
 		inFlight[0].result <- nil
 		// The flooder leads, as it came first. Then each tenant sends 16 checks at each visit while there is room for 40.
-		first := <-l.pipelines
+		first := <-l.batches
 		first.mustCarry(t, slices.Concat([]int{0}, []int{1000, 1001}, numbers(2000, 20), numbers(1, 17)))
-		answers = append(answers, l.askOf(quiet, 1002, 1))
+		answers = append(answers, l.startOf(quiet, 1002, 1))
 		first.result <- nil
-		second := <-l.pipelines
+		second := <-l.batches
 		second.mustCarry(t, slices.Concat([]int{18, 1002}, numbers(19, 46))) // room for eight more, as the first was quick
 		second.result <- nil
-		(<-l.pipelines).result <- nil
+		(<-l.batches).result <- nil
 		inFlight[1].result <- nil
 		for i, answer := range answers {
 			if err := <-answer; err != nil {
@@ -47,7 +47,7 @@ func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 	})
 }
 
-// A store that needs a tenth of a millisecond for a tier, one pipeline after the other, is asked for ten times that.
+// A store that needs a tenth of a millisecond for a tier, one batch after the other, is sent ten times that.
 func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	})
 }
 
-func TestTheLineIsBoundedAndForgetsFlows(t *testing.T) {
+func TestTheFairQueueIsBoundedAndDropsEmptyFlows(t *testing.T) {
 	t.Parallel()
 	var l fairQueue
 	checks := []enforce.BucketCheck{{Tiers: make([]enforce.Tier, 1024)}}
@@ -114,6 +114,6 @@ func TestTheLineIsBoundedAndForgetsFlows(t *testing.T) {
 		l.pop()
 	}
 	if len(l.flows) != 0 || l.first != nil || l.last != nil {
-		t.Errorf("of an empty line %d flows are left", len(l.flows))
+		t.Errorf("of an empty queue %d flows are left", len(l.flows))
 	}
 }

@@ -126,7 +126,7 @@ func startLoad(t *testing.T, s *Store, budget time.Duration) *load {
 			pace := time.NewTicker(2 * time.Millisecond) // else those who fail at once would keep the processors busy
 			defer pace.Stop()
 			for {
-				l.ask()
+				l.take()
 				select {
 				case <-l.stopped:
 					return
@@ -138,8 +138,8 @@ func startLoad(t *testing.T, s *Store, budget time.Duration) *load {
 	return l
 }
 
-// ask asks once, about one bucket or a batch of them.
-func (l *load) ask() {
+// take takes once, from one bucket or a batch of them.
+func (l *load) take() {
 	buckets := rand.Perm(loadBuckets)[:1+rand.IntN(2)*rand.IntN(8)]
 	checks := make([]enforce.BucketCheck, len(buckets))
 	for i, bucket := range buckets {

@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// State is what the store thinks of Redis.
+// State is the state of a node's circuit breaker, or of all nodes together.
 type State string
 
-// The states. A probing store or node waits for the answer to the one pipeline that it let through; Partial is a
-// cluster of which some nodes are up and some are not.
+// The states. Probing is a half-open breaker, which waits for the reply to one batch. Partial is a cluster with some nodes
+// up and others not.
 const (
 	Up      State = "up"
 	Probing State = "probing"
@@ -27,11 +27,11 @@ const (
 type Node struct {
 	Addr  string // host:port, or the name of a Sentinel group
 	State State
-	Err   error // why Ping says that it is down
+	Err   error // of Ping
 }
 
-// Nodes returns the server, or the masters of a Redis Cluster by address, with what their circuit breakers think of
-// them. It asks nobody. While a cluster's masters are not known there is one node without an address.
+// Nodes returns the server, or the masters of a Redis Cluster by address, with the states of their circuit breakers. It
+// sends nothing. While a cluster's masters are unknown there is one node without an address.
 func (s *Store) Nodes() []Node {
 	if s.single != nil {
 		return []Node{{Addr: s.single.addr, State: s.single.state()}}
@@ -39,7 +39,7 @@ func (s *Store) Nodes() []Node {
 	return s.cluster.states()
 }
 
-// State returns what the store thinks of Redis, without asking it.
+// State returns the state of all nodes together. It sends nothing.
 func (s *Store) State() State { return Summary(s.Nodes()) }
 
 // Summary returns the state of all nodes together.
@@ -59,8 +59,8 @@ func Summary(nodes []Node) State {
 	return Partial
 }
 
-// Ping asks each node for a sign of life, past its breaker, and gives it the budget to answer. Of a cluster it reads
-// the masters first, so that Nodes knows those that were added and forgets those that are gone.
+// Ping pings each node, past its breaker, within the budget. It reads a cluster's masters first, so that Nodes has those
+// that were added and not those that are gone.
 func (s *Store) Ping(ctx context.Context) []Node {
 	if s.single != nil {
 		return []Node{s.ping(ctx, s.single.addr, s.rdb)}
@@ -95,13 +95,12 @@ func (s *Store) ping(ctx context.Context, addr string, client redis.Cmdable) Nod
 	return Node{Addr: addr, State: Up}
 }
 
-// CheckSettings looks for settings of Redis under which limits do not hold, and returns a sentence for
-// people about each. An error means that Redis did not answer, within the budget, or does not let
-// this client read its settings. Of a cluster, masters that do not answer are left out unless none does.
+// CheckSettings returns a warning about each setting of Redis under which limits do not hold. An error means that Redis did
+// not answer within the budget, or does not let this client read its settings. Masters of a cluster that do not answer are
+// left out unless none does.
 //
-// It also finds out whether one server keeps all buckets, in which case checks of several tenants share scripts. A
-// server that does not say so, in what INFO answers, is taken for several: a proxy that spreads keys over servers
-// would look for a script's keys where only the first is.
+// It also learns from INFO whether one server keeps all buckets, so that tenants may share a script. A server that does
+// not say so counts as several: a proxy that spreads keys over servers would run the script where only its first key is.
 func (s *Store) CheckSettings(ctx context.Context) (warnings []string, err error) {
 	if s.single != nil {
 		ctx, cancel := context.WithTimeout(ctx, s.budget)
@@ -135,7 +134,7 @@ func (s *Store) CheckSettings(ctx context.Context) (warnings []string, err error
 	return nil, err
 }
 
-// checkSettings reads the settings of one server, which has a name for people.
+// settingsWarnings reads the settings of one server; the warnings call it by name.
 func settingsWarnings(ctx context.Context, name string, client redis.Cmdable) (warnings []string, err error) {
 	settings, err := client.ConfigGet(ctx, "maxmemory-policy").Result()
 	if err != nil {

@@ -96,9 +96,9 @@ func mustCheck(t testing.TB, s *Store) {
 	}
 }
 
-// ofTenants returns asks of tenants in turn, each for one bucket of its own.
-func ofTenants(tenants, asks int, limit enforce.Limit) []enforce.BucketCheck {
-	all := make([]enforce.BucketCheck, asks)
+// ofTenants returns checks of tenants in turn, each for one bucket of its own.
+func ofTenants(tenants, n int, limit enforce.Limit) []enforce.BucketCheck {
+	all := make([]enforce.BucketCheck, n)
 	for i := range all {
 		tier := user("{hijack}", limit)
 		tier.Key.Tenant = rules.TenantID(i % tenants)
@@ -149,7 +149,7 @@ func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
 	return all
 }
 
-// expire removes the buckets of asks that would have expired by now on a clock in a test's hand. The time that a
+// expire removes the buckets of checks that would have expired by now on a clock in a test's hand. The time that a
 // script was told of does not move Redis's own clock, so it gives keys 300 s instead of 10.
 func expire(t testing.TB, rdb redis.UniversalClient, now int64, checks []enforce.BucketCheck) {
 	t.Helper()

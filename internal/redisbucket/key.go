@@ -8,18 +8,17 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// rawSubject is how long a subject may be, in bytes, to stand in the key as it is.
+// rawSubject is the length in bytes of the longest subject that a key contains as it is.
 const rawSubject = 64
 
-// appendKey writes down a key so that no two share a bucket and no subject chooses its slot:
+// appendKey encodes a key. No two keys share an encoding, and no subject chooses its slot:
 //
 //	{s1}12:203.0.113.9    tenant 1, rule 12, a subject of at most 64 bytes
 //	{s1}12#<32 bytes>     a longer one, by its SHA-256
 //	{blues1}12:42         the same of a deployment whose prefix is blue
 //
-// The hash tag comes first, so Redis Cluster looks no further for braces and a tenant's buckets are
-// in one slot. The ids are digits, so the first byte after them tells the two forms apart, and the
-// last s before them ends the prefix.
+// The hash tag comes first, so Redis Cluster ignores later braces, and a tenant's buckets are in one slot. The ids are
+// digits, so the first byte after them tells the two forms apart, and the last s before them ends the prefix.
 func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = appendRule(buf, prefix, key)
 	if len(key.Subject) <= rawSubject {
@@ -33,7 +32,7 @@ func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 	return buf
 }
 
-// appendRule writes down what the keys of all buckets of a rule begin with, without looking at the subject.
+// appendRule encodes the prefix of a rule's keys.
 func appendRule(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = append(buf, '{')
 	buf = append(buf, prefix...)
@@ -43,7 +42,7 @@ func appendRule(buf []byte, prefix string, key enforce.Key) []byte {
 	return strconv.AppendInt(buf, int64(key.Rule), 10)
 }
 
-// splitKey takes apart what appendKey wrote: what appendRule wrote, and the subject or its digest.
+// splitKey splits an encoded key into the prefix of its rule and the subject or its digest.
 func splitKey(key string) (rule, subject string, hashed, ok bool) {
 	tag := strings.IndexByte(key, '}')
 	end := strings.IndexAny(key[tag+1:], ":#") // after the rule's digits

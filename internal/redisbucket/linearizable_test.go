@@ -114,7 +114,7 @@ func record(s *Store, fault func()) []porcupine.Operation {
 					fault()
 				}
 				call := time.Since(start).Nanoseconds()
-				out := in.ask(caches[caller%len(caches)])
+				out := in.takeFrom(caches[caller%len(caches)])
 				op := porcupine.Operation{ClientId: caller, Input: in, Call: call, Output: out, Return: time.Since(start).Nanoseconds()}
 				if out.lost { // it may yet be executed
 					op.Return = time.Hour.Nanoseconds()
@@ -129,8 +129,8 @@ func record(s *Store, fault func()) []porcupine.Operation {
 	return history
 }
 
-// ask puts the check to a store.
-func (in taking) ask(store enforce.Buckets) answer {
+// takeFrom runs the check on a store.
+func (in taking) takeFrom(store enforce.Buckets) answer {
 	check := enforce.BucketCheck{Cost: enforce.Tokens(in.cost) * enforce.Token}
 	for _, b := range in.buckets {
 		check.Tiers = append(check.Tiers, enforce.Tier{

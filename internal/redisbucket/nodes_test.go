@@ -69,14 +69,14 @@ func startShardLoad(s *Store, tenants [][]rules.TenantID) *shardLoad {
 	for master := range tenants {
 		for _, tenant := range tenants[master] {
 			for caller := range 8 {
-				l.callers.Go(func() { l.ask(s, master, tenant, fmt.Sprint(caller)) })
+				l.callers.Go(func() { l.take(s, master, tenant, fmt.Sprint(caller)) })
 			}
 		}
 	}
 	return l
 }
 
-func (l *shardLoad) ask(s *Store, master int, tenant rules.TenantID, subject string) {
+func (l *shardLoad) take(s *Store, master int, tenant rules.TenantID, subject string) {
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
 	for {
@@ -340,7 +340,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 		"LOADING Redis is loading the dataset in memory":          true,
 		"MASTERDOWN Link with MASTER is down":                     true,
 	} {
-		if got := isFailure(fmt.Errorf("ask: %w", refusalText(text))); got != want {
+		if got := isFailure(fmt.Errorf("take: %w", refusalText(text))); got != want {
 			t.Errorf("%s: %t", text, got)
 		}
 	}

@@ -20,35 +20,33 @@ const (
 	sentinelPort = "26379"
 )
 
-// Options returns the settings of a client for a Redis that is named by a URL, which answers or
-// fails within a budget (0: DefaultBudget); redis.NewUniversalClient takes them.
+// Options returns client settings for redis.NewUniversalClient. The client answers or fails within a budget (0:
+// DefaultBudget). The URL has one of these forms:
 //
 //	redis://[user:password@]host[:port][/database]
-//	redis://host1,host2,…[?cluster=true]                  Redis Cluster: several addresses, or told so
+//	redis://host1,host2,…[?cluster=true]                  Redis Cluster: several addresses, or cluster=true
 //	redis+sentinel://[user:password@]host1,host2/master[/database]
 //
-// With rediss and rediss+sentinel everything goes over TLS. User and password are those of the
-// data nodes; sentinels have their own as ?sentinel_user= and ?sentinel_password=. Errors name the
-// wrong part, and never hold a password.
+// rediss and rediss+sentinel use TLS. User and password are for the data nodes; sentinels have their own in
+// ?sentinel_user= and ?sentinel_password=. Errors name the wrong part and never contain a password.
 func Options(rawURL string, budget time.Duration) (*redis.UniversalOptions, error) {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
 	options := &redis.UniversalOptions{
-		// A script whose answer was lost may have taken tokens.
+		// A script without an answer may have taken tokens.
 		MaxRetries: -1,
-		// Without this a black hole takes the driver's own five seconds, whatever the context says.
+		// Without this, the driver waits five seconds for a black hole despite the context's deadline.
 		ContextTimeoutEnabled: true,
 		DialTimeout:           budget,
 		DialerRetries:         1,
 		ReadTimeout:           budget,
 		WriteTimeout:          budget,
-		// Checks need one for each pipeline; the rest is for pings and the like.
+		// One for each batch in flight; the rest is for pings and the like.
 		PoolSize: maxInFlight + 4,
-		// Shorter than the budget, so that waiting for a connection and waiting for Redis can be told
-		// apart.
+		// Shorter than the budget, so that a busy pool and a slow Redis give different errors.
 		PoolTimeout: budget / 2,
-		// What the later protocol adds (pushed messages) costs a look at the socket per command.
+		// Version 3 looks for pushed messages on the socket before each command.
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -68,7 +66,7 @@ func parseURL(rawURL string, options *redis.UniversalOptions) error {
 	if scheme != "redis" && scheme != "rediss" {
 		return errors.New("the scheme is none of redis, rediss, redis+sentinel and rediss+sentinel")
 	}
-	// url.Parse is no help: it refuses several hosts, and its errors repeat the password.
+	// url.Parse refuses several hosts, and its errors repeat the password.
 	end := len(rest)
 	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
 		end = at
@@ -118,10 +116,10 @@ func parseHosts(hosts, defaultPort string) ([]string, error) {
 	var addrs []string
 	for i, host := range strings.Split(hosts, ",") {
 		name, port, err := net.SplitHostPort(host)
-		if err != nil { // perhaps for want of a port
+		if err != nil { // perhaps the port is missing
 			name, port, err = net.SplitHostPort(host + ":" + defaultPort)
 		}
-		// The texts stay out of the errors: they are the password if the @host was forgotten.
+		// The errors do not quote the address: it is the password if the @host was forgotten.
 		if err != nil || name == "" {
 			return nil, fmt.Errorf("address %d is not host or host:port", i+1)
 		}
@@ -149,7 +147,7 @@ func parseQuery(query string, sentinel bool, options *redis.UniversalOptions) er
 		case name == "cluster" && !sentinel && slices.Contains([]string{"true", "false"}, value[0]):
 			options.IsClusterMode = value[0] == "true"
 		default:
-			return fmt.Errorf("%s is no setting here, or has no such value", name)
+			return fmt.Errorf("%s is not a setting here, or has no such value", name)
 		}
 	}
 	return nil

@@ -1,33 +1,28 @@
 // Package redisbucket keeps token buckets in Redis, where every process finds them.
 //
-// A check costs one round trip, however many tiers it has, and is decided atomically on Redis's own
-// clock: all its tokens are taken or none. Checks that are asked at the same time share round trips:
-// an idle store sends a check at once, and those that come while its few connections are busy go
-// together when one is free (see queue). Together means a few scripts in one pipeline, at most 64
-// checks or 256 buckets each, so that Redis is never busy with one for long. The checks of a script
-// are of one tenant, whose keys are all in one slot of a Redis Cluster, unless Check finds a single
-// server. A pipeline asks about 1024 buckets at most; a larger batch is several, one after the other
-// and each with a time budget of its own, and other
-// callers' checks come in between. take.lua is the script, the format of a bucket, and the place to
-// start reading.
+// A check costs one round trip, however many tiers it has. One script decides it atomically on Redis's clock: all its
+// tokens are taken or none. Checks that come at the same time share round trips: a combiner sends those that came during
+// one batch in the next. A batch is a few scripts of at most 64 checks or 256 buckets each, so that Redis is never busy
+// with one for long. The checks of a script are of one tenant, whose keys are in one slot of a Redis Cluster, unless
+// CheckSettings found a single server. A batch has about 1024 buckets at most. A larger Take is several batches, each with
+// its own budget, and other callers' checks come in between. take.lua is the script, the format of a bucket, and the
+// place to start reading.
 //
-// When Redis is down, Take says so within its time budget (50 ms unless told otherwise) and decides
-// nothing; what happens to the check is for the caller. The budget counts from the call, waiting
-// included. A pipeline that fails fails its own checks alone, and one that hangs holds up no others for
-// longer than a tenth of the budget. After five pipelines in a row have failed, a circuit breaker
-// answers for Redis at once, and lets one through every quarter of a second to see whether it is back;
-// the driver's own back-off after failed dials can add a second to that. Each master of a Redis Cluster has
-// connections, a queue and a circuit breaker of its own, so that one that fails degrades its own tenants alone.
+// When Redis is down, Take returns an error within its budget (50 ms by default), which includes waiting for a turn. A
+// failed batch fails only its own checks, and a hanging one delays others by at most a tenth of the budget. After five
+// failed batches in a row a circuit breaker fails checks at once. Every quarter of a second it lets one batch through to
+// see whether Redis is back; the driver's back-off after failed dials can add a second. Each master of a Redis Cluster
+// has its own connections, combiner and breaker, so that its failure degrades only the tenants whose buckets it keeps.
 //
-// An ask that got no answer may have been executed, so it is never repeated: tokens are taken at
-// most once. The exceptions are answers that say nothing was executed: that Redis does not
-// know the script (after SCRIPT FLUSH or a restart), and then the source is sent; that another node of a cluster
-// has the keys, and then that one is asked; or that the keys are of several slots, and then tenants go apart. The scripts of that one pipeline may run in another order.
+// A check without an answer may have been executed, so it is never repeated: tokens are taken at most once. It is repeated
+// only if Redis says that it was not executed: because it does not know the script (after SCRIPT FLUSH or a restart),
+// because another node has the keys, or because the keys are in several slots. The scripts of that batch may then run in
+// another order.
 //
-// A bucket's key expires ten seconds after it is full. A broken value counts as a fresh bucket, is
-// replaced, and counted; a key of another type is replaced once tokens are taken. A value in a version that
-// take.lua does not know is left alone, and the checks that need it are not answered. Redis
-// must not evict keys on its own, since that hands out fresh buckets: see Check.
+// A bucket's key expires ten seconds after the bucket is full. A broken value counts as a full bucket; it is replaced and
+// counted. A key of another type is replaced once tokens are taken. A value in a version that take.lua does not know is
+// left alone, and its checks are not answered. Redis must not evict keys, because an evicted bucket starts full: see
+// CheckSettings.
 package redisbucket
 
 import (
@@ -42,14 +37,14 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// DefaultBudget is how long Redis has for an answer when nothing else is said.
+// DefaultBudget is the default time that Redis has for an answer.
 const DefaultBudget = 50 * time.Millisecond
 
 const (
-	// tripAfter is how many failures in a row open the breaker: enough that one dropped
-	// connection does not, and few enough that hardly anybody waits for a dead Redis.
+	// tripAfter is how many failures in a row open the breaker: more than one dropped connection causes, and few enough
+	// that few checks wait for a dead Redis.
 	tripAfter = 5
-	// probeEvery is how long an open breaker waits before it lets one ask through.
+	// probeEvery is how long an open breaker waits before it lets a batch through (half-open).
 	probeEvery = 250 * time.Millisecond
 )
 
@@ -62,12 +57,12 @@ type Store struct {
 	unknown atomic.Int64
 	// single is the node that rdb is connected to; nil for a Redis Cluster.
 	single *node
-	// cluster knows the nodes of a Redis Cluster; nil for anything else.
+	// cluster is nil unless rdb is a Redis Cluster.
 	cluster *cluster
 	// standalone: INFO reports a single server, so a script may mix tenants. crossSlot: Redis refused a mixed script, so
 	// it may not.
 	standalone, crossSlot atomic.Bool
-	// stamp is the time in microseconds since the Unix epoch, 0 for Redis's own. Only tests name a time.
+	// stamp returns the time in microseconds since the Unix epoch, or 0 for Redis's clock. Only tests set a time.
 	stamp func() int64
 	// walkPause is the least pause of a walk after each command.
 	walkPause time.Duration
@@ -79,14 +74,12 @@ var (
 	_ enforce.Settler  = (*Store)(nil)
 )
 
-// New returns a store on a client made from Options; other settings of the client retry scripts or
-// wait longer than the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget.
-// The caller closes the client, once no Take is under way: the store itself has no goroutines that
-// outlive one by more than the budget.
+// New returns a store on a client made with Options; with other settings a client repeats scripts or waits longer than
+// the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget. The caller closes the client once no Take
+// is in flight: no goroutine of the store outlives a Take by more than the budget.
 func New(rdb redis.UniversalClient, budget time.Duration) *Store { return NewPrefixed(rdb, budget, "") }
 
-// NewPrefixed is New for one of several deployments that keep their buckets in one Redis database: each
-// has a prefix of its own, without braces.
+// NewPrefixed is New for deployments that share a Redis database: each has its own key prefix, without braces.
 func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string) *Store {
 	if budget <= 0 {
 		budget = DefaultBudget
@@ -103,15 +96,14 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 	return s
 }
 
-// Take implements enforce.Buckets. It returns an error within the budget if Redis does not answer,
-// and at once while the breaker is open. A batch of several pipelines that Redis does answer can take
-// as many budgets.
+// Take implements enforce.Buckets. It returns an error within the budget if Redis does not answer, and at once while the
+// breaker is open. Checks for several batches have a budget for each.
 func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
-	if ctx.Done() == nil { // as from enforce.Limiter
+	if ctx.Done() == nil { // enforce.Limiter's cannot end
 		return s.takeUncancelled(checks)
 	}
-	// The pipeline carries others' checks too and must not end with this caller, who must not find
-	// its asks written to after it has left.
+	// The batch has other callers' checks too, so it must not end with this caller's ctx. The copy keeps it from writing
+	// into the checks of a caller that has left.
 	own := make([]enforce.BucketCheck, len(checks))
 	for i := range checks {
 		own[i] = checks[i]
@@ -128,24 +120,24 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 		}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("ask redis about %d checks: %w", len(checks), ctx.Err())
+		return fmt.Errorf("take from buckets in redis for %d checks: %w", len(checks), ctx.Err())
 	}
 }
 
-// outcome is what came of a function that ran in a goroutine of its own.
+// outcome is the result of a function that ran in its own goroutine.
 type outcome struct {
 	err      error
 	panicked any
 }
 
-// catch keeps a panic for the goroutine that waits, which may recover from it. In its own it would end the process.
+// catch keeps a panic for the waiting goroutine, which may recover from it. In this one it would end the process.
 func catch(do func() error) (o outcome) {
 	defer func() { o.panicked = recover() }()
 	o.err = do()
 	return o
 }
 
-// result returns the error, in the goroutine that waited, or panics there.
+// result returns the error in the waiting goroutine, or panics there.
 func (o outcome) result() error {
 	if o.panicked != nil {
 		panic(o.panicked)
@@ -153,14 +145,13 @@ func (o outcome) result() error {
 	return o.err
 }
 
-// take is Take for a caller that stays.
+// takeUncancelled is Take for a caller that waits for the answer.
 func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 	for i := range checks {
 		check := &checks[i]
 		if len(check.Tiers) > maxTiers {
-			return fmt.Errorf("a check of %d tiers: redis is asked about %d at most", len(check.Tiers), maxTiers)
+			return fmt.Errorf("a check has %d tiers: at most %d fit a script", len(check.Tiers), maxTiers)
 		}
-		// Without tiers there is nothing to ask.
 		check.Answered = len(check.Tiers) == 0
 		check.Allowed = check.Answered
 	}
@@ -171,7 +162,7 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 		err = s.cluster.dispatch(checks)
 	}
 	if err != nil {
-		return fmt.Errorf("ask redis about %d checks: %w", len(checks), err)
+		return fmt.Errorf("take from buckets in redis for %d checks: %w", len(checks), err)
 	}
 	return nil
 }

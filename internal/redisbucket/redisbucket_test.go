@@ -188,7 +188,7 @@ func TestABrokenValueIsAFreshBucketAndCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		checks := one(user(name, limit))
-		checks[0].Cost = 0 // even an ask that takes nothing replaces it
+		checks[0].Cost = 0 // even a check that takes nothing replaces it
 		if err := takeAt(s, now, checks); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -238,7 +238,7 @@ func TestAValueOfAnUnknownVersionIsLeftAloneAndNotAnswered(t *testing.T) {
 			}
 			for i, want := range []bool{true, false, false, true} {
 				if checks[i].Answered != want || checks[i].Allowed != want {
-					t.Errorf("%s: ask %d is answered %t, allowed %t; want both %t", name, i, checks[i].Answered, checks[i].Allowed, want)
+					t.Errorf("%s: check %d is answered %t, allowed %t; want both %t", name, i, checks[i].Answered, checks[i].Allowed, want)
 				}
 			}
 			if s.UnknownVersions() != 2 || s.BrokenValues() != 0 || s.State() != Up {
@@ -265,10 +265,10 @@ func TestAKeyOfAnotherTypeIsAFreshBucket(t *testing.T) {
 	}
 	limit := enforce.Limit{Rate: rules.MinRate, Burst: 1}
 	if !mustTake(t, s, one(user("42", limit)))[0].Allowed {
-		t.Error("the first ask was denied")
+		t.Error("the first check was denied")
 	}
 	if mustTake(t, s, one(user("42", limit)))[0].Allowed {
-		t.Error("the second ask was allowed")
+		t.Error("the second check was allowed")
 	}
 }
 
@@ -291,25 +291,25 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 	t.Parallel()
 	limit := enforce.Limit{Rate: 1, Burst: 10}
 	tests := map[string]struct {
-		asks, tiers int
-		shared      bool
-		tenants     int
-		apart       bool
-		want        []int // asks per script
+		checks, tiers int
+		shared        bool
+		tenants       int
+		apart         bool
+		want          []int // checks per script
 	}{
-		"tenants go together":                 {asks: 65, tiers: 1, tenants: 3, want: []int{64, 1}},
-		"tenants go apart in a cluster":       {asks: 65, tiers: 1, tenants: 3, apart: true, want: []int{22, 22, 21}},
-		"64 checks fit":                       {asks: 64, tiers: 1, want: []int{64}},
-		"the 65th starts another":             {asks: 65, tiers: 1, want: []int{64, 1}},
-		"256 keys fit":                        {asks: 32, tiers: 8, want: []int{32}},
-		"the 257th key starts another":        {asks: 33, tiers: 8, want: []int{32, 1}},
-		"shared keys count once":              {asks: 60, tiers: 200, shared: true, want: []int{60}},
-		"one check is one script at any size": {asks: 2, tiers: 1000, want: []int{1, 1}},
+		"tenants go together":                 {checks: 65, tiers: 1, tenants: 3, want: []int{64, 1}},
+		"tenants go apart in a cluster":       {checks: 65, tiers: 1, tenants: 3, apart: true, want: []int{22, 22, 21}},
+		"64 checks fit":                       {checks: 64, tiers: 1, want: []int{64}},
+		"the 65th starts another":             {checks: 65, tiers: 1, want: []int{64, 1}},
+		"256 keys fit":                        {checks: 32, tiers: 8, want: []int{32}},
+		"the 257th key starts another":        {checks: 33, tiers: 8, want: []int{32, 1}},
+		"shared keys count once":              {checks: 60, tiers: 200, shared: true, want: []int{60}},
+		"one check is one script at any size": {checks: 2, tiers: 1000, want: []int{1, 1}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checks := make([]enforce.BucketCheck, test.asks)
+			checks := make([]enforce.BucketCheck, test.checks)
 			for i := range checks {
 				for j := range test.tiers {
 					subject := fmt.Sprint(i, "-", j)
@@ -352,7 +352,7 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	var trips atomic.Int64
 	s.rdb.AddHook(countTrips{&trips})
 	for name, test := range map[string]struct {
-		asks    []enforce.BucketCheck
+		checks  []enforce.BucketCheck
 		scripts int64
 	}{
 		"one check of four tiers": {checks200(limit)[:1], 1},
@@ -360,7 +360,7 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	} {
 		trips.Store(0)
 		before := scriptCalls(t, s)
-		mustTake(t, s, test.asks)
+		mustTake(t, s, test.checks)
 		if got := scriptCalls(t, s) - before; got != test.scripts {
 			t.Errorf("%s: %d scripts, want %d", name, got, test.scripts)
 		}
@@ -394,7 +394,7 @@ func scriptCalls(t testing.TB, s *Store) (calls int64) {
 	return 0
 }
 
-// countTrips counts what the client sends: commands and whole pipelines.
+// countTrips counts what the client sends: commands and pipelines.
 type countTrips struct{ n *atomic.Int64 }
 
 func (countTrips) DialHook(next redis.DialHook) redis.DialHook { return next }
