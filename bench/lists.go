@@ -257,11 +257,11 @@ var loading = []string{
 		expires_at)
 		SELECT 1, n % 100 + 1, 'user-' || n, 10, 'second', 50, now(), 1,
 			CASE WHEN n % 10 > 0 THEN now() + n * interval '1 minute' END FROM generate_series(1, {rules}) AS n`,
-	`INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+	`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 		SELECT 1, 'user-' || n, CASE WHEN n % 1000 = 0 THEN 'tiny' ELSE (ARRAY['free', 'pro', 'enterprise'])[n % 3 + 1] END, 1
 		FROM generate_series(1, {users}) AS n`,
 	`INSERT INTO plan_use (tenant_id, plan, rules, users)
-		SELECT 1, name, (SELECT count(*) FROM rate_limit_rule WHERE plan = name), (SELECT count(*) FROM tenant_user WHERE plan = name) FROM plan`,
+		SELECT 1, name, (SELECT count(*) FROM rate_limit_rule WHERE plan = name), (SELECT count(*) FROM plan_assignment WHERE plan = name) FROM plan`,
 	`INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision, created_at)
 		SELECT 1, 'k' || n, 'ci', sha256('x'), '{check}', 1, now() + n * interval '1 second' FROM generate_series(1, {rules} / 100) AS n`,
 	`INSERT INTO audit_event (tenant_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,

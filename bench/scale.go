@@ -27,7 +27,7 @@ const (
 			WHEN n % 4 = 1 THEN 'ip:192.168.' || n || '.0/24'
 			WHEN n % 4 = 2 THEN 'user:{user_id}:endpoint:/other/' || n
 			ELSE 'endpoint:POST /v' || n || '/*' END) AS p (key_pattern)`
-	insertAssignments = `INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+	insertAssignments = `INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 		SELECT tenant_id, 'user-' || n, 'free', 1
 		FROM generate_series(1, $1::int) AS n JOIN tenant ON tenant.slug = 't' || (1 + n % $2::int)`
 )

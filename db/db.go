@@ -1,6 +1,6 @@
-// Package db holds the database as files: schema.sql is the schema as it stands, migrations/ is the
-// way there, queries/ is what Sluice asks. A migration is never edited once it was released, only adds, and
-// holds nobody back, because it runs while the release before keeps working: see migrations/README.md.
+// Package db holds the database as files: schema.sql is the schema as it stands, before.sql has the names that the
+// release before knows, migrations/ leads there, and queries/ is what Sluice asks. A released migration is never
+// edited. It only adds and blocks nobody, because the release before keeps working meanwhile: see migrations/README.md.
 package db
 
 import "embed"

@@ -162,7 +162,7 @@ CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expi
     WHERE removed_at IS NULL AND expires_at IS NOT NULL;
 
 -- Which plan a user is on. Users without a row are on their tenant's default plan.
-CREATE TABLE tenant_user (
+CREATE TABLE plan_assignment (
     tenant_id  bigint      NOT NULL,
     user_id    text        NOT NULL COLLATE "C",
     plan       text        NOT NULL COLLATE "C",
@@ -170,15 +170,15 @@ CREATE TABLE tenant_user (
     removed_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT tenant_user_pkey PRIMARY KEY (tenant_id, user_id),
-    CONSTRAINT tenant_user_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
-    CONSTRAINT tenant_user_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
-    CONSTRAINT tenant_user_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256)
+    CONSTRAINT plan_assignment_pkey PRIMARY KEY (tenant_id, user_id),
+    CONSTRAINT plan_assignment_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT plan_assignment_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
+    CONSTRAINT plan_assignment_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256)
 );
 
-CREATE INDEX tenant_user_revision_idx ON tenant_user (tenant_id, revision, user_id);
-CREATE INDEX tenant_user_list_idx ON tenant_user (tenant_id, user_id) WHERE removed_at IS NULL;
-CREATE INDEX tenant_user_plan_idx ON tenant_user (tenant_id, plan, user_id) WHERE removed_at IS NULL;
+CREATE INDEX plan_assignment_revision_idx ON plan_assignment (tenant_id, revision, user_id);
+CREATE INDEX plan_assignment_list_idx ON plan_assignment (tenant_id, user_id) WHERE removed_at IS NULL;
+CREATE INDEX plan_assignment_plan_idx ON plan_assignment (tenant_id, plan, user_id) WHERE removed_at IS NULL;
 
 -- An API key names its tenant, so its id is unique among all tenants. Ids are random: that one is
 -- taken tells nothing. The secret itself is never stored.
@@ -388,11 +388,11 @@ CREATE TRIGGER rate_limit_override_audit_update AFTER UPDATE ON rate_limit_overr
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('override');
 CREATE TRIGGER rate_limit_override_audit_delete AFTER DELETE ON rate_limit_override
     FOR EACH ROW EXECUTE FUNCTION audit_change('override', 'rule_id', 'user_id');
-CREATE TRIGGER tenant_user_audit_insert AFTER INSERT ON tenant_user
+CREATE TRIGGER plan_assignment_audit_insert AFTER INSERT ON plan_assignment
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('user');
-CREATE TRIGGER tenant_user_audit_update AFTER UPDATE ON tenant_user
+CREATE TRIGGER plan_assignment_audit_update AFTER UPDATE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION audit_changes('user');
-CREATE TRIGGER tenant_user_audit_delete AFTER DELETE ON tenant_user
+CREATE TRIGGER plan_assignment_audit_delete AFTER DELETE ON plan_assignment
     FOR EACH ROW EXECUTE FUNCTION audit_change('user', 'user_id');
 CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
     FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');
@@ -448,11 +448,11 @@ CREATE TRIGGER rate_limit_rule_updated AFTER UPDATE ON rate_limit_rule
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
 CREATE TRIGGER rate_limit_rule_deleted AFTER DELETE ON rate_limit_rule
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
-CREATE TRIGGER tenant_user_inserted AFTER INSERT ON tenant_user
+CREATE TRIGGER plan_assignment_inserted AFTER INSERT ON plan_assignment
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
-CREATE TRIGGER tenant_user_updated AFTER UPDATE ON tenant_user
+CREATE TRIGGER plan_assignment_updated AFTER UPDATE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
-CREATE TRIGGER tenant_user_deleted AFTER DELETE ON tenant_user
+CREATE TRIGGER plan_assignment_deleted AFTER DELETE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
 
 -- When a key was last used, to the minute. Apart from api_key, whose rows checks depend on: being used
@@ -508,18 +508,18 @@ CREATE INDEX session_account_idx ON session (account_id, session_id);
 
 -- Attempts to sign in since the last success. The subject is a digest of an address, known or not, of a device
 -- or of a session: what people type there by mistake is nobody's business.
-CREATE TABLE login_failure (
+CREATE TABLE sign_in_attempt (
     subject  bytea       NOT NULL,
     network  cidr        NOT NULL, -- that they come from; 0.0.0.0/0 counts those from anywhere
-    failures integer     NOT NULL,
+    attempts integer     NOT NULL,
     last_at  timestamptz NOT NULL,
-    CONSTRAINT login_failure_pkey PRIMARY KEY (subject, network),
-    CONSTRAINT login_failure_subject_check CHECK (octet_length(subject) = 32)
+    CONSTRAINT sign_in_attempt_pkey PRIMARY KEY (subject, network),
+    CONSTRAINT sign_in_attempt_subject_check CHECK (octet_length(subject) = 32)
 );
 
-CREATE INDEX login_failure_last_at_idx ON login_failure (last_at);
+CREATE INDEX sign_in_attempt_last_at_idx ON sign_in_attempt (last_at);
 -- Those that make nobody wait yet, which a flood of made-up addresses leaves.
-CREATE INDEX login_failure_few_idx ON login_failure (last_at) WHERE failures < 5;
+CREATE INDEX sign_in_attempt_few_idx ON sign_in_attempt (last_at) WHERE attempts < 5;
 
 CREATE TABLE member (
     tenant_id  bigint      NOT NULL,
@@ -699,7 +699,7 @@ CREATE TABLE alert (
 );
 
 -- What an alert had to say, and how telling it went. It goes with its alert.
-CREATE TABLE alert_delivery (
+CREATE TABLE delivery (
     tenant_id       bigint      NOT NULL,
     delivery_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     alert_id        bigint      NOT NULL,
@@ -711,18 +711,18 @@ CREATE TABLE alert_delivery (
     attempts        integer     NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL, -- while pending; during an attempt it is when another process may take over
     attempted_at    timestamptz,
-    status          integer, -- HTTP status of the latest answer; null for none
+    http_status     integer, -- of the latest answer; null for none
     error           text        NOT NULL DEFAULT '',
     is_test         boolean     NOT NULL DEFAULT false, -- somebody asked for it
     lease_ends_at   timestamptz, -- while it is attempted; null otherwise
-    CONSTRAINT alert_delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
-    CONSTRAINT alert_delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
-    CONSTRAINT alert_delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))
+    CONSTRAINT delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
+    CONSTRAINT delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
+    CONSTRAINT delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))
 );
 
-CREATE INDEX alert_delivery_alert_idx ON alert_delivery (tenant_id, alert_id, raised_at);
-CREATE INDEX alert_delivery_pending_idx ON alert_delivery (next_attempt_at) WHERE state = 'pending'; -- of the release before
-CREATE INDEX alert_delivery_due_idx ON alert_delivery (tenant_id, next_attempt_at) WHERE state = 'pending';
+CREATE INDEX delivery_alert_idx ON delivery (tenant_id, alert_id, raised_at);
+CREATE INDEX delivery_pending_idx ON delivery (next_attempt_at) WHERE state = 'pending'; -- of the release before
+CREATE INDEX delivery_due_idx ON delivery (tenant_id, next_attempt_at) WHERE state = 'pending';
 
 CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');

@@ -212,11 +212,11 @@ SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::
 -- hardly older than the window. The window ends with the minute that runs or, so that what is written
 -- late is not missed, with the one before. An alert whose receiver is away has at most so many pending deliveries.
 WITH waiting AS MATERIALIZED (
-    SELECT alert_id, count(*) AS deliveries FROM alert_delivery
+    SELECT alert_id, count(*) AS deliveries FROM delivery
     WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'pending'
     GROUP BY alert_id
 )
-INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
+INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
 SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, sqlc.arg(now), sqlc.arg(now)
 FROM alert AS a
 CROSS JOIN LATERAL (
@@ -236,7 +236,7 @@ CROSS JOIN LATERAL (
         GROUP BY 1
     ) AS s
     WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
-        SELECT FROM alert_delivery AS d
+        SELECT FROM delivery AS d
         WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
             AND d.raised_at > w.after - interval '1 minute'
     )
@@ -249,10 +249,10 @@ WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.is_active;
 -- Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
 -- second, counting those that are being attempted, and no tenant gets more than so many at once.
 WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
-    (SELECT d.tenant_id FROM alert_delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
+    (SELECT d.tenant_id FROM delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
     UNION ALL
     SELECT (
-        SELECT d.tenant_id FROM alert_delivery AS d
+        SELECT d.tenant_id FROM delivery AS d
         WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
         ORDER BY d.tenant_id LIMIT 1
     )
@@ -262,19 +262,19 @@ WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one pro
         busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
     FROM waiting AS w
     CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM alert_delivery AS d
+        SELECT count(*) AS attempts FROM delivery AS d
         WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > sqlc.arg(now)::timestamptz
             AND d.next_attempt_at > sqlc.arg(now) AND d.next_attempt_at <= sqlc.arg(lease_ends)
     ) AS busy
     CROSS JOIN LATERAL (
-        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM alert_delivery AS d
+        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM delivery AS d
         WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= sqlc.arg(now)
         ORDER BY d.is_test DESC, d.next_attempt_at
         LIMIT greatest(0, sqlc.arg(per_tenant)::bigint - busy.attempts)
         FOR UPDATE SKIP LOCKED
     ) AS one
 )
-UPDATE alert_delivery AS d
+UPDATE delivery AS d
 SET attempts = d.attempts + 1, next_attempt_at = sqlc.arg(lease_ends), lease_ends_at = sqlc.arg(lease_ends)
 FROM alert AS a, tenant AS t
 WHERE (d.tenant_id, d.delivery_id) IN (
@@ -286,9 +286,9 @@ WHERE (d.tenant_id, d.delivery_id) IN (
 RETURNING sqlc.embed(d), sqlc.embed(a), t.slug;
 
 -- name: DropAlertDeliveries :execrows
-DELETE FROM alert_delivery
+DELETE FROM delivery
 WHERE ctid = ANY (ARRAY(
-    SELECT d.ctid FROM alert_delivery AS d
+    SELECT d.ctid FROM delivery AS d
     WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
 ));
 

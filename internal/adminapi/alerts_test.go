@@ -182,7 +182,7 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	attempt()
 	// What was raised is tried again later, or when somebody says so.
-	w.exec("UPDATE alert_delivery SET is_test = false, state = 'pending', next_attempt_at = now()")
+	w.exec("UPDATE delivery SET is_test = false, state = 'pending', next_attempt_at = now()")
 	attempt()
 	waits := latest()
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
@@ -191,9 +191,9 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	if got.State != "pending" || got.NextAt >= waits.NextAt || got.NextAt == "" {
 		t.Errorf("what waited until %s is due at %s (%s)", waits.NextAt, got.NextAt, got.State)
 	}
-	w.exec("UPDATE alert_delivery SET lease_ends_at = now() + interval '1 minute'")
+	w.exec("UPDATE delivery SET lease_ends_at = now() + interval '1 minute'")
 	w.want(w.send(by, "POST", retry, nil), http.StatusConflict) // it is being sent
-	w.exec("UPDATE alert_delivery SET lease_ends_at = null, state = 'delivered'")
+	w.exec("UPDATE delivery SET lease_ends_at = null, state = 'delivered'")
 	w.want(w.send(by, "POST", retry, nil), http.StatusConflict)
 	w.want(w.send(by, "POST", path+"/deliveries/999999/retry", nil), http.StatusNotFound)
 }

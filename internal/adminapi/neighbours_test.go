@@ -116,7 +116,7 @@ func TestImportsOfTwoTenantsKeepNobodyFromWriting(t *testing.T) {
 	rule := w.rule(third)
 	by := w.person(third, auth.Editor)
 	csv := map[string]string{"Content-Type": "text/csv"}
-	g := newGreedy(w, "tenant_user")
+	g := newGreedy(w, "plan_assignment")
 	for _, tenant := range []rules.Tenant{w.acme, w.other} {
 		path := "/api/v1/tenants/" + tenant.Slug + "/users/import"
 		g.send(w.person(tenant, auth.Editor), 1, request{"POST", path, "user_id,plan\n1,free\n", csv})

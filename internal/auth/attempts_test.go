@@ -82,7 +82,7 @@ func TestWaitsGrowAndAreForgotten(t *testing.T) {
 	w := newStillWorld(t, auth.Options{})
 	tight := auth.AddressLimits(adaEmail, laptop().IP)[1:]
 	pass := func(interval string) {
-		w.exec(t, "UPDATE login_failure SET last_at = last_at - $1::interval", interval)
+		w.exec(t, "UPDATE sign_in_attempt SET last_at = last_at - $1::interval", interval)
 	}
 	attempt := func() time.Duration {
 		_, wait, err := w.store.Attempt(t.Context(), tight)
@@ -131,11 +131,11 @@ func TestASuccessForgetsFailures(t *testing.T) {
 func TestOldFailuresAreCleared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	w.exec(t, "INSERT INTO login_failure SELECT sha256(n::text::bytea), '::/64', 1, now() - interval '25 hours' FROM generate_series(1, 25) AS n")
+	w.exec(t, "INSERT INTO sign_in_attempt SELECT sha256(n::text::bytea), '::/64', 1, now() - interval '25 hours' FROM generate_series(1, 25) AS n")
 	for range 3 {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", laptop())
 	}
-	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 2 {
+	if n := w.count(t, "SELECT count(*) FROM sign_in_attempt"); n != 2 {
 		t.Errorf("%d counters are left, want ada's 2", n)
 	}
 }
@@ -148,9 +148,9 @@ func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	for range auth.Tight.Free {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", auth.Browser{})
 	}
-	w.exec(t, "UPDATE login_failure SET failures = 20") // so that no second wait ends while the test runs
+	w.exec(t, "UPDATE sign_in_attempt SET attempts = 20") // so that no second wait ends while the test runs
 	for round := range 4 {
-		w.exec(t, "UPDATE login_failure SET last_at = clock_timestamp() - interval '59 seconds' - $1 * interval '2 seconds'", round%2)
+		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - interval '59 seconds' - $1 * interval '2 seconds'", round%2)
 		gates := []*auth.Gate{w.newGate(w.store, auth.Options{}), w.newGate(w.store, auth.Options{})}
 		before := w.hashes.Load()
 		var all sync.WaitGroup
@@ -182,14 +182,14 @@ func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 		wantError(t, err, auth.ErrWrongPassword)
 	}
 	// The wait of that network becomes as long as any, and it goes on guessing, in two processes.
-	w.exec(t, "UPDATE login_failure SET failures = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
+	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {
 			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err, &auth.TooSoonError{}) {
 				t.Fatalf("a guess is answered by %v", err)
 			}
 		}
-		if n := w.count(t, "SELECT failures FROM login_failure WHERE network = '0.0.0.0/0'"); n != auth.Tight.Free {
+		if n := w.count(t, "SELECT attempts FROM sign_in_attempt WHERE network = '0.0.0.0/0'"); n != auth.Tight.Free {
 			t.Errorf("guesses that are not looked at are counted: there are %d", n)
 		}
 	}
@@ -203,9 +203,9 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(n))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	w.exec(t, "UPDATE login_failure SET failures = 1000 WHERE network = '0.0.0.0/0'") // no second wait ends meanwhile
+	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000 WHERE network = '0.0.0.0/0'") // no second wait ends meanwhile
 	for _, ago := range []time.Duration{0, auth.Loose.Longest} {
-		w.exec(t, "UPDATE login_failure SET last_at = clock_timestamp() - $1::interval", ago)
+		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - $1::interval", ago)
 		var counted atomic.Int64
 		var all sync.WaitGroup
 		for n := range 100 {
@@ -224,7 +224,7 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		if got, want := counted.Load(), int64(min(ago, 1)); got != want {
 			t.Errorf("%s after the last one %d of 100 parallel guesses may be looked at, want %d", ago, got, want)
 		}
-		if n := w.count(t, "SELECT count(*) FROM login_failure"); n != auth.Loose.Free+1+int(min(ago, 1)) {
+		if n := w.count(t, "SELECT count(*) FROM sign_in_attempt"); n != auth.Loose.Free+1+int(min(ago, 1)) {
 			t.Errorf("%d counters: networks that must wait are counted", n)
 		}
 	}
@@ -234,7 +234,7 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		t.Errorf("in between a new browser is told %v", err)
 	}
 	must(w.CreateAdmin(t.Context(), rules.Actor{}, adaEmail, adaPassword))(t)
-	if n := w.count(t, "SELECT count(*) FROM login_failure"); n != 0 {
+	if n := w.count(t, "SELECT count(*) FROM sign_in_attempt"); n != 0 {
 		t.Errorf("create-admin leaves %d counters", n)
 	}
 	must(w.SignIn(t.Context(), adaEmail, adaPassword, laptop()))(t)
@@ -270,9 +270,9 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	_, evil := w.join(t, "eve@example.com", auth.Viewer)
 	home := auth.Browser{Device: must(w.SignIn(ctx, adaEmail, adaPassword, laptop()))(t).Device}
 	flood := func() {
-		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = clock_timestamp()")
+		w.exec(t, "UPDATE sign_in_attempt SET attempts = 100, last_at = clock_timestamp()")
 		guess(t, w.Gate, adaEmail, 6)
-		w.exec(t, "UPDATE login_failure SET failures = 100, last_at = clock_timestamp() WHERE subject = $1", subjectBytes(adaEmail))
+		w.exec(t, "UPDATE sign_in_attempt SET attempts = 100, last_at = clock_timestamp() WHERE subject = $1", subjectBytes(adaEmail))
 	}
 	signIn := func(from auth.Browser) error {
 		_, err := w.SignIn(ctx, adaEmail, adaPassword, from)
@@ -299,7 +299,7 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 		}
 	})
 	t.Run("until the password changes", func(t *testing.T) {
-		w.exec(t, "DELETE FROM login_failure")
+		w.exec(t, "DELETE FROM sign_in_attempt")
 		fresh := w.newGate(w.store, auth.Options{})
 		session := must(fresh.SignIn(ctx, adaEmail, adaPassword, laptop()))(t).Session
 		next := must(fresh.ChangePassword(ctx, session, adaPassword, "a finer difference engine", laptop()))(t).Device
@@ -346,7 +346,7 @@ func (s *countingStore) Attempt(ctx context.Context, limits []auth.Limit) (auth.
 func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	w.exec(t, "INSERT INTO login_failure VALUES ($1, '::/64', 100, now())", subjectBytes(adaEmail))
+	w.exec(t, "INSERT INTO sign_in_attempt VALUES ($1, '::/64', 100, now())", subjectBytes(adaEmail))
 	now := time.Now()
 	store := &countingStore{Store: w.store}
 	gate := w.newGate(store, auth.Options{Now: func() time.Time { return now }})
@@ -359,7 +359,7 @@ func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 		t.Errorf("%d of 50 refused guesses reach the database, want 1", n)
 	}
 	now = now.Add(time.Minute)
-	w.exec(t, "UPDATE login_failure SET last_at = now() - interval '1 minute'")
+	w.exec(t, "UPDATE sign_in_attempt SET last_at = now() - interval '1 minute'")
 	if looked, _ := guess(t, gate, adaEmail, 1); looked != 1 {
 		t.Error("after the wait a guess is not looked at")
 	}

@@ -48,7 +48,7 @@ func TestHashingIsBounded(t *testing.T) {
 	<-full
 	turnedAway.Wait()
 	must(gate.SignIn(t.Context(), adaEmail, adaPassword, home))(t)
-	if n := w.count(t, "SELECT count(DISTINCT subject) FROM login_failure"); n != slots {
+	if n := w.count(t, "SELECT count(DISTINCT subject) FROM sign_in_attempt"); n != slots {
 		t.Errorf("%d attempts are counted while %d are looked at", n, slots)
 	}
 	close(held)

@@ -228,7 +228,7 @@ func TestTheDatabaseHoldsNoSecret(t *testing.T) {
 	token := w.invite(t, "eve@example.com", auth.Viewer)
 	_, _ = w.SignIn(t.Context(), "my password is hunter2hunter2", "x", laptop())
 	for _, secret := range []string{adaPassword, entry.Token, entry.Device, token, "hunter2"} {
-		for _, table := range []string{"account", "session", "invitation", "login_failure"} {
+		for _, table := range []string{"account", "session", "invitation", "sign_in_attempt"} {
 			n := w.count(t, "SELECT count(*) FROM "+table+" AS r WHERE strpos(r::text, $1) > 0 OR strpos(r::text, $2) > 0",
 				secret, hex.EncodeToString([]byte(secret)))
 			if n > 0 {

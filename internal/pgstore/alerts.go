@@ -142,9 +142,9 @@ func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 
 // TestAlert makes a delivery that is due at once.
 func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertDelivery, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
 		if _, err := q.Alert(ctx, tenant, id); err != nil {
-			return dbsqlc.AlertDelivery{}, err
+			return dbsqlc.Delivery{}, err
 		}
 		row, err := q.TestAlert(ctx, tenant, id)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -160,7 +160,7 @@ func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) 
 
 // RetryDelivery makes a delivery due at once.
 func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertDelivery, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
 		row, err := q.RetryAlertDelivery(ctx, tenant, alert, id)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return row, err
@@ -181,7 +181,7 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 
 // AlertDeliveries returns what alerts had to say, newest first.
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDelivery, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Delivery, error) {
 		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
 			TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
 		})
@@ -231,7 +231,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
-		return violations.Notice{Delivery: deliveryFromRow(row.AlertDelivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug}
+		return violations.Notice{Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug}
 	}), nil
 }
 
@@ -240,7 +240,7 @@ func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error
 	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
 			TenantID: d.Tenant, DeliveryID: d.ID, Attempt: int32(d.Attempts), State: string(d.State), AttemptedAt: d.AttemptedAt,
-			NextAttemptAt: d.NextAttemptAt, Status: int32(d.Status), Error: d.Error,
+			NextAttemptAt: d.NextAttemptAt, HttpStatus: int32(d.Status), Error: d.Error,
 		})
 	})
 	if err != nil {
@@ -267,15 +267,15 @@ func alertFromRow(row dbsqlc.Alert, ruleRemoved bool) violations.Alert {
 	}
 }
 
-func deliveryFromRow(row dbsqlc.AlertDelivery) violations.Delivery {
+func deliveryFromRow(row dbsqlc.Delivery) violations.Delivery {
 	d := violations.Delivery{
 		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Subject: row.Subject, Denied: row.Denied,
 		Since: row.Since.UTC(), RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
 		Test: row.IsTest, UnderWay: orZero(row.LeaseEndsAt).After(time.Now()),
 	}
-	if row.Status != nil {
-		d.Status = int(*row.Status)
+	if row.HttpStatus != nil {
+		d.Status = int(*row.HttpStatus)
 	}
 	return d
 }

@@ -23,7 +23,7 @@ func BenchmarkRead(b *testing.B) {
 			algorithm, mode, action, is_active, in_force_since, revision)
 			SELECT tenant_id, n, 'global', 'global', 1, 'second', 1, 'token_bucket', 'enforce', 'limit', true, now(), 1
 			FROM tenant, generate_series(1, 10) AS n`,
-		`INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+		`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 			SELECT (SELECT min(tenant_id) FROM tenant), n, 'free', 1 FROM generate_series(1, 100000) AS n`,
 		"ANALYZE",
 	} {

@@ -124,7 +124,7 @@ func TestForeignKeysRefuseAnotherTenantsRows(t *testing.T) {
 			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
 			VALUES ($1, $2, '42', 1, 'second', 1, now(), 1)`, []any{w.ours.ID, w.theirs.user.ID}},
 		"a rule for its plan":           {"UPDATE rate_limit_rule SET plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
-		"a user on its plan":            {"UPDATE tenant_user SET plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
+		"a user on its plan":            {"UPDATE plan_assignment SET plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
 		"its plan as default":           {"UPDATE tenant SET default_plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
 		"a plan of a tenant that isn't": {"INSERT INTO plan (tenant_id, name, revision) VALUES (0, 'free', 1)", nil},
 	}

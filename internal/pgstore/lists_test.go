@@ -269,7 +269,7 @@ func (w *world) countsAgree(t *testing.T) {
 			coalesce((SELECT users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)
 		) IS DISTINCT FROM (
 			(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL),
-			(SELECT count(*) FROM tenant_user AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
+			(SELECT count(*) FROM plan_assignment AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
 		)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
 		t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
@@ -285,7 +285,7 @@ func TestPlansKnowHowManyNeedThem(t *testing.T) {
 			t.Errorf("plan %s has %d rules and %d users, default: %t", plan.Name, plan.Rules, plan.Users, plan.IsDefault)
 		}
 	}
-	exec(t, w.url, "UPDATE tenant_user SET plan = 'free' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "UPDATE plan_assignment SET plan = 'free' WHERE tenant_id = $1", w.ours.ID)
 	exec(t, w.url, "DELETE FROM rate_limit_rule WHERE tenant_id = $1 AND plan = 'free'", w.ours.ID)
 	w.countsAgree(t)
 	if free := must(w.Plan(t.Context(), w.ours.ID, "free"))(t); free.Rules != 0 || free.Users != 1 {

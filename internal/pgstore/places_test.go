@@ -29,7 +29,7 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 	}
 	watching, holding := connect(t, w.url), connect(t, w.url)
 	locked := must(holding.Begin(t.Context()))(t)
-	must(locked.Exec(t.Context(), "LOCK TABLE audit_event, rate_limit_violation, tenant_user IN ACCESS EXCLUSIVE MODE"))(t)
+	must(locked.Exec(t.Context(), "LOCK TABLE audit_event, rate_limit_violation, plan_assignment IN ACCESS EXCLUSIVE MODE"))(t)
 	requests, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	defer group.Wait()

@@ -113,12 +113,12 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 			return visit(snapshot.Rows{Overrides: each(rows, overrideFromRow)})
 		},
 	}
-	assignments := table[dbsqlc.TenantUser]{
-		query: func(at []position, each func(int, []dbsqlc.TenantUser, error)) {
+	assignments := table[dbsqlc.PlanAssignment]{
+		query: func(at []position, each func(int, []dbsqlc.PlanAssignment, error)) {
 			q.NewerAssignments(ctx, params(at, s.assignmentsAfter)).Query(each)
 		},
-		after: func(row dbsqlc.TenantUser) position { return position{revision: row.Revision, text: row.UserID} },
-		visit: func(rows []dbsqlc.TenantUser) error {
+		after: func(row dbsqlc.PlanAssignment) position { return position{revision: row.Revision, text: row.UserID} },
+		visit: func(rows []dbsqlc.PlanAssignment) error {
 			return visit(snapshot.Rows{Assignments: each(rows, assignmentFromRow)})
 		},
 	}

@@ -21,7 +21,7 @@ func (w *world) content(t *testing.T) (text string) {
 		UNION ALL SELECT 'use ' || to_jsonb(t)::text FROM plan_use t WHERE tenant_id = $1 AND rules + users > 0
 		UNION ALL SELECT 'rule ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_rule t WHERE tenant_id = $1 AND removed_at IS NULL
 		UNION ALL SELECT 'override ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_override t WHERE tenant_id = $1 AND removed_at IS NULL
-		UNION ALL SELECT 'user ' || (to_jsonb(t) - $2::text[])::text FROM tenant_user t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'user ' || (to_jsonb(t) - $2::text[])::text FROM plan_assignment t WHERE tenant_id = $1 AND removed_at IS NULL
 		UNION ALL SELECT 'key ' || (to_jsonb(t) - $2::text[])::text FROM api_key t WHERE tenant_id = $1 AND revoked_at IS NULL
 	) AS lines`
 	raised := []string{"revision", "version", "updated_at", "created_at", "in_force_since"}

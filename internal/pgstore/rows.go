@@ -139,7 +139,7 @@ func overrideFromRow(row dbsqlc.RateLimitOverride) rules.Override {
 	}
 }
 
-func assignmentFromRow(row dbsqlc.TenantUser) rules.Assignment {
+func assignmentFromRow(row dbsqlc.PlanAssignment) rules.Assignment {
 	return rules.Assignment{
 		TenantID: row.TenantID,
 		UserID:   row.UserID,

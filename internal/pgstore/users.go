@@ -17,7 +17,7 @@ const usersPerStatement = 5000
 // Assignments returns by user id who is on a plan, or on any if it is "", and has an id with a prefix:
 // those after one id, at most limit of them.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
-	rows, err := askFor(ctx, s, s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TenantUser, error) {
+	rows, err := askFor(ctx, s, s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
 		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
 			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
 		})
@@ -30,7 +30,7 @@ func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, pr
 
 // Assignment returns which plan a user was put on.
 func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID string) (rules.Assignment, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.TenantUser, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanAssignment, error) {
 		return q.Assignment(ctx, tenant, userID)
 	})
 	if err != nil {

@@ -173,7 +173,7 @@ func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
 	connection := connect(t, w.url)
 	before := dump(t, connection, w.ours.ID)
 	exec(t, w.url, `DROP TABLE rate_limit_violation, violation_minute, decision_minute, decision_span, recorder_batch,
-		alert, alert_delivery CASCADE`)
+		alert, delivery CASCADE`)
 	exec(t, w.url, "DROP FUNCTION make_violation_partition, drop_violation_partitions")
 	exec(t, w.url, text)
 	if err := pgstore.Grant(t.Context(), w.url, roleOf(t, w.url)); err != nil {

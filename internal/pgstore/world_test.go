@@ -172,7 +172,7 @@ func exec(t *testing.T, url, sql string, args ...any) {
 func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text string) {
 	t.Helper()
 	for _, table := range []string{
-		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "tenant_user", "api_key", "api_key_use", "audit_event",
+		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "plan_assignment", "api_key", "api_key_use", "audit_event",
 	} {
 		var rows string
 		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE tenant_id = $1", table)

@@ -127,7 +127,7 @@ func (b *CreateRuleBatchResults) Close() error {
 }
 
 const newerAssignments = `-- name: NewerAssignments :batchmany
-SELECT tenant_id, user_id, plan, revision, removed_at, created_at, updated_at FROM tenant_user
+SELECT tenant_id, user_id, plan, revision, removed_at, created_at, updated_at FROM plan_assignment
 WHERE tenant_id = $1
     AND (revision, user_id) > ($2::bigint, $3::text)
     AND (removed_at IS NULL OR $4::boolean)
@@ -165,10 +165,10 @@ func (q *Queries) NewerAssignments(ctx context.Context, arg []NewerAssignmentsPa
 	return &NewerAssignmentsBatchResults{br, len(arg), false}
 }
 
-func (b *NewerAssignmentsBatchResults) Query(f func(int, []TenantUser, error)) {
+func (b *NewerAssignmentsBatchResults) Query(f func(int, []PlanAssignment, error)) {
 	defer b.br.Close()
 	for t := 0; t < b.tot; t++ {
-		var items []TenantUser
+		var items []PlanAssignment
 		if b.closed {
 			if f != nil {
 				f(t, items, ErrBatchAlreadyClosed)
@@ -182,7 +182,7 @@ func (b *NewerAssignmentsBatchResults) Query(f func(int, []TenantUser, error)) {
 			}
 			defer rows.Close()
 			for rows.Next() {
-				var i TenantUser
+				var i PlanAssignment
 				if err := rows.Scan(
 					&i.TenantID,
 					&i.UserID,

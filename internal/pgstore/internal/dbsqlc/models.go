@@ -41,24 +41,6 @@ type Alert struct {
 	UpdatedAt     time.Time
 }
 
-type AlertDelivery struct {
-	TenantID      rules.TenantID
-	DeliveryID    int64
-	AlertID       int64
-	Subject       string
-	Denied        int64
-	Since         time.Time
-	RaisedAt      time.Time
-	State         string
-	Attempts      int32
-	NextAttemptAt time.Time
-	AttemptedAt   *time.Time
-	Status        *int32
-	Error         string
-	IsTest        bool
-	LeaseEndsAt   *time.Time
-}
-
 type ApiKey struct {
 	TenantID    rules.TenantID
 	KeyID       string
@@ -135,6 +117,24 @@ type DecisionSpan struct {
 	CostTaken   pgtype.Numeric
 }
 
+type Delivery struct {
+	TenantID      rules.TenantID
+	DeliveryID    int64
+	AlertID       int64
+	Subject       string
+	Denied        int64
+	Since         time.Time
+	RaisedAt      time.Time
+	State         string
+	Attempts      int32
+	NextAttemptAt time.Time
+	AttemptedAt   *time.Time
+	HttpStatus    *int32
+	Error         string
+	IsTest        bool
+	LeaseEndsAt   *time.Time
+}
+
 type Invitation struct {
 	TenantID         rules.TenantID
 	InvitationID     int64
@@ -149,13 +149,6 @@ type Invitation struct {
 	RevokedAt        *time.Time
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
-}
-
-type LoginFailure struct {
-	Subject  []byte
-	Network  netip.Prefix
-	Failures int32
-	LastAt   time.Time
 }
 
 type Member struct {
@@ -175,6 +168,16 @@ type Plan struct {
 	RemovedAt   *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+}
+
+type PlanAssignment struct {
+	TenantID  rules.TenantID
+	UserID    string
+	Plan      string
+	Revision  int64
+	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type PlanUse struct {
@@ -307,6 +310,13 @@ type Session struct {
 	LastSeenAt  time.Time
 }
 
+type SignInAttempt struct {
+	Subject  []byte
+	Network  netip.Prefix
+	Attempts int32
+	LastAt   time.Time
+}
+
 type Tenant struct {
 	TenantID           rules.TenantID
 	Slug               string
@@ -323,16 +333,6 @@ type Tenant struct {
 	UpdatedAt          time.Time
 	Version            int64
 	RemovedAt          *time.Time
-}
-
-type TenantUser struct {
-	TenantID  rules.TenantID
-	UserID    string
-	Plan      string
-	Revision  int64
-	RemovedAt *time.Time
-	CreatedAt time.Time
-	UpdatedAt time.Time
 }
 
 type ViolationMinute struct {

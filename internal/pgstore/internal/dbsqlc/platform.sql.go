@@ -91,10 +91,10 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 
 const claimAlertDeliveries = `-- name: ClaimAlertDeliveries :many
 WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
-    (SELECT d.tenant_id FROM alert_delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
+    (SELECT d.tenant_id FROM delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
     UNION ALL
     SELECT (
-        SELECT d.tenant_id FROM alert_delivery AS d
+        SELECT d.tenant_id FROM delivery AS d
         WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
         ORDER BY d.tenant_id LIMIT 1
     )
@@ -104,19 +104,19 @@ WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one pro
         busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
     FROM waiting AS w
     CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM alert_delivery AS d
+        SELECT count(*) AS attempts FROM delivery AS d
         WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > $3::timestamptz
             AND d.next_attempt_at > $3 AND d.next_attempt_at <= $1
     ) AS busy
     CROSS JOIN LATERAL (
-        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM alert_delivery AS d
+        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM delivery AS d
         WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= $3
         ORDER BY d.is_test DESC, d.next_attempt_at
         LIMIT greatest(0, $4::bigint - busy.attempts)
         FOR UPDATE SKIP LOCKED
     ) AS one
 )
-UPDATE alert_delivery AS d
+UPDATE delivery AS d
 SET attempts = d.attempts + 1, next_attempt_at = $1, lease_ends_at = $1
 FROM alert AS a, tenant AS t
 WHERE (d.tenant_id, d.delivery_id) IN (
@@ -125,7 +125,7 @@ WHERE (d.tenant_id, d.delivery_id) IN (
         LIMIT $2
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.status, d.error, d.is_test, d.lease_ends_at, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
 `
 
 type ClaimAlertDeliveriesParams struct {
@@ -136,9 +136,9 @@ type ClaimAlertDeliveriesParams struct {
 }
 
 type ClaimAlertDeliveriesRow struct {
-	AlertDelivery AlertDelivery
-	Alert         Alert
-	Slug          string
+	Delivery Delivery
+	Alert    Alert
+	Slug     string
 }
 
 // Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
@@ -158,21 +158,21 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 	for rows.Next() {
 		var i ClaimAlertDeliveriesRow
 		if err := rows.Scan(
-			&i.AlertDelivery.TenantID,
-			&i.AlertDelivery.DeliveryID,
-			&i.AlertDelivery.AlertID,
-			&i.AlertDelivery.Subject,
-			&i.AlertDelivery.Denied,
-			&i.AlertDelivery.Since,
-			&i.AlertDelivery.RaisedAt,
-			&i.AlertDelivery.State,
-			&i.AlertDelivery.Attempts,
-			&i.AlertDelivery.NextAttemptAt,
-			&i.AlertDelivery.AttemptedAt,
-			&i.AlertDelivery.Status,
-			&i.AlertDelivery.Error,
-			&i.AlertDelivery.IsTest,
-			&i.AlertDelivery.LeaseEndsAt,
+			&i.Delivery.TenantID,
+			&i.Delivery.DeliveryID,
+			&i.Delivery.AlertID,
+			&i.Delivery.Subject,
+			&i.Delivery.Denied,
+			&i.Delivery.Since,
+			&i.Delivery.RaisedAt,
+			&i.Delivery.State,
+			&i.Delivery.Attempts,
+			&i.Delivery.NextAttemptAt,
+			&i.Delivery.AttemptedAt,
+			&i.Delivery.HttpStatus,
+			&i.Delivery.Error,
+			&i.Delivery.IsTest,
+			&i.Delivery.LeaseEndsAt,
 			&i.Alert.TenantID,
 			&i.Alert.AlertID,
 			&i.Alert.Name,
@@ -340,9 +340,9 @@ func (q *Queries) DecisionsCountedBySpan(ctx context.Context, arg DecisionsCount
 }
 
 const dropAlertDeliveries = `-- name: DropAlertDeliveries :execrows
-DELETE FROM alert_delivery
+DELETE FROM delivery
 WHERE ctid = ANY (ARRAY(
-    SELECT d.ctid FROM alert_delivery AS d
+    SELECT d.ctid FROM delivery AS d
     WHERE d.raised_at < $1 AND d.state <> 'pending' LIMIT $2::integer
 ))
 `
@@ -699,11 +699,11 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 
 const raiseAlerts = `-- name: RaiseAlerts :execrows
 WITH waiting AS MATERIALIZED (
-    SELECT alert_id, count(*) AS deliveries FROM alert_delivery
+    SELECT alert_id, count(*) AS deliveries FROM delivery
     WHERE tenant_id = $3 AND state = 'pending'
     GROUP BY alert_id
 )
-INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
+INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
 SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, $1, $1
 FROM alert AS a
 CROSS JOIN LATERAL (
@@ -723,7 +723,7 @@ CROSS JOIN LATERAL (
         GROUP BY 1
     ) AS s
     WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
-        SELECT FROM alert_delivery AS d
+        SELECT FROM delivery AS d
         WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
             AND d.raised_at > w.after - interval '1 minute'
     )

@@ -1,5 +1,5 @@
 -- name: NewerAssignments :batchmany
-SELECT * FROM tenant_user
+SELECT * FROM plan_assignment
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, user_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_user_id)::text)
     AND (removed_at IS NULL OR sqlc.arg(with_removed)::boolean)
@@ -8,7 +8,7 @@ LIMIT sqlc.arg(page_size);
 
 -- name: AssignmentsAfter :many
 -- Of one plan, or of all if it is ''.
-SELECT * FROM tenant_user
+SELECT * FROM plan_assignment
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_at IS NULL
     AND starts_with(user_id, sqlc.arg(prefix)::text)
     AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
@@ -16,17 +16,17 @@ ORDER BY user_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Assignment :one
-SELECT * FROM tenant_user WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
+SELECT * FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
 -- name: AssignUsers :execrows
 -- Puts each user on the plan of the same position, and counts those that were not on it.
-INSERT INTO tenant_user (tenant_id, user_id, plan, revision)
+INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 SELECT sqlc.arg(tenant_id)::bigint, unnest(sqlc.arg(user_ids)::text[]), unnest(sqlc.arg(plans)::text[]), sqlc.arg(revision)::bigint
 ON CONFLICT (tenant_id, user_id) DO UPDATE
 SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
-WHERE tenant_user.plan <> excluded.plan OR tenant_user.removed_at IS NOT NULL;
+WHERE plan_assignment.plan <> excluded.plan OR plan_assignment.removed_at IS NOT NULL;
 
 -- name: UnassignUsers :execrows
-UPDATE tenant_user
+UPDATE plan_assignment
 SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = ANY (sqlc.arg(user_ids)::text[]) AND removed_at IS NULL;

@@ -1,33 +1,33 @@
 -- name: Attempt :one
 -- Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
--- failures cost, its last element what all further ones do. A stamp from the future is of a clock that
+-- attempts cost, its last element what all further ones do. A stamp from the future is of a clock that
 -- stepped back, and locks nobody out.
-INSERT INTO login_failure AS f (subject, network, failures, last_at)
+INSERT INTO sign_in_attempt AS f (subject, network, attempts, last_at)
 VALUES (sqlc.arg(subject), sqlc.arg(network), 1, clock_timestamp())
 ON CONFLICT (subject, network) DO UPDATE
-SET failures = CASE
+SET attempts = CASE
         WHEN f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision) THEN 1
-        ELSE least(f.failures, 1000000) + 1
+        ELSE least(f.attempts, 1000000) + 1
     END,
     last_at = clock_timestamp()
 WHERE f.last_at > clock_timestamp() + interval '1 minute'
     OR f.last_at <= clock_timestamp() - make_interval(
-        secs => (sqlc.arg(waits)::double precision[])[least(f.failures + 1, cardinality(sqlc.arg(waits)::double precision[]))])
-RETURNING failures;
+        secs => (sqlc.arg(waits)::double precision[])[least(f.attempts + 1, cardinality(sqlc.arg(waits)::double precision[]))])
+RETURNING attempts;
 
 -- name: SecondsToWait :one
 SELECT cast(
     extract(epoch FROM last_at - clock_timestamp())
-    + (sqlc.arg(waits)::double precision[])[least(failures + 1, cardinality(sqlc.arg(waits)::double precision[]))]
+    + (sqlc.arg(waits)::double precision[])[least(attempts + 1, cardinality(sqlc.arg(waits)::double precision[]))]
     AS double precision) AS seconds
-FROM login_failure
+FROM sign_in_attempt
 WHERE subject = sqlc.arg(subject) AND network = sqlc.arg(network);
 
 -- name: ForgetAttempts :exec
 -- Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
-DELETE FROM login_failure
+DELETE FROM sign_in_attempt
 WHERE (subject, network) IN (
-    SELECT f.subject, f.network FROM login_failure AS f
+    SELECT f.subject, f.network FROM sign_in_attempt AS f
     WHERE f.subject = $1
     ORDER BY f.network
     FOR UPDATE
@@ -36,16 +36,16 @@ WHERE (subject, network) IN (
 -- name: ForgetOldAttempts :exec
 -- A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
 -- insists on for a day, and no longer.
-DELETE FROM login_failure
+DELETE FROM sign_in_attempt
 WHERE (subject, network) IN (
-    SELECT f.subject, f.network FROM login_failure AS f
+    SELECT f.subject, f.network FROM sign_in_attempt AS f
     WHERE f.last_at <= clock_timestamp() - make_interval(secs => sqlc.arg(forgotten_after)::double precision)
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED
 ) OR (subject, network) IN (
-    SELECT f.subject, f.network FROM login_failure AS f
-    WHERE f.failures < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
+    SELECT f.subject, f.network FROM sign_in_attempt AS f
+    WHERE f.attempts < 5 AND f.last_at <= clock_timestamp() - interval '1 hour'
     ORDER BY f.last_at
     LIMIT 10
     FOR UPDATE SKIP LOCKED

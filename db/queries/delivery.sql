@@ -1,34 +1,34 @@
 -- name: AlertDeliveriesBefore :many
-SELECT * FROM alert_delivery
+SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id < sqlc.arg(before)
     AND (sqlc.arg(alert_id)::bigint = 0 OR alert_id = sqlc.arg(alert_id)::bigint)
 ORDER BY delivery_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: FinishAlertDelivery :exec
-UPDATE alert_delivery
+UPDATE delivery
 SET state = sqlc.arg(state), attempted_at = sqlc.arg(attempted_at)::timestamptz, next_attempt_at = sqlc.arg(next_attempt_at),
-    lease_ends_at = NULL, status = nullif(sqlc.arg(status)::integer, 0), error = sqlc.arg(error)
+    lease_ends_at = NULL, http_status = nullif(sqlc.arg(http_status)::integer, 0), error = sqlc.arg(error)
 WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND attempts = sqlc.arg(attempt);
 
 -- name: TestAlert :one
 -- No row while the test before is pending: it is tried once, so that takes seconds.
-INSERT INTO alert_delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
+INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
 SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
 FROM alert AS a
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id) AND NOT EXISTS (
-    SELECT FROM alert_delivery AS d
+    SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
 RETURNING *;
 
 -- name: AlertDelivery :one
-SELECT * FROM alert_delivery
+SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id);
 
 -- name: RetryAlertDelivery :one
 -- No row if it was delivered or is being attempted.
-UPDATE alert_delivery SET state = 'pending', next_attempt_at = now()
+UPDATE delivery SET state = 'pending', next_attempt_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id)
     AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
 RETURNING *;
