@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/simulate"
 )
 
 // maxTimeline is how many decisions a timeline shows.
@@ -32,7 +33,7 @@ func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestO
 	if err != nil {
 		return nil, err
 	}
-	simulation, err := enforce.Simulate(ctx, candidates, arrivals, until)
+	simulation, err := simulate.Run(ctx, candidates, arrivals, until)
 	var wrong rules.FieldErrors
 	if errors.As(err, &wrong) {
 		return nil, httpapi.BodyProblem(renamed(wrong))
@@ -63,7 +64,7 @@ func renamed(wrong rules.FieldErrors) []httpapi.FieldError {
 	return fields
 }
 
-func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]enforce.Candidate, error) {
+func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate.Candidate, error) {
 	var wrong []httpapi.FieldError
 	var level *enforce.Tokens
 	if body.StartTokens != nil {
@@ -73,21 +74,21 @@ func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]enforce.
 		}
 		level = &amount
 	}
-	candidates := make([]enforce.Candidate, len(body.Rules))
+	candidates := make([]simulate.Candidate, len(body.Rules))
 	for i := range body.Rules {
 		rule, mistakes := newRule(tenant, &body.Rules[i])
 		if len(mistakes) == 0 {
 			mistakes = rule.Validate(map[string]bool{rule.Plan: true}) // which plan is all the same here
 		}
 		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
-		candidates[i] = enforce.Candidate{
+		candidates[i] = simulate.Candidate{
 			Limit: enforce.Limit{Rate: rule.RatePerSecond, Burst: rule.Burst}, Mode: rule.Mode, Action: rule.Action, Level: level,
 		}
 	}
 	return candidates, httpapi.BodyProblem(wrong)
 }
 
-func readArrivals(body *openapi.Simulation) (arrivals []enforce.Arrival, until time.Duration, err error) {
+func readArrivals(body *openapi.Simulation) (arrivals []simulate.Arrival, until time.Duration, err error) {
 	if (body.Pattern == nil) == (body.Arrivals == nil) {
 		return nil, 0, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/pattern", Detail: "must be given, or else arrivals; not both"}})
 	}
@@ -100,7 +101,7 @@ func readArrivals(body *openapi.Simulation) (arrivals []enforce.Arrival, until t
 		return amount
 	}
 	if p := body.Pattern; p != nil {
-		pattern := enforce.ArrivalPattern{
+		pattern := simulate.Pattern{
 			Rate: p.RatePerSecond, BurstSize: or(p.BurstSize, 1), Duration: span(p.DurationSeconds, time.Second),
 			Cost: read("/pattern/cost", p.Cost),
 		}
@@ -115,7 +116,7 @@ func readArrivals(body *openapi.Simulation) (arrivals []enforce.Arrival, until t
 		return arrivals, pattern.Duration, err
 	}
 	for i, a := range *body.Arrivals {
-		arrivals = append(arrivals, enforce.Arrival{
+		arrivals = append(arrivals, simulate.Arrival{
 			At: span(a.AtMs, time.Millisecond), Cost: read("/arrivals/"+strconv.Itoa(i)+"/cost", a.Cost),
 		})
 	}
@@ -131,12 +132,12 @@ func span(number float64, unit time.Duration) time.Duration {
 	return time.Duration(nanos).Round(time.Microsecond)
 }
 
-func showTimeline(s *enforce.Simulation, arrivals []enforce.Arrival) openapi.Timeline {
+func showTimeline(s *simulate.Result, arrivals []simulate.Arrival) openapi.Timeline {
 	answer := openapi.Timeline{
 		Checks: len(s.Verdicts), Allowed: s.Allowed, Denied: s.Denied, FirstDenialMs: nullable.NewNullNullable[float64](),
 		LongestWaitMs: millis(s.LongestWait), Decisions: []openapi.TimelineDecision{},
-		Tiers: itemsOf(s.Tiers, func(o *enforce.Outcome) openapi.TimelineTier {
-			return openapi.TimelineTier{Violations: o.Violations, Levels: itemsOf(o.Curve, func(p *enforce.CurvePoint) openapi.Level {
+		Tiers: itemsOf(s.Tiers, func(o *simulate.Outcome) openapi.TimelineTier {
+			return openapi.TimelineTier{Violations: o.Violations, Levels: itemsOf(o.Curve, func(p *simulate.Point) openapi.Level {
 				return openapi.Level{AtMs: millis(p.At), Tokens: tokens(p.Level)}
 			})}
 		}),
@@ -152,7 +153,7 @@ func showTimeline(s *enforce.Simulation, arrivals []enforce.Arrival) openapi.Tim
 	return answer
 }
 
-func showVerdict(v *enforce.Verdict, cost enforce.Tokens) openapi.TimelineDecision {
+func showVerdict(v *simulate.Verdict, cost enforce.Tokens) openapi.TimelineDecision {
 	shown := openapi.TimelineDecision{
 		AtMs: millis(v.At), Cost: tokens(cost), Allowed: v.Allowed, DecidingRule: nullable.NewNullNullable[int](),
 		Reason: orNull(openapi.TimelineDecisionReason(v.Reason)), RetryAfterMs: nullable.NewNullableWithValue(millis(v.Wait)),

@@ -16,8 +16,7 @@
 // rule, and is marked degraded. An error of a store is never an answer about a caller.
 //
 // People look at buckets through Buckets.Take at a cost of 0, and reset or credit one through the
-// Creditor port; a bucket's name for them is Key.Text. Simulate says what rules would do to arrivals
-// by running the same decisions on buckets of its own.
+// Creditor port; a bucket's name for them is Key.Text.
 //
 // A decision costs one call of Buckets.Take, which is one round trip, whatever the number of rules
 // that match; none if a DenialCache in front of the store knows that the store would deny. The package

@@ -1,10 +1,16 @@
-package enforce
+// Package simulate answers what would have happened: it lets arrivals, recorded or made up, meet candidate rules in
+// buckets of its own.
+//
+// Decisions are those of [enforce.Limiter], over a store that only the simulation sees. No other package is asked, so
+// nothing outside of the process can fail it. MaxArrivals, MaxCandidates and MaxPoints bound what it costs.
+package simulate
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
@@ -14,15 +20,15 @@ const MaxCandidates = 64
 
 // Candidate is one rule of a simulation, which every arrival meets.
 type Candidate struct {
-	Limit  Limit // meaningless for block and bypass
+	Limit  enforce.Limit // meaningless for block and bypass
 	Mode   rules.Mode
 	Action rules.Action
 	// Level is what the bucket holds at the start; nil for a full one.
-	Level *Tokens
+	Level *enforce.Tokens
 }
 
-// Simulation is what happened in one.
-type Simulation struct {
+// Result is what happened in a simulation.
+type Result struct {
 	Verdicts []Verdict // one for each arrival
 	Tiers    []Outcome // one for each candidate
 	// Allowed and Denied count arrivals.
@@ -37,7 +43,7 @@ type Simulation struct {
 type Verdict struct {
 	At      time.Duration // since the start
 	Allowed bool
-	Reason  Reason // "" when allowed
+	Reason  enforce.Reason // "" when allowed
 	// Deciding is the index of the candidate that decided, as Decision.Deciding says it; -1 for none.
 	Deciding int
 	// Wait is how long until the deciding candidate would have allowed the arrival; 0 if it was
@@ -51,17 +57,17 @@ type Outcome struct {
 	// deciding or, in shadow mode, would have denied though they were allowed.
 	Violations int
 	// Curve is what the bucket held from the start to the end; nil for block and bypass.
-	Curve []CurvePoint
+	Curve []Point
 }
 
-// Simulate answers arrivals in order of time as a Limiter over an empty store would. It runs the very
+// Run answers arrivals in order of time as a Limiter over an empty store would. It runs the very
 // code: decisions are those of Limiter.Decide, and buckets those of membucket. Candidates are in the
 // order of rule ids; limits have been in force since before the start. Curves end at the last arrival
 // or, if that is later, at until.
 //
 // There can be MaxCandidates and MaxArrivals; errors are rules.FieldErrors about rules, timestamps
-// and duration, or the context's when it ends. The most that can be asked for takes about a second and 20 MB.
-func Simulate(ctx context.Context, candidates []Candidate, arrivals []Arrival, until time.Duration) (*Simulation, error) {
+// and duration, or the context's when it ends. The most that can be asked for takes about a second and 25 MB.
+func Run(ctx context.Context, candidates []Candidate, arrivals []Arrival, until time.Duration) (*Result, error) {
 	errs := append(wrongCandidates(candidates), wrongArrivals(arrivals)...)
 	if until > rules.MaxTimeToFull {
 		errs = append(errs, rules.FieldError{Field: "duration", Message: fmt.Sprintf(
@@ -76,11 +82,11 @@ func Simulate(ctx context.Context, candidates []Candidate, arrivals []Arrival, u
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		s.arrive(arrival)
+		s.arrive(ctx, arrival)
 	}
-	for i := range s.check.Tiers {
+	for i, candidate := range s.rules {
 		s.drawTo(i, s.until)
-		s.outcome(i).Curve = s.curves[i].all()
+		s.result.Tiers[candidate].Curve = s.curves[i].all()
 	}
 	return &s.result, nil
 }
@@ -118,75 +124,104 @@ func wrongCandidates(candidates []Candidate) rules.FieldErrors {
 	return errs
 }
 
-// simulator is a simulation under way. Its slices by tier are those of the buckets that are asked:
-// none behind a block or a bypass.
+// simulator is a simulation under way, and the store of its buckets. Its slices by tier are those of the buckets that
+// are asked: none behind a block or a bypass.
 type simulator struct {
-	result Simulation
-	until  time.Duration
-	begun  Decision       // what every decision begins with
-	tiers  []TierDecision // of the decision at hand
-	check  BucketCheck    // of the arrival at hand
-	held   []*Bucket      // by tier
-	drawn  []Bucket       // by tier, as its curve ends
-	curves []curve        // by tier
+	result  Result
+	until   time.Duration
+	at      time.Duration // of the arrival at hand
+	limiter *enforce.Limiter
+	tenant  *snapshot.Tenant
+	check   [1]enforce.Check
+	answer  [1]enforce.Decision
+	start   []*enforce.Bucket // by candidate
+	rules   []int             // by tier, the candidate
+	held    []*enforce.Bucket // by tier
+	drawn   []enforce.Bucket  // by tier, as its curve ends
+	curves  []curve           // by tier
 }
 
 func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	s := &simulator{until: until}
 	s.result.FirstDenied = -1
 	s.result.Tiers = make([]Outcome, len(candidates))
-	matches := make([]rules.Match, len(candidates))
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1}}}
 	for i, c := range candidates {
-		// The id is the index, by which everything below finds its candidate.
-		matches[i] = rules.Match{Rule: &rules.Rule{ID: rules.RuleID(i), Action: c.Action}, Mode: c.Mode, Limit: c.Limit}
-		matches[i].Limit.Since = 0
-	}
-	s.begun.matches = matches
-	s.begun.begin("")
-	s.tiers = make([]TierDecision, len(s.begun.Tiers))
-	s.check.Tiers = bucketTiers(&snapshot.Tenant{}, s.begun.Tiers, make([]Tier, 0, len(candidates)))
-	s.curves = make([]curve, len(s.check.Tiers))
-	for i := range s.check.Tiers {
-		tier := &s.check.Tiers[i]
-		bucket := NewBucket(tier.Limit, 0)
-		if level := candidates[tier.Key.Rule].Level; level != nil {
-			bucket.Level.Micros = *level
+		rows.Rules = append(rows.Rules, rules.Rule{
+			ID: rules.RuleID(i + 1), TenantID: 1, Pattern: everyRequest, Action: c.Action, Mode: c.Mode,
+			RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst, Active: true,
+		})
+		bucket := enforce.NewBucket(enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst}, 0)
+		if c.Level != nil {
+			bucket.Level.Micros = *c.Level
 		}
-		s.held = append(s.held, &bucket)
-		s.drawn = append(s.drawn, bucket)
-		s.curves[i].until = until
-		s.curves[i].add(CurvePoint{0, bucket.Level.Micros})
+		s.start = append(s.start, &bucket)
 	}
+	s.tenant = snapshot.New(rows).Tenant(1)
+	s.limiter = enforce.NewLimiter(s, s, unobserved{}, nil)
 	return s
 }
 
-func (s *simulator) outcome(tier int) *Outcome { return &s.result.Tiers[s.check.Tiers[tier].Key.Rule] }
+// everyRequest is the pattern of a rule that every arrival meets.
+var everyRequest = func() rules.Pattern {
+	pattern, err := rules.ParsePattern("global")
+	if err != nil {
+		panic(err)
+	}
+	return pattern
+}()
+
+// unobserved is an observer whom nobody asks.
+type unobserved struct{}
+
+func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
+func (unobserved) StoreAnswered(time.Duration, error)                          {}
+
+// candidateOf returns the index of a candidate by its rule.
+func candidateOf(id rules.RuleID) int { return int(id) - 1 }
 
 // arrive answers one arrival.
-func (s *simulator) arrive(arrival Arrival) {
-	s.check.Cost = arrival.Cost
-	if s.check.TakeFrom(s.held, arrival.At.Microseconds()) {
-		s.drawTake(arrival.At)
-	}
-	d := s.begun
-	d.Tiers = s.tiers
-	copy(d.Tiers, s.begun.Tiers)
-	d.read(s.check.Tiers, arrival.Cost)
-	d.conclude()
-	s.count(&d, arrival.At)
+func (s *simulator) arrive(ctx context.Context, arrival Arrival) {
+	s.at = arrival.At
+	s.check[0].Cost = arrival.Cost
+	s.limiter.Decide(ctx, s.tenant, s.check[:], s.answer[:])
+	s.count(&s.answer[0])
 }
 
-func (s *simulator) count(d *Decision, at time.Duration) {
+// Take is the store of the simulated buckets: it holds the check that the Limiter makes of the arrival at hand.
+func (s *simulator) Take(_ context.Context, checks []enforce.BucketCheck) error {
+	check := &checks[0]
+	for i := len(s.held); i < len(check.Tiers); i++ { // the first arrival
+		candidate := candidateOf(check.Tiers[i].Key.Rule)
+		bucket := s.start[candidate]
+		s.rules, s.held, s.drawn = append(s.rules, candidate), append(s.held, bucket), append(s.drawn, *bucket)
+		s.curves = append(s.curves, curve{until: s.until})
+		s.curves[i].add(Point{0, bucket.Level.Micros})
+	}
+	if !check.TakeFrom(s.held, s.at.Microseconds()) {
+		return nil
+	}
+	for i := range check.Tiers {
+		if check.Tiers[i].Holds {
+			s.drawTo(i, s.at)
+			s.drawn[i] = *s.held[i]
+			s.curves[i].add(Point{s.at, s.drawn[i].Level.Micros})
+		}
+	}
+	return nil
+}
+
+func (s *simulator) count(d *enforce.Decision) {
 	r := &s.result
-	v := Verdict{At: at, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1}
+	v := Verdict{At: s.at, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1}
 	if t := d.DecidingTier(); t != nil {
-		v.Deciding, v.Wait = int(t.Match.Rule.ID), t.RetryAfter
+		v.Deciding, v.Wait = candidateOf(t.Match.Rule.ID), t.RetryAfter
 	}
 	if d.Allowed {
 		r.Allowed++
 		for i := range d.Tiers {
 			if t := &d.Tiers[i]; !t.Allowed {
-				r.Tiers[t.Match.Rule.ID].Violations++
+				r.Tiers[candidateOf(t.Match.Rule.ID)].Violations++
 			}
 		}
 	} else {
@@ -200,24 +235,16 @@ func (s *simulator) count(d *Decision, at time.Duration) {
 	r.Verdicts = append(r.Verdicts, v)
 }
 
-// drawTake draws what the ask at hand took.
-func (s *simulator) drawTake(at time.Duration) {
-	for i := range s.check.Tiers {
-		if s.check.Tiers[i].Holds {
-			s.drawTo(i, at)
-			s.drawn[i] = *s.held[i]
-			s.curves[i].add(CurvePoint{at, s.drawn[i].Level.Micros})
-		}
-	}
-}
-
 // drawTo draws a tier's bucket up to a moment before which nothing was taken since it was last drawn.
 func (s *simulator) drawTo(i int, at time.Duration) {
 	bucket := s.drawn[i]
 	drawn := time.Duration(bucket.Stamp) * time.Microsecond
 	if full := drawn + bucket.TimeToFull(); drawn < full && full < at {
-		s.curves[i].add(CurvePoint{full, capacity(bucket.Limit)})
+		s.curves[i].add(Point{full, capacity(bucket.Limit)})
 	}
 	bucket.Settle(bucket.Limit, 0, at.Microseconds())
-	s.curves[i].add(CurvePoint{at, bucket.Level.Micros})
+	s.curves[i].add(Point{at, bucket.Level.Micros})
 }
+
+// capacity is what a full bucket holds.
+func capacity(limit enforce.Limit) enforce.Tokens { return enforce.NewBucket(limit, 0).Level.Micros }

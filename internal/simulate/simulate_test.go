@@ -1,4 +1,4 @@
-package enforce_test
+package simulate
 
 import (
 	"context"
@@ -22,13 +22,13 @@ const (
 )
 
 // candidate returns an enforced limit.
-func candidate(rate float64, burst int64) enforce.Candidate {
-	return enforce.Candidate{Limit: enforce.Limit{Rate: rate, Burst: burst}, Mode: rules.ModeEnforce, Action: rules.ActionLimit}
+func candidate(rate float64, burst int64) Candidate {
+	return Candidate{Limit: enforce.Limit{Rate: rate, Burst: burst}, Mode: rules.ModeEnforce, Action: rules.ActionLimit}
 }
 
-func simulate(t *testing.T, candidates []enforce.Candidate, arrivals []enforce.Arrival, until time.Duration) *enforce.Simulation {
+func simulate(t *testing.T, candidates []Candidate, arrivals []Arrival, until time.Duration) *Result {
 	t.Helper()
-	s, err := enforce.Simulate(t.Context(), candidates, arrivals, until)
+	s, err := Run(t.Context(), candidates, arrivals, until)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func simulate(t *testing.T, candidates []enforce.Candidate, arrivals []enforce.A
 func TestASimulationTellsTheStoryOfABucket(t *testing.T) {
 	t.Parallel()
 	// Two tokens, one more each 100 ms; three arrivals at once, one 50 ms later, and one after a rest.
-	arrivals := []enforce.Arrival{{0, token}, {0, token}, {0, token}, {50 * ms, token}, {400 * ms, token}}
-	got := simulate(t, []enforce.Candidate{candidate(10, 2)}, arrivals, 450*ms)
-	verdicts := []enforce.Verdict{
+	arrivals := []Arrival{{0, token}, {0, token}, {0, token}, {50 * ms, token}, {400 * ms, token}}
+	got := simulate(t, []Candidate{candidate(10, 2)}, arrivals, 450*ms)
+	verdicts := []Verdict{
 		{At: 0, Allowed: true},
 		{At: 0, Allowed: true},
 		{At: 0, Reason: enforce.LimitExceeded, Wait: 100 * ms},
@@ -50,7 +50,7 @@ func TestASimulationTellsTheStoryOfABucket(t *testing.T) {
 	if !slices.Equal(got.Verdicts, verdicts) {
 		t.Errorf("verdicts\n%+v\nwant\n%+v", got.Verdicts, verdicts)
 	}
-	curve := []enforce.CurvePoint{
+	curve := []Point{
 		{0, 2 * token},
 		{0, token},
 		{0, 0},
@@ -73,29 +73,29 @@ func TestSimulatedRulesDecideAsRulesDo(t *testing.T) {
 	half := token / 2
 	shadow := candidate(1, 1)
 	shadow.Mode = rules.ModeShadow
-	shadowBlock := enforce.Candidate{Mode: rules.ModeShadow, Action: rules.ActionBlock}
+	shadowBlock := Candidate{Mode: rules.ModeShadow, Action: rules.ActionBlock}
 	low := candidate(1, 10)
 	low.Level = &half
-	block := enforce.Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBlock}
-	bypass := enforce.Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBypass}
+	block := Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBlock}
+	bypass := Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBypass}
 	tests := map[string]struct {
-		candidates []enforce.Candidate
+		candidates []Candidate
 		cost       enforce.Tokens
 		reason     enforce.Reason
 		deciding   int
 		wait       time.Duration
 		violations []int
 	}{
-		"a cost of 0 looks":                    {[]enforce.Candidate{candidate(1, 1)}, 0, "", 0, 0, []int{0}},
-		"the longest wait decides":             {[]enforce.Candidate{low, candidate(1, 10), low}, token, enforce.LimitExceeded, 0, 500 * ms, []int{1, 0, 0}},
-		"a cost above the burst has no wait":   {[]enforce.Candidate{low, candidate(1, 1)}, 2 * token, enforce.CostExceedsLimit, 1, 0, []int{0, 1}},
-		"a block denies":                       {[]enforce.Candidate{low, block}, token, enforce.Blocked, 1, 0, []int{0, 1}},
-		"a bypass passes":                      {[]enforce.Candidate{low, block, bypass}, token, "", -1, 0, []int{0, 0, 0}},
-		"shadow rules report and never decide": {[]enforce.Candidate{shadow, shadowBlock, candidate(1, 3)}, 2 * token, "", 2, 0, []int{1, 1, 0}},
+		"a cost of 0 looks":                    {[]Candidate{candidate(1, 1)}, 0, "", 0, 0, []int{0}},
+		"the longest wait decides":             {[]Candidate{low, candidate(1, 10), low}, token, enforce.LimitExceeded, 0, 500 * ms, []int{1, 0, 0}},
+		"a cost above the burst has no wait":   {[]Candidate{low, candidate(1, 1)}, 2 * token, enforce.CostExceedsLimit, 1, 0, []int{0, 1}},
+		"a block denies":                       {[]Candidate{low, block}, token, enforce.Blocked, 1, 0, []int{0, 1}},
+		"a bypass passes":                      {[]Candidate{low, block, bypass}, token, "", -1, 0, []int{0, 0, 0}},
+		"shadow rules report and never decide": {[]Candidate{shadow, shadowBlock, candidate(1, 3)}, 2 * token, "", 2, 0, []int{1, 1, 0}},
 	}
 	for name, test := range tests {
-		got := simulate(t, test.candidates, []enforce.Arrival{{0, test.cost}}, 0)
-		want := enforce.Verdict{Allowed: test.reason == "", Reason: test.reason, Deciding: test.deciding, Wait: test.wait}
+		got := simulate(t, test.candidates, []Arrival{{0, test.cost}}, 0)
+		want := Verdict{Allowed: test.reason == "", Reason: test.reason, Deciding: test.deciding, Wait: test.wait}
 		if got.Verdicts[0] != want {
 			t.Errorf("%s: %+v, want %+v", name, got.Verdicts[0], want)
 		}
@@ -110,15 +110,15 @@ func TestSimulatedRulesDecideAsRulesDo(t *testing.T) {
 func TestAPatternBringsItsArrivals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		pattern enforce.ArrivalPattern
+		pattern Pattern
 		want    []time.Duration
 	}{
-		"evenly":                      {enforce.ArrivalPattern{Rate: 10, BurstSize: 1, Duration: 300 * ms}, []time.Duration{0, 100 * ms, 200 * ms}},
-		"to the end and no further":   {enforce.ArrivalPattern{Rate: 10, BurstSize: 1, Duration: 300*ms + time.Microsecond}, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
-		"in bursts, as many in all":   {enforce.ArrivalPattern{Rate: 10, BurstSize: 3, Duration: 500 * ms}, []time.Duration{0, 0, 0, 300 * ms, 300 * ms, 300 * ms}},
-		"on whole microseconds":       {enforce.ArrivalPattern{Rate: 3, BurstSize: 1, Duration: 700 * ms}, []time.Duration{0, 333333 * time.Microsecond, 666666 * time.Microsecond}},
-		"once, if the rate is tiny":   {enforce.ArrivalPattern{Rate: 1e-300, BurstSize: 2, Duration: rules.MaxTimeToFull}, []time.Duration{0, 0}},
-		"many within one microsecond": {enforce.ArrivalPattern{Rate: 4e6, BurstSize: 1, Duration: time.Microsecond}, []time.Duration{0, 0, 0, 0}},
+		"evenly":                      {Pattern{Rate: 10, BurstSize: 1, Duration: 300 * ms}, []time.Duration{0, 100 * ms, 200 * ms}},
+		"to the end and no further":   {Pattern{Rate: 10, BurstSize: 1, Duration: 300*ms + time.Microsecond}, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms}},
+		"in bursts, as many in all":   {Pattern{Rate: 10, BurstSize: 3, Duration: 500 * ms}, []time.Duration{0, 0, 0, 300 * ms, 300 * ms, 300 * ms}},
+		"on whole microseconds":       {Pattern{Rate: 3, BurstSize: 1, Duration: 700 * ms}, []time.Duration{0, 333333 * time.Microsecond, 666666 * time.Microsecond}},
+		"once, if the rate is tiny":   {Pattern{Rate: 1e-300, BurstSize: 2, Duration: rules.MaxTimeToFull}, []time.Duration{0, 0}},
+		"many within one microsecond": {Pattern{Rate: 4e6, BurstSize: 1, Duration: time.Microsecond}, []time.Duration{0, 0, 0, 0}},
 	}
 	for name, test := range tests {
 		test.pattern.Cost = 7
@@ -154,22 +154,22 @@ func expectFields(t *testing.T, name string, err error, want ...string) {
 
 func TestPatternsOutOfBoundsAreRefused(t *testing.T) {
 	t.Parallel()
-	good := enforce.ArrivalPattern{Rate: 100_000, BurstSize: 1, Duration: time.Second, Cost: token}
-	if arrivals, err := good.Arrivals(); err != nil || len(arrivals) != enforce.MaxArrivals {
+	good := Pattern{Rate: 100_000, BurstSize: 1, Duration: time.Second, Cost: token}
+	if arrivals, err := good.Arrivals(); err != nil || len(arrivals) != MaxArrivals {
 		t.Fatalf("%d arrivals, %v", len(arrivals), err)
 	}
 	for name, test := range map[string]struct {
-		edit func(*enforce.ArrivalPattern)
+		edit func(*Pattern)
 		want []string
 	}{
-		"one arrival too many": {func(p *enforce.ArrivalPattern) { p.Duration += time.Microsecond }, []string{"duration"}},
-		"far too many":         {func(p *enforce.ArrivalPattern) { p.Rate, p.Duration = rules.MaxRate, rules.MaxTimeToFull }, []string{"duration"}},
-		"no rate":              {func(p *enforce.ArrivalPattern) { p.Rate = 0 }, []string{"rate"}},
-		"a rate that is none":  {func(p *enforce.ArrivalPattern) { p.Rate = math.NaN() }, []string{"rate"}},
-		"an infinite rate":     {func(p *enforce.ArrivalPattern) { p.Rate = math.Inf(1) }, []string{"rate"}},
-		"everything is wrong":  {func(p *enforce.ArrivalPattern) { *p = enforce.ArrivalPattern{Cost: -1} }, []string{"rate", "burst_size", "duration", "cost"}},
-		"everything is too large": {func(p *enforce.ArrivalPattern) {
-			*p = enforce.ArrivalPattern{2 * rules.MaxRate, enforce.MaxArrivals + 1, rules.MaxTimeToFull + 1, rules.MaxBurst*token + 1}
+		"one arrival too many": {func(p *Pattern) { p.Duration += time.Microsecond }, []string{"duration"}},
+		"far too many":         {func(p *Pattern) { p.Rate, p.Duration = rules.MaxRate, rules.MaxTimeToFull }, []string{"duration"}},
+		"no rate":              {func(p *Pattern) { p.Rate = 0 }, []string{"rate"}},
+		"a rate that is none":  {func(p *Pattern) { p.Rate = math.NaN() }, []string{"rate"}},
+		"an infinite rate":     {func(p *Pattern) { p.Rate = math.Inf(1) }, []string{"rate"}},
+		"everything is wrong":  {func(p *Pattern) { *p = Pattern{Cost: -1} }, []string{"rate", "burst_size", "duration", "cost"}},
+		"everything is too large": {func(p *Pattern) {
+			*p = Pattern{2 * rules.MaxRate, MaxArrivals + 1, rules.MaxTimeToFull + 1, rules.MaxBurst*token + 1}
 		}, []string{"rate", "burst_size", "duration", "cost"}},
 	} {
 		p := good
@@ -181,40 +181,40 @@ func TestPatternsOutOfBoundsAreRefused(t *testing.T) {
 
 func TestSimulationsOutOfBoundsAreRefused(t *testing.T) {
 	t.Parallel()
-	good, now := []enforce.Candidate{candidate(1, 10)}, []enforce.Arrival{{0, token}}
-	with := func(edit func(*enforce.Candidate)) []enforce.Candidate {
+	good, now := []Candidate{candidate(1, 10)}, []Arrival{{0, token}}
+	with := func(edit func(*Candidate)) []Candidate {
 		c := candidate(1, 10)
 		edit(&c)
-		return []enforce.Candidate{c}
+		return []Candidate{c}
 	}
 	above := 10*token + 1
 	for name, test := range map[string]struct {
-		candidates []enforce.Candidate
-		arrivals   []enforce.Arrival
+		candidates []Candidate
+		arrivals   []Arrival
 		until      time.Duration
 		want       []string
 	}{
 		"nothing at all":        {nil, nil, 0, []string{"rules", "timestamps"}},
-		"too many rules":        {make([]enforce.Candidate, enforce.MaxCandidates+1), now, 0, []string{"rules"}},
-		"too many arrivals":     {good, make([]enforce.Arrival, enforce.MaxArrivals+1), 0, []string{"timestamps"}},
-		"arrivals out of order": {good, []enforce.Arrival{{2, token}, {1, token}}, 0, []string{"timestamps[1]"}},
-		"before the start":      {good, []enforce.Arrival{{-1, token}}, 0, []string{"timestamps[0]"}},
-		"after a year":          {good, []enforce.Arrival{{rules.MaxTimeToFull + 1, token}}, 0, []string{"timestamps[0]"}},
-		"a cost below nothing":  {good, []enforce.Arrival{{0, -1}}, 0, []string{"timestamps[0].cost"}},
+		"too many rules":        {make([]Candidate, MaxCandidates+1), now, 0, []string{"rules"}},
+		"too many arrivals":     {good, make([]Arrival, MaxArrivals+1), 0, []string{"timestamps"}},
+		"arrivals out of order": {good, []Arrival{{2, token}, {1, token}}, 0, []string{"timestamps[1]"}},
+		"before the start":      {good, []Arrival{{-1, token}}, 0, []string{"timestamps[0]"}},
+		"after a year":          {good, []Arrival{{rules.MaxTimeToFull + 1, token}}, 0, []string{"timestamps[0]"}},
+		"a cost below nothing":  {good, []Arrival{{0, -1}}, 0, []string{"timestamps[0].cost"}},
 		"an end after a year":   {good, now, rules.MaxTimeToFull + 1, []string{"duration"}},
-		"no limit":              {with(func(c *enforce.Candidate) { c.Limit = enforce.Limit{} }), now, 0, []string{"rules[0].rate_per_second", "rules[0].burst_capacity"}},
-		"a level above full":    {with(func(c *enforce.Candidate) { c.Level = &above }), now, 0, []string{"rules[0].level"}},
-		"no mode, no action":    {[]enforce.Candidate{good[0], {}}, now, 0, []string{"rules[1].mode", "rules[1].action"}},
-		"a bypass in shadow":    {with(func(c *enforce.Candidate) { c.Action, c.Mode = rules.ActionBypass, rules.ModeShadow }), now, 0, []string{"rules[0].mode"}},
+		"no limit":              {with(func(c *Candidate) { c.Limit = enforce.Limit{} }), now, 0, []string{"rules[0].rate_per_second", "rules[0].burst_capacity"}},
+		"a level above full":    {with(func(c *Candidate) { c.Level = &above }), now, 0, []string{"rules[0].level"}},
+		"no mode, no action":    {[]Candidate{good[0], {}}, now, 0, []string{"rules[1].mode", "rules[1].action"}},
+		"a bypass in shadow":    {with(func(c *Candidate) { c.Action, c.Mode = rules.ActionBypass, rules.ModeShadow }), now, 0, []string{"rules[0].mode"}},
 	} {
-		_, err := enforce.Simulate(t.Context(), test.candidates, test.arrivals, test.until)
+		_, err := Run(t.Context(), test.candidates, test.arrivals, test.until)
 		expectFields(t, name, err, test.want...)
 	}
 }
 
 // drawCandidates draws rules whose bursts are a few costs, and levels to start from.
-func drawCandidates(t *rapid.T) []enforce.Candidate {
-	candidates := make([]enforce.Candidate, rapid.IntRange(1, 5).Draw(t, "candidates"))
+func drawCandidates(t *rapid.T) []Candidate {
+	candidates := make([]Candidate, rapid.IntRange(1, 5).Draw(t, "candidates"))
 	for i := range candidates {
 		c := candidate(
 			rapid.SampledFrom([]float64{0.1, 0.3, 1.0 / 3, 1, 7, 100.7, 1e6}).Draw(t, "rate"),
@@ -238,13 +238,13 @@ func drawCandidates(t *rapid.T) []enforce.Candidate {
 	return candidates
 }
 
-func drawArrivals(t *rapid.T) []enforce.Arrival {
-	arrivals := make([]enforce.Arrival, rapid.IntRange(1, 60).Draw(t, "arrivals"))
+func drawArrivals(t *rapid.T) []Arrival {
+	arrivals := make([]Arrival, rapid.IntRange(1, 60).Draw(t, "arrivals"))
 	at := time.Duration(0)
 	for i := range arrivals {
 		at += time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 1_000_000), rapid.Int64Range(0, 60_000_000)).Draw(t, "gap")) * time.Microsecond
 		cost := rapid.OneOf(rapid.Just(token), rapid.Map(rapid.Int64Range(0, 25*int64(token)), func(n int64) enforce.Tokens { return enforce.Tokens(n) }))
-		arrivals[i] = enforce.Arrival{At: at, Cost: cost.Draw(t, "cost")}
+		arrivals[i] = Arrival{At: at, Cost: cost.Draw(t, "cost")}
 	}
 	return arrivals
 }
@@ -253,11 +253,12 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		candidates, arrivals := drawCandidates(t), drawArrivals(t)
-		got, err := enforce.Simulate(t.Context(), candidates, arrivals, 0)
+		got, err := Run(t.Context(), candidates, arrivals, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 
+		start, tenantID := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), rules.TenantID(1)
 		now := start.UnixMicro()
 		clock := func() int64 { return now }
 		buckets := membucket.New(membucket.Options{Clock: clock})
@@ -267,8 +268,10 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 		}
 		rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), Revision: 1}}}
 		for i, c := range candidates {
-			row := rule{ID: rules.RuleID(i), Pattern: global, Mode: c.Mode, Action: c.Action, RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst}
-			complete(&row)
+			row := rules.Rule{
+				ID: rules.RuleID(i), TenantID: tenantID, Pattern: global, Mode: c.Mode, Action: c.Action,
+				RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst, Active: true, InForceSince: start.Add(-time.Hour),
+			}
 			rows.Rules = append(rows.Rules, row)
 			if c.Action == rules.ActionLimit && c.Level != nil {
 				limit := enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst, Since: row.InForceSince.UnixMicro()}
@@ -279,12 +282,12 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 			}
 		}
 		tenant := snapshot.New(rows).Tenant(tenantID)
-		limiter := enforce.NewLimiter(buckets, buckets, &observed{}, func() time.Time { return time.UnixMicro(now) })
+		limiter := enforce.NewLimiter(buckets, buckets, unobserved{}, func() time.Time { return time.UnixMicro(now) })
 		for i, arrival := range arrivals {
 			now = start.Add(arrival.At).UnixMicro()
 			decisions := make([]enforce.Decision, 1)
 			limiter.Decide(t.Context(), tenant, []enforce.Check{{Cost: arrival.Cost}}, decisions)
-			want := enforce.Verdict{At: arrival.At, Allowed: decisions[0].Allowed, Reason: decisions[0].Reason, Deciding: -1}
+			want := Verdict{At: arrival.At, Allowed: decisions[0].Allowed, Reason: decisions[0].Reason, Deciding: -1}
 			if tier := decisions[0].DecidingTier(); tier != nil {
 				want.Deciding, want.Wait = int(tier.Match.Rule.ID), tier.RetryAfter
 			}
@@ -299,24 +302,24 @@ func TestASimulationEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := enforce.Simulate(ended, []enforce.Candidate{candidate(1, 1)}, []enforce.Arrival{{Cost: enforce.Token}}, 0)
+	_, err := Run(ended, []Candidate{candidate(1, 1)}, []Arrival{{Cost: enforce.Token}}, 0)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func BenchmarkSimulateTheMost(b *testing.B) {
-	arrivals, err := enforce.ArrivalPattern{Rate: 1000, BurstSize: 1, Duration: 100 * time.Second, Cost: token}.Arrivals()
+	arrivals, err := Pattern{Rate: 1000, BurstSize: 1, Duration: 100 * time.Second, Cost: token}.Arrivals()
 	if err != nil {
 		b.Fatal(err)
 	}
-	candidates := make([]enforce.Candidate, enforce.MaxCandidates)
+	candidates := make([]Candidate, MaxCandidates)
 	for i := range candidates {
 		candidates[i] = candidate(500.1+float64(i), 500)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := enforce.Simulate(b.Context(), candidates, arrivals, 0); err != nil {
+		if _, err := Run(b.Context(), candidates, arrivals, 0); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,23 +1,25 @@
-package enforce
+package simulate
 
 import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
 )
 
 const (
-	// MaxCurvePoints is how many points a curve has at most.
-	MaxCurvePoints = 4 * curveColumns
+	// MaxPoints is how many points a curve has at most.
+	MaxPoints = 4 * curveColumns
 	// curveColumns is how many columns a curve is thinned to: about as many as a chart has pixels.
 	curveColumns = 500
 )
 
-// CurvePoint is what a bucket held at one moment. Between two points it changed steadily, so a curve
+// Point is what a bucket held at one moment. Between two points it changed steadily, so a curve
 // is drawn by joining them; where tokens were taken, two points have the same At.
-type CurvePoint struct {
+type Point struct {
 	At    time.Duration // since the start
-	Level Tokens
+	Level enforce.Tokens
 }
 
 // curve collects points in order of time. It keeps all of them as long as they are few. Of more, it
@@ -25,17 +27,17 @@ type CurvePoint struct {
 // draws the very same picture at that width (Jugel, Jerzak, Hackenbroich and Markl, "M4: A
 // Visualization-Oriented Time Series Data Aggregation", VLDB 2014).
 type curve struct {
-	points []CurvePoint
+	points []Point
 	width  time.Duration // of a column; 0 while all points are kept
 	until  time.Duration // no point is later
 	open   column
 }
 
-func (c *curve) add(p CurvePoint) {
+func (c *curve) add(p Point) {
 	if c.width == 0 && len(c.points) > 0 && p == c.points[len(c.points)-1] {
 		return // a take at the moment of another begins where that one ended
 	}
-	if c.width == 0 && len(c.points) < MaxCurvePoints {
+	if c.width == 0 && len(c.points) < MaxPoints {
 		c.points = append(c.points, p)
 		return
 	}
@@ -56,7 +58,7 @@ func (c *curve) add(p CurvePoint) {
 }
 
 // all returns the curve.
-func (c *curve) all() []CurvePoint {
+func (c *curve) all() []Point {
 	return c.open.appendTo(c.points)
 }
 
@@ -69,11 +71,11 @@ type column struct {
 
 // ordered is a point with its place among those of its column.
 type ordered struct {
-	CurvePoint
+	Point
 	place int
 }
 
-func (c *column) add(p CurvePoint) {
+func (c *column) add(p Point) {
 	point := ordered{p, c.added}
 	if c.added == 0 {
 		c.first, c.lowest, c.highest = point, point, point
@@ -88,14 +90,14 @@ func (c *column) add(p CurvePoint) {
 	c.added++
 }
 
-func (c *column) appendTo(points []CurvePoint) []CurvePoint {
+func (c *column) appendTo(points []Point) []Point {
 	if c.added == 0 {
 		return points
 	}
 	kept := []ordered{c.first, c.lowest, c.highest, c.last}
 	slices.SortFunc(kept, func(a, b ordered) int { return cmp.Compare(a.place, b.place) })
 	for _, point := range slices.Compact(kept) {
-		points = append(points, point.CurvePoint)
+		points = append(points, point.Point)
 	}
 	return points
 }

@@ -1,10 +1,11 @@
-package enforce
+package simulate
 
 import (
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -12,17 +13,17 @@ import (
 const MaxArrivals = 100_000
 
 // maxCost is the highest cost that a check can have.
-const maxCost = rules.MaxBurst * Token
+const maxCost = rules.MaxBurst * enforce.Token
 
 // Arrival is one check of a simulation.
 type Arrival struct {
 	// At is how long after the start it comes, to the microsecond, up to rules.MaxTimeToFull.
 	At   time.Duration
-	Cost Tokens // at most a thousand million tokens
+	Cost enforce.Tokens // at most a thousand million tokens
 }
 
-// ArrivalPattern describes arrivals that come as regularly as a machine's.
-type ArrivalPattern struct {
+// Pattern describes arrivals that come as regularly as a machine's.
+type Pattern struct {
 	// Rate is how many arrivals come per second on average, up to rules.MaxRate.
 	Rate float64
 	// BurstSize is how many come at one moment; 1 spreads them evenly. A burst comes every
@@ -31,12 +32,12 @@ type ArrivalPattern struct {
 	// Duration is until when they come, up to rules.MaxTimeToFull. The first burst comes at the start,
 	// and none at the very end.
 	Duration time.Duration
-	Cost     Tokens // of each
+	Cost     enforce.Tokens // of each
 }
 
 // Arrivals returns the arrivals, in order. Its errors are rules.FieldErrors about rate, burst_size,
 // duration and cost.
-func (p ArrivalPattern) Arrivals() ([]Arrival, error) {
+func (p Pattern) Arrivals() ([]Arrival, error) {
 	if errs := p.validate(); len(errs) > 0 {
 		return nil, errs
 	}
@@ -56,7 +57,7 @@ func (p ArrivalPattern) Arrivals() ([]Arrival, error) {
 	}
 }
 
-func (p ArrivalPattern) validate() rules.FieldErrors {
+func (p Pattern) validate() rules.FieldErrors {
 	var errs rules.FieldErrors
 	wrong := func(field, format string, args ...any) {
 		errs = append(errs, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -103,7 +104,7 @@ func wrongArrivals(arrivals []Arrival) rules.FieldErrors {
 	return nil
 }
 
-func wrongCost(cost Tokens) string {
+func wrongCost(cost enforce.Tokens) string {
 	if cost < 0 || cost > maxCost {
 		return fmt.Sprintf("must be from 0 to %v tokens, got %v", maxCost, cost)
 	}
