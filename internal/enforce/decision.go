@@ -9,7 +9,7 @@ import (
 // Check asks whether a request may pass, at a cost.
 type Check struct {
 	rules.Request
-	// EffectivePlan is the plan that the check is judged on, from TenantRules.PlanOf; "" for none. Request.Plan is only
+	// EffectivePlan is the plan that the check is judged on, from snapshot.Tenant.PlanOf; "" for none. Request.Plan is only
 	// what the caller named.
 	EffectivePlan string
 	Cost          Tokens // 0 looks without taking
@@ -30,28 +30,25 @@ const (
 type Decision struct {
 	Allowed bool
 	Reason  Reason // "" when allowed
-	// Plan is the plan the check was judged on; "" for none.
-	Plan string
-	// Bypassed says that an enforced bypass rule let the check pass.
+	Plan    string // the check's EffectivePlan
+	// Bypassed: an enforced bypass rule let the check pass.
 	Bypassed bool
-	// Degraded says that a tier could not be asked in the shared store, or has a rule that this process cannot
-	// apply, and its failure mode acted.
+	// Degraded: the failure mode of a tier acted, because the shared store did not answer or because this process cannot
+	// apply the rule.
 	Degraded bool
-	// Recalled says that a DenialCache denied the check, without asking the store.
+	// Recalled: a DenialCache denied the check, without the store.
 	Recalled bool
-	// Deciding is the index in Tiers of the tier that denied the check; if allowed, of the
-	// enforced limit with the fewest whole tokens (ties: the longest reset, the lowest rule id); -1
-	// if there is none.
+	// Deciding is the index in Tiers of the tier that denied the check. If allowed, it is that of the enforced limit with
+	// the fewest whole tokens (ties: the longest reset, the lowest rule id), or -1 if there is none.
 	Deciding int
-	// Tiers are the matched rules' parts of the answer, in order of rule id. A tier that was not
-	// asked is left out: one that failed open, limits behind a bypass or a block, and in a recalled
-	// denial those not known to lack tokens.
+	// Tiers are in order of rule id. It lacks tiers that failed open, limits behind a bypass or a block and, in a recalled
+	// denial, tiers that may hold the cost.
 	Tiers []TierDecision
 
 	matches []rules.Match // what Tiers point into
 }
 
-// Reset forgets all but the memory, for the next decision.
+// Reset clears the decision for reuse of its memory.
 func (d *Decision) Reset() {
 	clear(d.Tiers)
 	clear(d.matches)
@@ -61,16 +58,15 @@ func (d *Decision) Reset() {
 // TierDecision is one matching rule's part of a decision.
 type TierDecision struct {
 	Match *rules.Match
-	// Allowed is this tier's own verdict, whatever the others say.
+	// Allowed is this tier's own verdict.
 	Allowed bool
 	// Reason is why the tier denies; "" when it allows.
 	Reason Reason
-	// Limit is the one in force; meaningless for block and bypass.
+	// Limit is the limit in force; meaningless for block and bypass.
 	Limit Limit
-	// Known says that the tier is a limit whose bucket was read. If it was not, nothing is known
-	// of the rest.
+	// BucketRead: the tier is a limit whose bucket was read. Otherwise the fields below mean nothing.
 	BucketRead bool
-	// Remaining is what the bucket holds after the check. It can be a millionth below zero.
+	// Remaining is what the bucket holds after the check, at least minus a millionth.
 	Remaining Tokens
 	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.
 	RetryAfter time.Duration
@@ -78,8 +74,8 @@ type TierDecision struct {
 	ResetAfter time.Duration
 }
 
-// Enforced reports whether the tier can decide. One with a mode that this process does not know can, if it fails
-// closed.
+// Enforced reports whether the tier can decide. A tier in a mode that this process does not know can decide too, by
+// failing closed.
 func (t *TierDecision) Enforced() bool {
 	mode := t.Match.Mode
 	return mode == rules.ModeEnforce || mode != rules.ModeShadow && isUnknown(t.Match)

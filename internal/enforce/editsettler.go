@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// settleTick is how often an EditSettler looks for work.
+	// settleTick is how often an EditSettler looks for due slowdowns.
 	settleTick = time.Second
-	// expiryEvery is how often it looks for overrides that have expired, at its next tick. A bucket is kept for ten
-	// seconds after it is full.
+	// expiryEvery is how often it looks for expired overrides. It is well below the ten seconds that a full bucket is kept.
 	expiryEvery = 3500 * time.Millisecond
-	// settleFor is how long it tries. By then the buckets of fast limits are gone.
+	// settleFor is how long it retries a slowdown. By then the buckets of fast limits are forgotten.
 	settleFor = 5 * time.Minute
-	// looksAtOnce is how many single buckets it looks at in one call, and looksPause is the pause between two.
+	// looksPerCall is how many single buckets it looks at in one Take; looksPause is the pause after each.
 	looksPerCall = 200
 	looksPause   = 10 * time.Millisecond
-	// looksInTurn is how many single buckets of one tenant it looks at before other tenants have their turn.
+	// looksPerTurn is how many single buckets of one tenant it looks at before it goes on to other tenants.
 	looksPerTurn = 10 * looksPerCall
-	// maxEdits is how many edits of one rule it tells a store of at most. It sums up more than that in one, so that a
-	// tenant which edits a million overrides does not fill Redis with a million marks.
+	// maxEdits caps the edits of one rule in a Settle. More become one edit, so that a tenant that edits a million
+	// overrides does not fill Redis with a million marks.
 	maxEdits = 64
 )
 
-// SettledStore is a store that an EditSettler settles.
+// SettledStore is a store whose idle buckets an EditSettler settles.
 type SettledStore interface {
 	Buckets
 	Settler
@@ -52,17 +51,17 @@ type EditSettler struct {
 
 	mu        sync.Mutex
 	pending   map[rules.TenantID][]slowdown
-	isPending map[rules.Slowdown]bool // those that are pending
+	isPending map[rules.Slowdown]bool
 }
 
-// slowdown is one that is to be settled.
+// slowdown is settled once it is due, and retried until a time.
 type slowdown struct {
 	rules.Slowdown
 	due, until time.Time
 }
 
-// NewEditSettler returns an EditSettler of some stores. It waits after each edit for a delay in which other processes
-// read it: one that has not would make buckets that expire too early.
+// NewEditSettler returns an EditSettler of some stores. It waits for a delay after each edit, until other processes have
+// read it: one that has not would write buckets that expire too early.
 func NewEditSettler(snapshot func() *snapshot.Snapshot, delay time.Duration, log *slog.Logger, stores ...SettledStore) *EditSettler {
 	return &EditSettler{
 		snapshot: snapshot, delay: delay, stores: stores, log: log,
@@ -70,7 +69,7 @@ func NewEditSettler(snapshot func() *snapshot.Snapshot, delay time.Duration, log
 	}
 }
 
-// Add adds slowdowns, of which those that are known already are skipped.
+// Add adds slowdowns, except those that are pending.
 func (e *EditSettler) Add(slowed []rules.Slowdown) {
 	now := time.Now()
 	e.add(slowed, now.Add(e.delay), now.Add(settleFor))
@@ -84,7 +83,7 @@ func (e *EditSettler) add(slowed []rules.Slowdown, due, until time.Time) {
 	}
 }
 
-// put adds a slowdown unless it is pending. The caller holds mu.
+// put adds a slowdown unless it is pending. mu must be held.
 func (e *EditSettler) put(s slowdown) {
 	if !e.isPending[s.Slowdown] {
 		e.isPending[s.Slowdown] = true
@@ -140,8 +139,8 @@ func (e *EditSettler) Run(ctx context.Context) {
 	}
 }
 
-// takeDue takes out what is due: single buckets, so many of each tenant, and what needs a walk unless one is under way.
-// There may be more due.
+// popDue removes and returns due slowdowns: at most looksPerTurn single buckets of each tenant and, unless a walk is under
+// way, all that need one. more reports whether others may be due.
 func (e *EditSettler) popDue(now time.Time, walking bool) (singles, walks []slowdown, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,7 +175,7 @@ func (e *EditSettler) popDue(now time.Time, walking bool) (singles, walks []slow
 	return singles, walks, more
 }
 
-// single returns the only bucket that a slowdown is about, if there is such a one.
+// single returns the bucket of a slowdown that affects only one.
 func (e *EditSettler) single(s *slowdown, now time.Time) (m rules.Match, ok bool) {
 	if s.User == "" {
 		return m, false
@@ -194,14 +193,14 @@ func (e *EditSettler) tenant(id rules.TenantID) *snapshot.Tenant {
 	return nil
 }
 
-// settled puts back what failed of so many that were tried, for a later try, and tells how it went.
+// settled logs the first of several failures, and puts failed slowdowns back for a retry.
 func (e *EditSettler) settled(ctx context.Context, tried int, failed []slowdown, err error, failing *bool) {
 	if err == nil || ctx.Err() != nil {
 		*failing = *failing && tried == 0
 		return
 	}
 	if !*failing {
-		e.log.WarnContext(ctx, "idle buckets could not be settled after edits that slow limits; this is tried again",
+		e.log.WarnContext(ctx, "idle buckets could not be settled after edits that slow limits; retrying",
 			"edits", len(failed), "error", err)
 	}
 	*failing = true
@@ -218,7 +217,7 @@ func (e *EditSettler) settled(ctx context.Context, tried int, failed []slowdown,
 	}
 }
 
-// look looks at single buckets, which settles them, and returns those that a store could not look at.
+// look settles single buckets by looking at them, and returns the slowdowns that failed.
 func (e *EditSettler) look(ctx context.Context, singles []slowdown) (failed []slowdown, err error) {
 	for chunk := range slices.Chunk(singles, looksPerCall) {
 		missed, missing := e.lookAtChunk(ctx, chunk)
@@ -234,7 +233,7 @@ func (e *EditSettler) look(ctx context.Context, singles []slowdown) (failed []sl
 
 func (e *EditSettler) lookAtChunk(ctx context.Context, chunk []slowdown) (failed []slowdown, err error) {
 	checks := make([]BucketCheck, 0, len(chunk))
-	slowdowns := make([]slowdown, 0, len(chunk)) // each ask
+	slowdowns := make([]slowdown, 0, len(chunk)) // of each check
 	for i := range chunk {
 		if m, ok := e.single(&chunk[i], time.Now()); ok {
 			tenant := chunk[i].Tenant
@@ -264,7 +263,7 @@ func (e *EditSettler) lookAtChunk(ctx context.Context, chunk []slowdown) (failed
 	return failed, err
 }
 
-// walk has all buckets of the slowed rules settled.
+// walk settles all buckets of the slowed rules.
 func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 	start := time.Now()
 	edits := e.edits(walks)
@@ -276,14 +275,14 @@ func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 			return err
 		}
 	}
-	e.log.InfoContext(ctx, "idle buckets are settled after edits that slow limits", "edits", len(edits), "took", time.Since(start))
+	e.log.InfoContext(ctx, "idle buckets were settled after edits that slow limits", "edits", len(edits), "took", time.Since(start))
 	return nil
 }
 
-// edits returns slowdowns for the stores, without those of rules that are gone, and their buckets with them.
+// edits returns slowdowns as edits, without those of deleted rules.
 func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
-	idsOf := map[Key][]string{} // by tenant and rule
-	var edited []Key            // the same, in order
+	idsOf := map[Key][]string{} // by rule
+	var edited []Key            // its keys, in order
 	for i := range slowed {
 		rule := Key{Tenant: slowed[i].Tenant, Rule: slowed[i].Rule}
 		if idsOf[rule] == nil {
@@ -294,7 +293,7 @@ func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
 	for _, rule := range edited {
 		ids := idsOf[rule]
 		if len(ids) > maxEdits {
-			slices.Sort(ids) // each process has them in an order of its own
+			slices.Sort(ids) // every process must compute the same sum
 			sum := sha256.Sum256([]byte(strings.Join(ids, "\x00")))
 			ids = []string{hex.EncodeToString(sum[:])}
 		}
@@ -307,7 +306,7 @@ func (e *EditSettler) edits(slowed []slowdown) (edits []Edit) {
 	return edits
 }
 
-// edit returns an edit of a rule without an ID. It is not ok if the rule is gone.
+// edit returns an edit of a rule, without an ID; ok is false if the rule is deleted.
 func (e *EditSettler) edit(rule Key) (edit Edit, ok bool) {
 	tenant := e.tenant(rule.Tenant)
 	if tenant == nil {
@@ -319,7 +318,7 @@ func (e *EditSettler) edit(rule Key) (edit Edit, ok bool) {
 	}
 	edit.Limit = func(subject string) (Limit, bool) {
 		m, ok := tenant.Bucket(rule.Rule, subject, time.Now())
-		return m.Limit, ok // another user's too: to look at a bucket that was not edited changes nothing
+		return m.Limit, ok // settling a bucket that was not edited changes nothing
 	}
 	return edit, true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Text writes the key without its tenant, as violations and the admin API name a bucket: the rule's
-// id, a colon, and the subject as it is. No two keys of a tenant have one text.
+// Text returns the key without its tenant, as violations and the admin API name a bucket: the rule's id, a colon, and the
+// subject. Each key of a tenant has its own text.
 //
 //	12:42                        rule 12, user 42
 //	7:2:42,11:/api/search        rule 7, user 42 on /api/search
@@ -18,8 +18,7 @@ func (k Key) Text() string {
 	return strconv.FormatInt(int64(k.Rule), 10) + ":" + k.Subject
 }
 
-// ParseKey reads what Text wrote of a tenant's key, and nothing else. Whether the tenant has such a
-// rule, and the rule such a subject, is for snapshot.Tenant.Bucket to say.
+// ParseKey parses a Text. Whether the tenant has such a rule and subject is for snapshot.Tenant.Bucket to say.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {
 	digits, subject, found := strings.Cut(text, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)

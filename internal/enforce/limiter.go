@@ -10,14 +10,12 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// Observer is told what the Limiter does. Its methods are called from many goroutines at once and
-// must not block.
+// Observer is told what the Limiter does. Its methods are called concurrently and must not block.
 type Observer interface {
-	// Decided is called once for each check that was decided; not for explanations. The memory of
-	// check and decision is used again after the call; the rules and strings in it can be kept.
+	// Decided is called once for each decided check, but not for explanations. The memory of check and decision is
+	// reused after the call; the rules and strings in it can be kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
-	// StoreAnswered is called once for each question to the shared buckets, with the error if they
-	// could not answer.
+	// StoreAnswered is called once for each Take of the shared buckets, with its error.
 	StoreAnswered(took time.Duration, err error)
 }
 
@@ -29,10 +27,9 @@ type Limiter struct {
 	now      func() time.Time
 }
 
-// NewLimiter returns a Limiter over the buckets that all processes share. When those cannot answer,
-// local holds this process's own for rules that fail local. It must answer always; where the
-// shared buckets are themselves in this process the same store can serve as both. A nil now is
-// time.Now; it judges when overrides expire, never how buckets fill.
+// NewLimiter returns a Limiter over the buckets that all processes share. Rules that fail local use local when those do not
+// answer; it must always answer. If the shared buckets are in this process, they can serve as both. now judges only when
+// overrides expire; nil is time.Now.
 func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) *Limiter {
 	if now == nil {
 		now = time.Now
@@ -75,8 +72,8 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 	}
 }
 
-// Explain answers what Decide would, without taking anything. While the buckets can be read, it has
-// every matched rule's tier as it stands: limits behind a block or a bypass too.
+// Explain decides like Decide, but takes nothing. While the buckets can be read, the decision has a tier for every matched
+// rule, even for limits behind a block or a bypass.
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
@@ -111,8 +108,7 @@ func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	return err
 }
 
-// begin sorts out what can be said of the matches without asking any bucket. An enforced bypass stands
-// alone, and so do enforced blocks.
+// begin starts a decision with the tiers that matter. If an enforced bypass or block matched, only those do.
 func (d *Decision) begin(plan string) {
 	*d = Decision{Plan: plan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
@@ -126,9 +122,8 @@ func (d *Decision) begin(plan string) {
 	}
 }
 
-// failUnknown lets rules that this process cannot apply act by their failure mode, before any bucket is asked:
-// closed denies, and all else skips the tier, because this process has no buckets of such a rule either. Rules
-// beside an enforced bypass or block do not act.
+// failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open and
+// local skip the tier, because this process has no buckets for such a rule.
 func (d *Decision) failUnknown(cost Tokens) {
 	if d.Bypassed || !d.hasUnknown() || d.denyTooLarge(cost) {
 		return
@@ -149,7 +144,7 @@ func (d *Decision) hasUnknown() bool {
 	return false
 }
 
-// denyUnknown denies the tiers that this process cannot apply and that fail closed, and reports whether an enforced
+// denyUnknown denies the tiers that fail closed because this process cannot apply them, and reports whether an enforced
 // one is among them.
 func (d *Decision) denyUnknown() bool {
 	d.Degraded = d.hasUnknown()
@@ -158,7 +153,7 @@ func (d *Decision) denyUnknown() bool {
 	})
 }
 
-// denyTooLarge refuses a cost that can never pass, whatever the buckets hold, and reports whether it has.
+// denyTooLarge denies a cost above an enforced limit's burst, and reports whether it did.
 func (d *Decision) denyTooLarge(cost Tokens) bool {
 	if !denyWhere(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
 		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
@@ -172,8 +167,7 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 // degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
 // from this process's own buckets.
 func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, cost Tokens, d *Decision, look bool) {
-	// A cost that can never pass is refused without any bucket, whatever the failure mode. No
-	// store would have said otherwise, so this is not a degraded decision.
+	// A store would deny such a cost too, so the decision is not degraded.
 	if d.denyTooLarge(cost) {
 		return
 	}
@@ -223,7 +217,7 @@ func denyWhere(tiers []TierDecision, reason Reason, where func(*TierDecision) bo
 	return decides
 }
 
-// keep drops the tiers of which wanted says false.
+// keep drops the other tiers.
 func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	kept := d.Tiers[:0]
 	for i := range d.Tiers {
@@ -234,8 +228,7 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	d.Tiers = kept
 }
 
-// read takes over what the buckets answered: tiers are those of the limits among d.Tiers, in the
-// same order.
+// read copies the store's answer into the decision. tiers are those of the limits among d.Tiers, in the same order.
 func (d *Decision) read(tiers []Tier, cost Tokens) {
 	next := 0
 	for i := range d.Tiers {
@@ -263,14 +256,14 @@ func (d *Decision) read(tiers []Tier, cost Tokens) {
 	}
 }
 
-// recall takes over a denial that was remembered: nothing is known of the limits that may allow.
+// recall is read for a recalled denial, in which a limit that does not deny has no answer.
 func (d *Decision) recall(tiers []Tier, cost Tokens) {
 	d.Recalled = true
 	d.read(tiers, cost)
 	d.keep(func(t *TierDecision) bool { return !isLimit(t.Match) || !t.Allowed })
 }
 
-// conclude draws the decision from its tiers.
+// conclude decides by the tiers.
 func (d *Decision) conclude() {
 	d.Allowed, d.Reason, d.Deciding = true, "", -1
 	if d.Bypassed {
@@ -290,8 +283,7 @@ func (d *Decision) conclude() {
 	}
 }
 
-// decidesBefore orders the enforced tiers of one decision: the first of them decides. Tiers come
-// in order of rule id, so a tie leaves the lowest in place.
+// decidesBefore reports whether a decides rather than b. Ties are left to the lower rule id, which comes first.
 func decidesBefore(a, b *TierDecision) bool {
 	if order := cmp.Compare(precedence(a.Reason), precedence(b.Reason)); order != 0 {
 		return order > 0
@@ -305,7 +297,7 @@ func decidesBefore(a, b *TierDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// precedence is the order in which reasons to deny are looked for; the highest decides.
+// precedence orders the reasons; the highest decides.
 func precedence(r Reason) int {
 	switch r {
 	case Blocked:
@@ -322,8 +314,7 @@ func precedence(r Reason) int {
 
 func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
 
-// keepMatches starts one tier for each match that is wanted. Limits allow until their bucket
-// says otherwise.
+// keepMatches starts one tier for each wanted match. Limits allow until their buckets are read.
 func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 	d.Tiers = slices.Grow(d.Tiers[:0], len(d.matches))
 	for i := range d.matches {

@@ -8,15 +8,13 @@ import (
 
 // Settler is a store whose idle buckets can be settled.
 //
-// A store forgets a bucket ten seconds after it is full, and reckons when that is by the limit that the
-// bucket had when it was last written. An edit that makes buckets fill later must therefore reach those
-// that nobody asks for, before they are forgotten: a forgotten bucket is a full one. An edit that lets
-// them fill as early as before, or earlier, need not.
+// A store forgets a bucket ten seconds after it is full, by the limit that the bucket had when it was last written. A
+// forgotten bucket counts as full. So an edit that makes buckets fill later must reach idle buckets before they are
+// forgotten; other edits need not.
 type Settler interface {
-	// Settle settles all buckets of the edited rules, as a look with a cost of 0 does. It takes its time, so
-	// as not to slow checks. Of processes that share the store one does the work while the others wait; if
-	// that one ends, another takes over. An error means that some buckets may not have been settled, and that
-	// Settle can be called again.
+	// Settle settles all buckets of the edited rules, as a look does, with pauses that keep checks fast. Of the processes
+	// that share the store one does the work while the others wait; if it ends, another takes over. After an error some
+	// buckets may not be settled, and Settle can be called again.
 	Settle(ctx context.Context, edits []Edit) error
 }
 
@@ -24,18 +22,18 @@ type Settler interface {
 type Edit struct {
 	Tenant rules.TenantID
 	Rule   rules.RuleID
-	// ID tells the edit from others of the rule, and is the same in all processes.
+	// ID tells the edit from others of the rule, in all processes alike.
 	ID string
-	// ReadAt is as in Ask.
+	// ReadAt is as in BucketCheck.
 	ReadAt int64
-	// Limit returns the present limit of a subject's bucket; ok is false if the bucket is to be left alone.
+	// Limit returns the limit of a subject's bucket; ok is false if the bucket is to be left alone.
 	Limit func(subject string) (limit Limit, ok bool)
-	// Common is the limit of all subjects, if they have the same; else nil. Buckets whose subject the store keeps
-	// only a digest of are settled to it, or left alone.
+	// Common is the limit of all subjects if they have the same, else nil. Buckets whose subject the store only knows by a
+	// digest are settled to it, or left alone.
 	Common *Limit
 }
 
-// LimitOf returns the limit to settle a bucket to. A hashed subject is not known.
+// LimitOf returns the limit to settle a bucket to; hashed subjects have the common one.
 func (e *Edit) LimitOf(subject string, hashed bool) (limit Limit, ok bool) {
 	if !hashed {
 		return e.Limit(subject)

@@ -2,8 +2,7 @@ package enforce
 
 import "strconv"
 
-// Tokens is an amount of tokens in millionths, the smallest cost there is: every cost and burst
-// that Sluice accepts is exact.
+// Tokens is an amount of tokens in millionths, the smallest cost, so that every cost and burst is exact.
 type Tokens int64
 
 // Token is one token.
