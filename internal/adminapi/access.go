@@ -29,8 +29,8 @@ const (
 	aPlatformAdmin access = "platform"
 )
 
-// visit is what one request is about. It travels in the request's context.
-type visit struct {
+// apiRequest is a request with its caller, tenant and places. It travels in the context.
+type apiRequest struct {
 	w         http.ResponseWriter
 	r         *http.Request
 	requestID string
@@ -49,24 +49,24 @@ type visit struct {
 	door       door // that places.running was taken from
 }
 
-type visitKey struct{}
+type apiRequestKey struct{}
 
-func visitOf(ctx context.Context) *visit { return ctx.Value(visitKey{}).(*visit) }
+func requestOf(ctx context.Context) *apiRequest { return ctx.Value(apiRequestKey{}).(*apiRequest) }
 
 // isPlatformAdmin says whether the caller stands above tenants.
-func (v *visit) isPlatformAdmin() bool { return v.session != nil && v.session.Account.PlatformAdmin }
+func (q *apiRequest) isPlatformAdmin() bool { return q.session != nil && q.session.Account.PlatformAdmin }
 
 // account is the person who asks, of whom there must be one.
-func (v *visit) account() auth.Account { return v.session.Account }
+func (q *apiRequest) account() auth.Account { return q.session.Account }
 
 // store writes in the name of the caller.
 func (s *surface) store(ctx context.Context) Writer {
-	return s.As(visitOf(ctx).actor)
+	return s.As(requestOf(ctx).actor)
 }
 
 // acting is store for a caller who asked for something that the changed rows alone do not say.
 func (s *surface) acting(ctx context.Context, act string) Writer {
-	actor := visitOf(ctx).actor
+	actor := requestOf(ctx).actor
 	actor.Act = act
 	return s.As(actor)
 }
@@ -74,107 +74,107 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 // guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v := &visit{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
-		defer v.places.release()
-		if err := s.check(v, rt, o); err != nil {
-			s.pauseRefusal(v.r.Context(), v, err)
+		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
+		defer q.places.release()
+		if err := s.check(q, rt, o); err != nil {
+			s.pauseRefusal(q.r.Context(), q, err)
 			s.handlerFailed(w, r, err)
 			return nil
 		}
-		v.r = v.r.WithContext(v.context())
-		rt.handler(w, v.r)
+		q.r = q.r.WithContext(q.context())
+		rt.handler(w, q.r)
 		return nil
 	}
 }
 
-// context is the request's, with the visit and in the name of its caller.
-func (v *visit) context() context.Context {
-	ctx := context.WithValue(v.r.Context(), visitKey{}, v)
-	if v.actor.ID == "" {
+// context returns the context for the handler: it carries the apiRequest and its caller.
+func (q *apiRequest) context() context.Context {
+	ctx := context.WithValue(q.r.Context(), apiRequestKey{}, q)
+	if q.actor.ID == "" {
 		return ctx // anybody
 	}
-	return shares.With(ctx, v.caller())
+	return shares.With(ctx, q.caller())
 }
 
 // check judges a request by its origin first, then by its caller, and by its content last. A file may
 // take minutes to arrive, in which its sender may have lost their session, key or role, or the tenant may
 // have been suspended; so it looks again. The request keeps the places that it takes here until its end.
-func (s *surface) check(v *visit, rt route, o *operation) error {
-	if err := s.origins.Check(v.r); err != nil {
+func (s *surface) check(q *apiRequest, rt route, o *operation) error {
+	if err := s.origins.Check(q.r); err != nil {
 		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
 	}
 	door := s.doorOf(rt, o)
-	if err := door.arrive(v); err != nil {
+	if err := door.arrive(q); err != nil {
 		return err
 	}
-	if err := s.admit(v, rt); err != nil {
+	if err := s.admit(q, rt); err != nil {
 		return err
 	}
-	v.admitAgain = func() error { return s.admit(v.again(), rt) }
-	if err := s.transfer(v, o); err != nil {
+	q.admitAgain = func() error { return s.admit(q.again(), rt) }
+	if err := s.transfer(q, o); err != nil {
 		return err
 	}
-	if err := o.checkAddress(v.r); err != nil {
+	if err := o.checkAddress(q.r); err != nil {
 		return err
 	}
-	body, err := o.read(v.w, v.r)
+	body, err := o.read(q.w, q.r)
 	if err == nil && o.isUpload() {
-		err = v.admitAgain()
+		err = q.admitAgain()
 	}
 	if err != nil {
 		return err
 	}
 	// The place is taken after the body has arrived, so that a slow network holds none, and before the body is parsed.
-	if err := door.enter(v); err != nil {
+	if err := door.enter(q); err != nil {
 		return err
 	}
-	return o.checkBody(v.r, body)
+	return o.checkBody(q.r, body)
 }
 
-// again returns a visit of the same request whose caller is not identified yet.
-func (v *visit) again() *visit {
-	return &visit{w: v.w, r: v.r, requestID: v.requestID, isUnattended: true}
+// again returns the same request with its caller not identified yet.
+func (q *apiRequest) again() *apiRequest {
+	return &apiRequest{w: q.w, r: q.r, requestID: q.requestID, isUnattended: true}
 }
 
 // admit finds out who asks and whether they may.
-func (s *surface) admit(v *visit, rt route) error {
+func (s *surface) admit(q *apiRequest, rt route) error {
 	if rt.least == anyone {
 		return nil
 	}
-	if err := s.identify(v); err != nil {
+	if err := s.identify(q); err != nil {
 		return err
 	}
-	if v.session == nil && (rt.least == anAccount || rt.least == aPlatformAdmin) {
+	if q.session == nil && (rt.least == anAccount || rt.least == aPlatformAdmin) {
 		return httpapi.Forbidden.Problem("This is for people: sign in instead of sending an API key.")
 	}
 	if strings.Contains(rt.path, "{tenant}") {
-		if err := s.enter(v); err != nil {
+		if err := s.enter(q); err != nil {
 			return err
 		}
 	}
-	return v.judge(rt.least)
+	return q.judge(rt.least)
 }
 
 // enter finds the tenant that the path names and the caller's role in it. To others it does not exist.
-func (s *surface) enter(v *visit) error {
-	ctx := v.r.Context()
-	tenant, err := s.Stores.TenantBySlug(ctx, httpapi.PathParam(v.r, "tenant"))
+func (s *surface) enter(q *apiRequest) error {
+	ctx := q.r.Context()
+	tenant, err := s.Stores.TenantBySlug(ctx, httpapi.PathParam(q.r, "tenant"))
 	if errors.Is(err, rules.ErrNotFound) {
 		return noTenant
 	}
 	if err != nil {
 		return fmt.Errorf("find the tenant: %w", err)
 	}
-	v.tenant = tenant
+	q.tenant = tenant
 	switch {
-	case v.key != nil && v.key.TenantID == tenant.ID:
-		v.role = auth.Editor
-	case v.key != nil:
+	case q.key != nil && q.key.TenantID == tenant.ID:
+		q.role = auth.Editor
+	case q.key != nil:
 		return noTenant
-	case v.isPlatformAdmin():
-		v.role = auth.Owner
+	case q.isPlatformAdmin():
+		q.role = auth.Owner
 	default:
-		v.role, err = s.People.RoleIn(ctx, tenant.ID, v.account().ID)
+		q.role, err = s.People.RoleIn(ctx, tenant.ID, q.account().ID)
 		if errors.Is(err, rules.ErrNotFound) {
 			return noTenant
 		}
@@ -188,19 +188,19 @@ func (s *surface) enter(v *visit) error {
 var noTenant = httpapi.NotFound.Problem("There is no such tenant, or none that you are a member of.")
 
 // judge says whether the caller may do what takes so much.
-func (v *visit) judge(least access) error {
-	if v.isPlatformAdmin() {
+func (q *apiRequest) judge(least access) error {
+	if q.isPlatformAdmin() {
 		return nil
 	}
-	if v.tenant.Suspended && (v.key != nil || least != aViewer) {
+	if q.tenant.Suspended && (q.key != nil || least != aViewer) {
 		return httpapi.Suspended.Problem("The tenant is suspended; only platform admins change it until they lift that.")
 	}
 	switch least {
 	case aPlatformAdmin:
 		return httpapi.Forbidden.Problem("Only platform admins may do this.")
 	case aViewer, anEditor, anOwner:
-		if !v.role.May(auth.Role(least)) {
-			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this takes one that is at least %s.", v.role, least))
+		if !q.role.May(auth.Role(least)) {
+			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this takes one that is at least %s.", q.role, least))
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 				a.DisabledAt = never
 			}
 		}
-		if id == visitOf(ctx).account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
+		if id == requestOf(ctx).account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
 			return httpapi.Conflict.Problem("You cannot take your own access away; another platform admin can.")
 		}
 		return nil
@@ -92,7 +92,7 @@ func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch 
 	if wrong := account.Validate(); len(wrong) > 0 {
 		return answer, wrong
 	}
-	if account, err = s.People.UpdateAccount(ctx, visitOf(ctx).actor, account); err != nil {
+	if account, err = s.People.UpdateAccount(ctx, requestOf(ctx).actor, account); err != nil {
 		return answer, lost(ctx, err, read)
 	}
 	return answerAccount(&account), nil

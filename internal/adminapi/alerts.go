@@ -50,7 +50,7 @@ func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequ
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Alerts.Alerts(ctx, visitOf(ctx).tenant.ID)
+	all, err := s.Alerts.Alerts(ctx, requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -63,30 +63,30 @@ func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequ
 
 // CreateAlert handles POST …/alerts.
 func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRequestObject) (openapi.CreateAlertResponseObject, error) {
-	v, n := visitOf(ctx), request.Body
+	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: v.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
+		Tenant: q.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
 		Secret: violations.NewAlertSecret(), Active: or(n.IsActive, true),
 	}
 	if err := s.wrongAlert(ctx, &alert, nil); err != nil {
 		return nil, err
 	}
-	present, err := s.Alerts.Alerts(ctx, v.tenant.ID)
+	present, err := s.Alerts.Alerts(ctx, q.tenant.ID)
 	if err != nil {
 		return nil, err
 	}
 	if len(present) >= violations.MaxAlerts {
 		return nil, httpapi.Conflict.Problem(fmt.Sprintf("A tenant has at most %d alerts; remove one first.", violations.MaxAlerts))
 	}
-	created, err := s.Alerts.CreateAlert(ctx, v.actor, alert)
+	created, err := s.Alerts.CreateAlert(ctx, q.actor, alert)
 	if err != nil {
 		return nil, err
 	}
 	return openapi.CreateAlert201JSONResponse{AlertCreatedJSONResponse: openapi.AlertCreatedJSONResponse{
 		Body: openapi.AlertWithSecret{Alert: showAlert(&created), Secret: created.Secret},
 		Headers: openapi.AlertCreatedResponseHeaders{
-			ETag: etag(created.Version), Location: location("%s/alerts/%s", v.tenant.Slug, created.ID),
+			ETag: etag(created.Version), Location: location("%s/alerts/%s", q.tenant.Slug, created.ID),
 		},
 	}}, nil
 }
@@ -119,7 +119,7 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 
 // GetAlert handles GET …/alerts/{alert_id}.
 func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject, error) {
-	alert, err := s.Alerts.Alert(ctx, visitOf(ctx).tenant.ID, request.AlertId)
+	alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	if err != nil {
 		return nil, err
 	}
-	v, p := visitOf(ctx), request.Body
-	alert, err := s.Alerts.Alert(ctx, v.tenant.ID, request.AlertId)
+	q, p := requestOf(ctx), request.Body
+	alert, err := s.Alerts.Alert(ctx, q.tenant.ID, request.AlertId)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	if err := s.wrongAlert(ctx, &alert, &before); err != nil {
 		return nil, err
 	}
-	if alert, err = s.Alerts.UpdateAlert(ctx, v.actor, alert); err != nil {
+	if alert, err = s.Alerts.UpdateAlert(ctx, q.actor, alert); err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
 	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
@@ -163,7 +163,7 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 
 func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, error) {
 	return func() (int64, error) {
-		alert, err := s.Alerts.Alert(ctx, visitOf(ctx).tenant.ID, id)
+		alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, id)
 		return alert.Version, err
 	}
 }
@@ -174,8 +174,8 @@ func (s *surface) DeleteAlert(ctx context.Context, request openapi.DeleteAlertRe
 	if err != nil {
 		return nil, err
 	}
-	v := visitOf(ctx)
-	if err := s.Alerts.RemoveAlert(ctx, v.actor, v.tenant.ID, request.AlertId, at); err != nil {
+	q := requestOf(ctx)
+	if err := s.Alerts.RemoveAlert(ctx, q.actor, q.tenant.ID, request.AlertId, at); err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
 	return openapi.DeleteAlert204Response{}, nil
@@ -187,8 +187,8 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 	if err != nil {
 		return nil, err
 	}
-	v := visitOf(ctx)
-	alert, err := s.Alerts.RotateAlertSecret(ctx, v.actor, v.tenant.ID, request.AlertId, at, violations.NewAlertSecret())
+	q := requestOf(ctx)
+	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at, violations.NewAlertSecret())
 	if err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
@@ -200,7 +200,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 
 // TestAlert handles POST …/alerts/{alert_id}/test.
 func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertRequestObject) (openapi.TestAlertResponseObject, error) {
-	delivery, err := s.Alerts.TestAlert(ctx, visitOf(ctx).tenant.ID, request.AlertId)
+	delivery, err := s.Alerts.TestAlert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
 	if errors.Is(err, rules.ErrInUse) {
 		return nil, httpapi.Conflict.Problem("The test before is still being sent; look at the deliveries.")
 	}
@@ -216,7 +216,7 @@ func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListA
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	if _, err := s.Alerts.Alert(ctx, tenant, request.AlertId); err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListA
 
 // RetryAlertDelivery handles POST …/alerts/{alert_id}/deliveries/{delivery_id}/retry.
 func (s *surface) RetryAlertDelivery(ctx context.Context, request openapi.RetryAlertDeliveryRequestObject) (openapi.RetryAlertDeliveryResponseObject, error) {
-	delivery, err := s.Alerts.RetryDelivery(ctx, visitOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
+	delivery, err := s.Alerts.RetryDelivery(ctx, requestOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
 	switch {
 	case errors.Is(err, rules.ErrInUse):
 		return nil, httpapi.Conflict.Problem("It is being sent at the moment; look at it again in a few seconds.")

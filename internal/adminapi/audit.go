@@ -85,7 +85,7 @@ func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditReques
 	if err != nil {
 		return nil, err
 	}
-	entries, cursor, err := s.Stores.Audit(ctx, visitOf(ctx).tenant.ID, filter, before, limitOf(p.Limit))
+	entries, cursor, err := s.Stores.Audit(ctx, requestOf(ctx).tenant.ID, filter, before, limitOf(p.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -124,41 +124,47 @@ func (s *surface) GetAuditEntry(ctx context.Context, request openapi.GetAuditEnt
 }
 
 func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.AuditEntry, error) {
-	entry, err := s.Stores.AuditEntry(ctx, visitOf(ctx).tenant.ID, id)
+	entry, err := s.Stores.AuditEntry(ctx, requestOf(ctx).tenant.ID, id)
 	if err != nil {
 		return openapi.AuditEntry{}, err
 	}
 	return showEntry(&entry)
 }
 
-// leastToRevert is what undoing a change takes: what making it takes.
+// leastToRevert returns the access that a change takes, which undoing it takes as well.
 func leastToRevert(entry *auth.AuditEntry) (access, error) {
 	switch entry.Object.Kind {
 	case "plan", "rule", "override", "user", "bucket":
 		return anEditor, nil
 	case "tenant":
-		var before, after struct {
-			SuspendedAt *time.Time `json:"suspended_at"`
+		was, wasErr := isSuspended(entry.Before)
+		is, err := isSuspended(entry.After)
+		if err := errors.Join(wasErr, err); err != nil {
+			return "", fmt.Errorf("read audit entry %d: %w", entry.ID, err)
 		}
-		for image, raw := range map[any]json.RawMessage{&before: entry.Before, &after: entry.After} {
-			if len(raw) == 0 {
-				continue
-			}
-			if err := json.Unmarshal(raw, image); err != nil {
-				return "", fmt.Errorf("read audit entry %d: %w", entry.ID, err)
-			}
-		}
-		if (before.SuspendedAt == nil) != (after.SuspendedAt == nil) {
+		if was != is {
 			return aPlatformAdmin, nil
 		}
 	}
 	return anOwner, nil
 }
 
+// isSuspended reads a tenant's row as the log has it; there is none before it was made.
+func isSuspended(row json.RawMessage) (bool, error) {
+	var tenant struct {
+		SuspendedAt *time.Time `json:"suspended_at"`
+	}
+	if len(row) == 0 {
+		return false, nil
+	}
+	err := json.Unmarshal(row, &tenant)
+	return tenant.SuspendedAt != nil, err
+}
+
 // RevertChange handles POST …/audit/{audit_id}/revert.
 func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChangeRequestObject) (openapi.RevertChangeResponseObject, error) {
-	v, id := visitOf(ctx), auth.AuditID(request.AuditId)
-	entry, err := s.Stores.AuditEntry(ctx, v.tenant.ID, id)
+	q, id := requestOf(ctx), auth.AuditID(request.AuditId)
+	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -166,10 +172,10 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	if err != nil {
 		return nil, err
 	}
-	if err := v.judge(least); err != nil {
+	if err := q.judge(least); err != nil {
 		return nil, err
 	}
-	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, v.tenant.ID, id)
+	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id)
 	switch {
 	case errors.Is(err, rules.ErrChanged):
 		return nil, httpapi.Conflict.Problem("It is no longer as this change left it; look at the changes since then.")

@@ -39,7 +39,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
-	tenant, err := s.tenantRules(visitOf(ctx).tenant.ID)
+	tenant, err := s.tenantRules(requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (s *surface) changeBucket(
 	if err := wrongUser(userID); err != nil {
 		return answer, err
 	}
-	tenantID := visitOf(ctx).tenant.ID
+	tenantID := requestOf(ctx).tenant.ID
 	tenant, err := s.tenantRules(tenantID)
 	if err != nil {
 		return answer, err

@@ -95,43 +95,43 @@ func (s *surface) asSender(rt route, r *http.Request) *http.Request {
 }
 
 // arrive counts a request of a session or key.
-func (d door) arrive(v *visit) (err error) {
-	ctx := v.r.Context()
+func (d door) arrive(q *apiRequest) (err error) {
+	ctx := q.r.Context()
 	sender, ok := shares.CallerOf(ctx)
 	if !ok || d.arrivals == nil {
 		return nil
 	}
-	v.places.arrival, err = d.arrivals.Take(ctx, sender)
+	q.places.arrival, err = d.arrivals.Take(ctx, sender)
 	return err
 }
 
 // enter waits until the request may run.
-func (d door) enter(v *visit) error {
-	v.door = d
-	return v.run(v.r.Context(), (*shares.Shares).Take)
+func (d door) enter(q *apiRequest) error {
+	q.door = d
+	return q.run(q.r.Context(), (*shares.Shares).Take)
 }
 
 // run takes a place to run and a processor. It holds at most one of them on return with an error; the request's end
 // releases that.
-func (v *visit) run(ctx context.Context, take func(*shares.Shares, context.Context, shares.Caller) (func(), error)) error {
-	if v.door.running == nil {
+func (q *apiRequest) run(ctx context.Context, take func(*shares.Shares, context.Context, shares.Caller) (func(), error)) error {
+	if q.door.running == nil {
 		return nil
 	}
-	leave, err := take(v.door.running, ctx, v.caller())
+	leave, err := take(q.door.running, ctx, q.caller())
 	if err != nil {
 		return err
 	}
-	v.places.running = leave
-	if v.door.processors == nil {
+	q.places.running = leave
+	if q.door.processors == nil {
 		return nil
 	}
-	free, err := take(v.door.processors, ctx, v.caller())
+	free, err := take(q.door.processors, ctx, q.caller())
 	if err != nil {
 		return err
 	}
 	free = sync.OnceFunc(free)
 	turn := time.AfterFunc(processorTurn, free)
-	v.places.running = func() {
+	q.places.running = func() {
 		turn.Stop()
 		free()
 		leave()
@@ -140,32 +140,32 @@ func (v *visit) run(ctx context.Context, take func(*shares.Shares, context.Conte
 }
 
 // whileAway lets other requests run while this one waits for its caller's network or for another place.
-func (v *visit) whileAway(ctx context.Context, wait func() error) error {
-	if v.places.running == nil {
+func (q *apiRequest) whileAway(ctx context.Context, wait func() error) error {
+	if q.places.running == nil {
 		return wait()
 	}
-	v.places.running()
-	v.places.running = nil
+	q.places.running()
+	q.places.running = nil
 	if err := wait(); err != nil {
 		return err
 	}
-	return v.run(ctx, (*shares.Shares).TakeAgain)
+	return q.run(ctx, (*shares.Shares).TakeAgain)
 }
 
 // pauseRefusal delays the answer to a request that was refused because its caller has too many in flight. The request
 // holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
-func (s *surface) pauseRefusal(ctx context.Context, v *visit, err error) {
+func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type {
 		return
 	}
-	v.places.release()
+	q.places.release()
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return
 	}
 	defer leave()
-	pause := time.NewTimer(refusalPause - time.Since(v.began))
+	pause := time.NewTimer(refusalPause - time.Since(q.began))
 	defer pause.Stop()
 	select {
 	case <-pause.C:

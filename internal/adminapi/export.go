@@ -31,7 +31,7 @@ const csvType = "text/csv; charset=utf-8"
 
 // file is an answer that is written as it is read.
 type file struct {
-	visit           *visit
+	request         *apiRequest
 	mediaType, name string
 	// patience is how long all of it may take; 0 is as long as its reader keeps reading.
 	patience time.Duration
@@ -45,17 +45,17 @@ func (f *file) send(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
-	if f.visit.r.Method == http.MethodHead {
+	if f.request.r.Method == http.MethodHead {
 		return nil // without reading what would not be sent
 	}
-	sent := &begun{Writer: w, visit: f.visit, controller: http.NewResponseController(w)}
+	sent := &begun{Writer: w, request: f.request, controller: http.NewResponseController(w)}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
 	if f.patience > 0 {
 		sent.end = time.Now().Add(f.patience)
 	}
 	out := bufio.NewWriterSize(sent, 64<<10)
-	err := f.write(out, f.visit.admitAgain)
+	err := f.write(out, f.request.admitAgain)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -72,7 +72,7 @@ func (f *file) send(w http.ResponseWriter) error {
 // begun remembers that something was written, gives each write its time, and gives others the request's place meanwhile.
 type begun struct {
 	io.Writer
-	visit      *visit
+	request    *apiRequest
 	controller *http.ResponseController
 	end        time.Time // of all writes; zero for none
 	yes        bool
@@ -86,7 +86,7 @@ func (b *begun) Write(p []byte) (int, error) {
 	}
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
-	err := b.visit.whileAway(b.visit.r.Context(), func() (err error) {
+	err := b.request.whileAway(b.request.r.Context(), func() (err error) {
 		n, err = b.Writer.Write(p)
 		return err
 	})
@@ -104,10 +104,10 @@ func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f
 
 // ExportUsers handles GET …/users/export.
 func (s *surface) ExportUsers(ctx context.Context, request openapi.ExportUsersRequestObject) (openapi.ExportUsersResponseObject, error) {
-	v := visitOf(ctx)
-	tenant := v.tenant
+	q := requestOf(ctx)
+	tenant := q.tenant
 	plan, prefix := valueOf(request.Params.Plan), valueOf(request.Params.Prefix)
-	return &file{visit: v, mediaType: csvType, name: tenant.Slug + "-users.csv", write: func(w io.Writer, progress func() error) error {
+	return &file{request: q, mediaType: csvType, name: tenant.Slug + "-users.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(usersHeader) // Error tells of all writes
 		for after := ""; ; {
@@ -137,16 +137,16 @@ var auditHeader = []string{
 
 // ExportAudit handles GET …/audit/export.
 func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRequestObject) (openapi.ExportAuditResponseObject, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	p := request.Params
 	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
 	if err != nil {
 		return nil, err
 	}
 	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
-		return &file{visit: v, mediaType: "application/jsonl", name: v.tenant.Slug + "-audit.jsonl", write: func(w io.Writer, progress func() error) error {
+		return &file{request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-audit.jsonl", write: func(w io.Writer, progress func() error) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
-			return s.eachAuditPage(ctx, filter, progress, func(entry *auth.AuditEntry) error {
+			return s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
 				shown, err := showEntry(entry)
 				if err != nil {
 					return err
@@ -155,10 +155,10 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 			})
 		}}, nil
 	}
-	return &file{visit: v, mediaType: csvType, name: v.tenant.Slug + "-audit.csv", write: func(w io.Writer, progress func() error) error {
+	return &file{request: q, mediaType: csvType, name: q.tenant.Slug + "-audit.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(auditHeader) // Error tells of all writes
-		err := s.eachAuditPage(ctx, filter, progress, func(entry *auth.AuditEntry) error {
+		err := s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
 			return out.Write(auditRecord(entry))
 		})
 		out.Flush()
@@ -177,16 +177,16 @@ func auditRecord(e *auth.AuditEntry) []string {
 	return record
 }
 
-// eachAuditPage visits all entries, the latest first.
-func (s *surface) eachAuditPage(ctx context.Context, filter auth.AuditFilter, progress func() error, visit func(*auth.AuditEntry) error) error {
-	tenant := visitOf(ctx).tenant.ID
+// eachAuditEntry calls each for all entries, the latest first.
+func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, progress func() error, each func(*auth.AuditEntry) error) error {
+	tenant := requestOf(ctx).tenant.ID
 	for before := (auth.AuditCursor{}); ; {
 		entries, cursor, err := s.Stores.Audit(ctx, tenant, filter, before, exportPage)
 		if err != nil {
 			return err
 		}
 		for i := range entries {
-			if err := visit(&entries[i]); err != nil {
+			if err := each(&entries[i]); err != nil {
 				return err
 			}
 		}
@@ -202,9 +202,9 @@ func (s *surface) eachAuditPage(ctx context.Context, filter auth.AuditFilter, pr
 
 // ExportConfig handles GET …/export.
 func (s *surface) ExportConfig(ctx context.Context, _ openapi.ExportConfigRequestObject) (openapi.ExportConfigResponseObject, error) {
-	v := visitOf(ctx)
-	return &file{visit: v, mediaType: "application/yaml", name: v.tenant.Slug + ".yaml", patience: wholePatience, write: func(w io.Writer, _ func() error) error {
-		packed, err := s.packConfig(ctx, v.tenant.ID)
+	q := requestOf(ctx)
+	return &file{request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", patience: wholePatience, write: func(w io.Writer, _ func() error) error {
+		packed, err := s.packConfig(ctx, q.tenant.ID)
 		if err != nil {
 			return err
 		}

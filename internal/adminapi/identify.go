@@ -16,28 +16,28 @@ import (
 
 // identify finds out who asks: an API key if one is sent, else the person of the session. Other schemes than
 // Bearer are none of Sluice's: a proxy in front may ask browsers for Basic, which they then send here too.
-func (s *surface) identify(v *visit) error {
-	authorization := v.r.Header["Authorization"]
+func (s *surface) identify(q *apiRequest) error {
+	authorization := q.r.Header["Authorization"]
 	if slices.ContainsFunc(authorization, isBearer) {
-		return s.identifyKey(v, authorization)
+		return s.identifyKey(q, authorization)
 	}
-	cookie, err := v.r.Cookie(s.cookie(plainSession))
+	cookie, err := q.r.Cookie(s.cookie(plainSession))
 	if err != nil {
-		return unauthorized(v, "Sign in, or send an API key that has the permission manage: Authorization: Bearer slk_<key id>_<secret>.")
+		return unauthorized(q, "Sign in, or send an API key that has the permission manage: Authorization: Bearer slk_<key id>_<secret>.")
 	}
 	authenticate := s.Gate.Authenticate
-	if v.isUnattended {
+	if q.isUnattended {
 		authenticate = s.Gate.Recheck
 	}
-	session, err := authenticate(v.r.Context(), cookie.Value)
+	session, err := authenticate(q.r.Context(), cookie.Value)
 	switch {
 	case errors.Is(err, auth.ErrSignedOut):
-		return unauthorized(v, "This session has ended; sign in again.")
+		return unauthorized(q, "This session has ended; sign in again.")
 	case err != nil:
 		return fmt.Errorf("find the session: %w", err)
 	}
-	v.session, v.actor = &session, session.Account.Actor()
-	v.actor.RequestID = v.requestID
+	q.session, q.actor = &session, session.Account.Actor()
+	q.actor.RequestID = q.requestID
 	return nil
 }
 
@@ -46,15 +46,15 @@ func isBearer(authorization string) bool {
 	return strings.EqualFold(scheme, "Bearer")
 }
 
-func (s *surface) identifyKey(v *visit, authorization []string) error {
+func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	latest := s.Snapshots.Snapshot()
 	if latest == nil {
-		v.w.Header().Set("Retry-After", "1")
+		q.w.Header().Set("Retry-After", "1")
 		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
 	}
 	key, _, refusal := latest.Authenticate(authorization, s.Now())
 	if refusal != "" {
-		return unauthorized(v, refusal)
+		return unauthorized(q, refusal)
 	}
 	s.KeyUsed(key, s.Now())
 	if !slices.Contains(key.Permissions, auth.PermissionManage) {
@@ -62,23 +62,23 @@ func (s *surface) identifyKey(v *visit, authorization []string) error {
 	}
 	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
 	// key is in force: it knows a second or two earlier.
-	named, err := s.Stores.Key(v.r.Context(), key.TenantID, key.ID)
+	named, err := s.Stores.Key(q.r.Context(), key.TenantID, key.ID)
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
-		return unauthorized(v, snapshot.UnknownKey)
+		return unauthorized(q, snapshot.UnknownKey)
 	case err != nil:
 		return fmt.Errorf("find the API key's name: %w", err)
 	}
 	if refusal := named.Refusal(s.Now()); refusal != "" {
-		return unauthorized(v, refusal)
+		return unauthorized(q, refusal)
 	}
-	v.key = &named.Key
-	v.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: named.Name, RequestID: v.requestID}
+	q.key = &named.Key
+	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: named.Name, RequestID: q.requestID}
 	return nil
 }
 
-func unauthorized(v *visit, detail string) error {
-	v.w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+func unauthorized(q *apiRequest, detail string) error {
+	q.w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 	return httpapi.Unauthorized.Problem(detail)
 }
 
@@ -102,15 +102,15 @@ func (s *surface) cookie(plain string) string {
 }
 
 // setCookie gives the browser a secret. A life of 0 ends with the browser.
-func (v *visit) setCookie(name, value string, life time.Duration) {
-	v.writeCookie(name, value, int(life/time.Second))
+func (q *apiRequest) setCookie(name, value string, life time.Duration) {
+	q.writeCookie(name, value, int(life/time.Second))
 }
 
 // forgetCookie takes it away.
-func (v *visit) forgetCookie(name string) { v.writeCookie(name, "", -1) }
+func (q *apiRequest) forgetCookie(name string) { q.writeCookie(name, "", -1) }
 
-func (v *visit) writeCookie(name, value string, maxAge int) {
-	http.SetCookie(v.w, &http.Cookie{ //nolint:gosec // not Secure with Config.PlainCookies only, where browsers would drop it
+func (q *apiRequest) writeCookie(name, value string, maxAge int) {
+	http.SetCookie(q.w, &http.Cookie{ //nolint:gosec // not Secure with Config.PlainCookies only, where browsers would drop it
 		Name: name, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(name, hostPrefix),
@@ -118,15 +118,15 @@ func (v *visit) writeCookie(name, value string, maxAge int) {
 }
 
 // browser is where the request comes from, for the gate.
-func (s *surface) browser(v *visit) auth.Browser {
-	from := auth.Browser{UserAgent: v.r.UserAgent()}
-	if cookie, err := v.r.Cookie(s.cookie(plainSession)); err == nil {
+func (s *surface) browser(q *apiRequest) auth.Browser {
+	from := auth.Browser{UserAgent: q.r.UserAgent()}
+	if cookie, err := q.r.Cookie(s.cookie(plainSession)); err == nil {
 		from.Session = cookie.Value
 	}
-	if cookie, err := v.r.Cookie(s.cookie(plainDevice)); err == nil {
+	if cookie, err := q.r.Cookie(s.cookie(plainDevice)); err == nil {
 		from.Device = cookie.Value
 	}
-	from.IP = clientIP(v.r, s.TrustedProxies)
+	from.IP = clientIP(q.r, s.TrustedProxies)
 	return from
 }
 

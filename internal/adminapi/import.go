@@ -23,7 +23,7 @@ var usersHeader = []string{"user_id", "plan"}
 
 // ImportUsers handles POST …/users/import.
 func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRequestObject) (openapi.ImportUsersResponseObject, error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	plans, err := s.planNames(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{"": true}
 	for after := ""; ; {
-		plans, err := s.Stores.Plans(ctx, visitOf(ctx).tenant.ID, after, maxLimit)
+		plans, err := s.Stores.Plans(ctx, requestOf(ctx).tenant.ID, after, maxLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 
 // ImportConfig handles POST …/import.
 func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	release, err := s.takeWhole(ctx)
 	if err != nil {
 		return nil, err

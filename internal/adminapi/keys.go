@@ -27,7 +27,7 @@ func answerNewKey(ctx context.Context, k *auth.NamedKey, secret string) openapi.
 	return openapi.KeyCreatedJSONResponse{
 		Body: openapi.CreatedKey{Key: showKey(k), Secret: secret},
 		Headers: openapi.KeyCreatedResponseHeaders{
-			ETag: etag(k.Revision), Location: location("%s/api-keys/%s", visitOf(ctx).tenant.Slug, k.ID),
+			ETag: etag(k.Revision), Location: location("%s/api-keys/%s", requestOf(ctx).tenant.Slug, k.ID),
 		},
 	}
 }
@@ -39,7 +39,7 @@ func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestO
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	keys, err := s.Stores.Keys(ctx, visitOf(ctx).tenant.ID, place[0], limit+1)
+	keys, err := s.Stores.Keys(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyReques
 	token, id, digest := auth.NewKeyToken()
 	key := auth.NamedKey{
 		Key: auth.Key{
-			ID: id, TenantID: visitOf(ctx).tenant.ID, Digest: digest, ExpiresAt: orZero(request.Body.ExpiresAt),
+			ID: id, TenantID: requestOf(ctx).tenant.ID, Digest: digest, ExpiresAt: orZero(request.Body.ExpiresAt),
 			Permissions: itemsOf(request.Body.Permissions, func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
 		},
 		Name: request.Body.Name,
@@ -73,7 +73,7 @@ func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyReques
 
 // GetKey handles GET …/api-keys/{key_id}.
 func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObject) (openapi.GetKeyResponseObject, error) {
-	key, err := s.Stores.Key(ctx, visitOf(ctx).tenant.ID, request.KeyId)
+	key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, request.KeyId)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObjec
 
 func (s *surface) keyVersion(ctx context.Context, id string) func() (int64, error) {
 	return func() (int64, error) {
-		key, err := s.Stores.Key(ctx, visitOf(ctx).tenant.ID, id)
+		key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, id)
 		return key.Revision, err
 	}
 }
@@ -93,7 +93,7 @@ func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyReques
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	token, id, digest := auth.NewKeyToken()
 	following := auth.NamedKey{Key: auth.Key{ID: id, TenantID: tenant, Digest: digest}}
 	if end := request.Body.ExpiresAt; end != nil {
@@ -116,7 +116,7 @@ func (s *surface) RevokeKey(ctx context.Context, request openapi.RevokeKeyReques
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	if err := s.store(ctx).RevokeKey(ctx, tenant, request.KeyId, at); err != nil {
 		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
 	}

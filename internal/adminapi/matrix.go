@@ -20,7 +20,7 @@ func (s *surface) GetMatrix(ctx context.Context, request openapi.GetMatrixReques
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	found, err := s.Stores.Matrix(ctx, visitOf(ctx).tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]}, limit+1)
+	found, err := s.Stores.Matrix(ctx, requestOf(ctx).tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]}, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 
 // SaveMatrix handles POST …/matrix.
 func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequestObject) (openapi.SaveMatrixResponseObject, error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	stored, err := s.rulesOfCells(ctx, tenant, request.Body.Cells)
 	if err != nil {
 		return nil, err
@@ -139,8 +139,10 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place, Detail: "names a rule_id, so it takes no key_pattern, name or plan: these never change"})
 	}
-	fields := fieldsOfCell(cell)
-	fields.patch(&change.Rule)
+	patchRule(&change.Rule, &openapi.RulePatch{
+		RatePerSecond: cell.RatePerSecond, RateUnit: cell.RateUnit, BurstCapacity: cell.BurstCapacity, Algorithm: cell.Algorithm,
+		Mode: cell.Mode, Action: cell.Action, FailureMode: cell.FailureMode, IsActive: cell.IsActive, Description: cell.Description,
+	})
 	c.wrong = append(c.wrong, pointers(place, change.Rule.Validate(map[string]bool{rule.Plan: true}))...)
 	return change
 }
@@ -159,12 +161,6 @@ func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) 
 	})
 	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return ruleset.RuleChange{Rule: rule}
-}
-
-func fieldsOfCell(c *openapi.MatrixCell) ruleFields {
-	return ruleFields{
-		c.RatePerSecond, c.RateUnit, c.BurstCapacity, c.Algorithm, c.Mode, c.Action, c.FailureMode, c.IsActive, c.Description,
-	}
 }
 
 // refuse notes why a cell is not saved.

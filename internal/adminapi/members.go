@@ -28,7 +28,7 @@ func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRe
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	members, err := s.People.Members(ctx, visitOf(ctx).tenant.ID, place[0], limit+1)
+	members, err := s.People.Members(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRe
 
 // GetMember handles GET …/members/{account_id}.
 func (s *surface) GetMember(ctx context.Context, request openapi.GetMemberRequestObject) (openapi.GetMemberResponseObject, error) {
-	member, err := s.People.Member(ctx, visitOf(ctx).tenant.ID, auth.AccountID(request.AccountId))
+	member, err := s.People.Member(ctx, requestOf(ctx).tenant.ID, auth.AccountID(request.AccountId))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *surface) GetMember(ctx context.Context, request openapi.GetMemberReques
 
 func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (int64, error) {
 	return func() (int64, error) {
-		member, err := s.People.Member(ctx, visitOf(ctx).tenant.ID, id)
+		member, err := s.People.Member(ctx, requestOf(ctx).tenant.ID, id)
 		return member.Version, err
 	}
 }
@@ -58,8 +58,8 @@ func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequ
 	if err != nil {
 		return nil, err
 	}
-	v, id := visitOf(ctx), auth.AccountID(request.AccountId)
-	member, err := s.People.Member(ctx, v.tenant.ID, id)
+	q, id := requestOf(ctx), auth.AccountID(request.AccountId)
+	member, err := s.People.Member(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequ
 		return nil, lost(ctx, rules.ErrChanged, s.memberVersion(ctx, id))
 	}
 	member.Role = auth.Role(request.Body.Role)
-	if member, err = s.People.ChangeRole(ctx, v.actor, member); err != nil {
+	if member, err = s.People.ChangeRole(ctx, q.actor, member); err != nil {
 		return nil, lost(ctx, err, s.memberVersion(ctx, id))
 	}
 	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: answerMember(&member)}, nil
@@ -79,8 +79,8 @@ func (s *surface) RemoveMember(ctx context.Context, request openapi.RemoveMember
 	if err != nil {
 		return nil, err
 	}
-	v, id := visitOf(ctx), auth.AccountID(request.AccountId)
-	if err := s.People.RemoveMember(ctx, v.actor, v.tenant.ID, id, at); err != nil {
+	q, id := requestOf(ctx), auth.AccountID(request.AccountId)
+	if err := s.People.RemoveMember(ctx, q.actor, q.tenant.ID, id, at); err != nil {
 		return nil, lost(ctx, err, s.memberVersion(ctx, id))
 	}
 	return openapi.RemoveMember204Response{}, nil
@@ -100,7 +100,7 @@ func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvit
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	invitations, err := s.People.Invitations(ctx, visitOf(ctx).tenant.ID, before, limit+1)
+	invitations, err := s.People.Invitations(ctx, requestOf(ctx).tenant.ID, before, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +110,9 @@ func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvit
 
 // Invite handles POST …/invitations.
 func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject, error) {
-	v := visitOf(ctx)
-	invitation, token, err := s.Gate.Invite(ctx, v.actor, auth.Invitation{
-		TenantID: v.tenant.ID, Email: request.Body.Email, Role: auth.Role(request.Body.Role),
+	q := requestOf(ctx)
+	invitation, token, err := s.Gate.Invite(ctx, q.actor, auth.Invitation{
+		TenantID: q.tenant.ID, Email: request.Body.Email, Role: auth.Role(request.Body.Role),
 	})
 	if errors.Is(err, rules.ErrExists) {
 		return nil, httpapi.Conflict.Problem("A member has this address already; change the member's role instead.")
@@ -127,8 +127,8 @@ func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObjec
 
 // RevokeInvitation handles DELETE …/invitations/{invitation_id}.
 func (s *surface) RevokeInvitation(ctx context.Context, request openapi.RevokeInvitationRequestObject) (openapi.RevokeInvitationResponseObject, error) {
-	v := visitOf(ctx)
-	if err := s.People.RevokeInvitation(ctx, v.actor, v.tenant.ID, request.InvitationId); err != nil {
+	q := requestOf(ctx)
+	if err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, request.InvitationId); err != nil {
 		return nil, err
 	}
 	return openapi.RevokeInvitation204Response{}, nil

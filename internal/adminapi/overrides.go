@@ -26,7 +26,7 @@ func (s *surface) ListOverrides(ctx context.Context, request openapi.ListOverrid
 	if err != nil {
 		return nil, err
 	}
-	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	if _, err := s.Stores.Rule(ctx, tenant, id); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListT
 	case filter.EndsAfter.Before(now): // in a list by end none never ends, and an index finds these
 		filter.EndsAfter = now
 	}
-	found, err := s.Stores.FindOverrides(ctx, visitOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
+	found, err := s.Stores.FindOverrides(ctx, requestOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
 
 // GetOverride handles GET …/overrides/{user_id}.
 func (s *surface) GetOverride(ctx context.Context, request openapi.GetOverrideRequestObject) (openapi.GetOverrideResponseObject, error) {
-	override, err := s.Stores.Override(ctx, visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId), request.UserId)
+	override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId), request.UserId)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
-	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	rule, err := s.Stores.Rule(ctx, tenant, id)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 // lostOverride answers a lost race; an override that is to be replaced and is not there is one too.
 func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID, userID string) error {
 	err = lost(ctx, err, func() (int64, error) {
-		override, err := s.Stores.Override(ctx, visitOf(ctx).tenant.ID, rule, userID)
+		override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rule, userID)
 		return override.Revision, err
 	})
 	if errors.Is(err, rules.ErrNotFound) || errors.Is(err, rules.ErrExists) {
@@ -179,7 +179,7 @@ func (s *surface) DeleteOverride(ctx context.Context, request openapi.DeleteOver
 	if err != nil {
 		return nil, err
 	}
-	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	err = s.store(ctx).RemoveOverride(ctx, tenant, id, request.UserId, at)
 	if err != nil {
 		return nil, lost(ctx, err, func() (int64, error) {

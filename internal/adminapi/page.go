@@ -35,15 +35,15 @@ const (
 )
 
 // list is what a cursor belongs to: the address without what only pages.
-func (v *visit) list() string {
-	query := v.r.URL.Query()
+func (q *apiRequest) list() string {
+	query := q.r.URL.Query()
 	query.Del("limit")
 	query.Del("cursor")
-	return v.r.URL.EscapedPath() + "?" + query.Encode()
+	return q.r.URL.EscapedPath() + "?" + query.Encode()
 }
 
-func (v *visit) cursorSum(place []byte) []byte {
-	sum := sha256.Sum256(append([]byte(v.list()+"\n"), place...))
+func (q *apiRequest) cursorSum(place []byte) []byte {
+	sum := sha256.Sum256(append([]byte(q.list()+"\n"), place...))
 	return sum[:cursorHash]
 }
 
@@ -52,18 +52,18 @@ func next(ctx context.Context, place ...string) nullable.Nullable[string] {
 	if len(place) == 0 {
 		return nullable.NewNullNullable[string]()
 	}
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	text, _ := json.Marshal(place) // texts always can be
-	cursor := append([]byte{cursorVersion}, v.cursorSum(text)...)
+	cursor := append([]byte{cursorVersion}, q.cursorSum(text)...)
 	return nullable.NewNullableWithValue(base64.RawURLEncoding.EncodeToString(append(cursor, text...)))
 }
 
 // after is the place that the request's cursor names, a text for each of its parts; "" for each at the
 // beginning.
 func after(ctx context.Context, parts int) ([]string, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	place := make([]string, parts)
-	text := v.r.URL.Query().Get("cursor")
+	text := q.r.URL.Query().Get("cursor")
 	if text == "" {
 		return place, nil
 	}
@@ -72,7 +72,7 @@ func after(ctx context.Context, parts int) ([]string, error) {
 		return nil, errCursor
 	}
 	body := cursor[1+cursorHash:]
-	if string(cursor[1:1+cursorHash]) != string(v.cursorSum(body)) ||
+	if string(cursor[1:1+cursorHash]) != string(q.cursorSum(body)) ||
 		json.Unmarshal(body, &place) != nil || len(place) != parts {
 		return nil, errCursor
 	}

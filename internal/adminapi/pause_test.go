@@ -41,14 +41,14 @@ func TestARefusalPausesUntilItsCallerLeavesOrTheServerStops(t *testing.T) {
 				}
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				v := &visit{r: httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), began: time.Now()}
+				q := &apiRequest{r: httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), began: time.Now()}
 				released := false
-				v.places.arrival = func() { released = true }
+				q.places.arrival = func() { released = true }
 				if test.end != nil {
 					time.AfterFunc(time.Millisecond, func() { test.end(leave, stop) })
 				}
-				s.pauseRefusal(ctx, v, test.err)
-				if took := time.Since(v.began); took != test.want {
+				s.pauseRefusal(ctx, q, test.err)
+				if took := time.Since(q.began); took != test.want {
 					t.Errorf("the refusal takes %s, want %s", took, test.want)
 				}
 				if test.want > 0 && !released {
@@ -69,13 +69,13 @@ func TestAHeavyRequestKeepsAProcessorForOneTurn(t *testing.T) {
 		s.heavy.running = shares.New(shares.Limits{Places: 2, PerTenant: 1, Waiting: 1, Patience: time.Minute})
 		s.heavy.processors = shares.New(shares.Limits{Places: 1, Waiting: 1, Patience: time.Minute})
 		began := time.Now()
-		enter := func(tenant int) *visit {
-			v := &visit{r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)}
-			v.tenant.ID = rules.TenantID(tenant)
-			if err := s.heavy.enter(v); err != nil {
+		enter := func(tenant int) *apiRequest {
+			q := &apiRequest{r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)}
+			q.tenant.ID = rules.TenantID(tenant)
+			if err := s.heavy.enter(q); err != nil {
 				t.Error(err)
 			}
-			return v
+			return q
 		}
 		slow := enter(1)
 		second := enter(2)

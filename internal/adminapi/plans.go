@@ -30,7 +30,7 @@ func (s *surface) ListPlans(ctx context.Context, request openapi.ListPlansReques
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	plans, err := s.Stores.Plans(ctx, visitOf(ctx).tenant.ID, place[0], limit+1)
+	plans, err := s.Stores.Plans(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (s *surface) ListPlans(ctx context.Context, request openapi.ListPlansReques
 
 // CreatePlan handles POST …/plans.
 func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequestObject) (openapi.CreatePlanResponseObject, error) {
-	tenant := visitOf(ctx).tenant
+	tenant := requestOf(ctx).tenant
 	plan := rules.Plan{TenantID: tenant.ID, Name: request.Body.Name, Description: valueOf(request.Body.Description)}
 	if wrong := plan.Validate(); len(wrong) > 0 {
 		return nil, wrong
@@ -59,7 +59,7 @@ func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequ
 
 // GetPlan handles GET …/plans/{plan}.
 func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObject) (openapi.GetPlanResponseObject, error) {
-	plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+	plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, request.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *surface) UpdatePlan(ctx context.Context, request openapi.UpdatePlanRequ
 		return nil, err
 	}
 	plan, err := patched(at, func() (rules.PlanUse, error) {
-		plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, request.Plan)
+		plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, request.Plan)
 		if err != nil {
 			return plan, err
 		}
@@ -95,7 +95,7 @@ func (s *surface) UpdatePlan(ctx context.Context, request openapi.UpdatePlanRequ
 
 func (s *surface) planVersion(ctx context.Context, name string) func() (int64, error) {
 	return func() (int64, error) {
-		plan, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, name)
+		plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, name)
 		return plan.Revision, err
 	}
 }
@@ -106,7 +106,7 @@ func (s *surface) DeletePlan(ctx context.Context, request openapi.DeletePlanRequ
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	err = s.store(ctx).RemovePlan(ctx, tenant, request.Plan, at)
 	if errors.Is(err, rules.ErrInUse) {
 		plan, readErr := s.Stores.Plan(ctx, tenant, request.Plan)
@@ -150,7 +150,7 @@ func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
 
 // mustBePlan says of a field that it must be one of the tenant's plans.
 func (s *surface) mustBePlan(ctx context.Context, field, name string) error {
-	_, err := s.Stores.Plan(ctx, visitOf(ctx).tenant.ID, name)
+	_, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, name)
 	if errors.Is(err, rules.ErrNotFound) {
 		return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", name)}}
 	}

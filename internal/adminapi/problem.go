@@ -151,6 +151,6 @@ func lost(ctx context.Context, err error, current func() (int64, error)) error {
 	if readErr != nil {
 		return fmt.Errorf("read what has changed: %w", readErr)
 	}
-	visitOf(ctx).w.Header().Set("ETag", etag(version))
+	requestOf(ctx).w.Header().Set("ETag", etag(version))
 	return httpapi.Changed.Problem(readAgain)
 }

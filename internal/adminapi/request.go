@@ -229,7 +229,7 @@ func (readOnce) Close() error { return nil }
 // mismatches are where a value is not what its schema says, the first httpapi.MaxFieldErrors of them.
 func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	var found mistakes
-	found.visit(schema, value, nil)
+	found.check(schema, value, nil)
 	return found
 }
 
@@ -246,16 +246,16 @@ func (m *mistakes) add(place []string, detail string) {
 	}
 }
 
-func (m *mistakes) visit(schema *openapi3.Schema, value any, place []string) {
+func (m *mistakes) check(schema *openapi3.Schema, value any, place []string) {
 	switch value := value.(type) {
 	case map[string]any:
 		if schema.Type.Is(openapi3.TypeObject) && !isComposed(schema) {
-			m.visitObject(schema, value, place)
+			m.checkObject(schema, value, place)
 			return
 		}
 	case []any:
 		if schema.Type.Is(openapi3.TypeArray) && !isComposed(schema) {
-			m.visitArray(schema, value, place)
+			m.checkArray(schema, value, place)
 			return
 		}
 	}
@@ -267,7 +267,7 @@ func isComposed(schema *openapi3.Schema) bool {
 	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil || schema.MinProps > 0
 }
 
-func (m *mistakes) visitObject(schema *openapi3.Schema, object map[string]any, place []string) {
+func (m *mistakes) checkObject(schema *openapi3.Schema, object map[string]any, place []string) {
 	if most := schema.MaxProps; most != nil && uint64(len(object)) > *most {
 		m.add(place, fmt.Sprintf("must have at most %d fields", *most))
 		return
@@ -284,16 +284,16 @@ func (m *mistakes) visitObject(schema *openapi3.Schema, object map[string]any, p
 		others := schema.AdditionalProperties
 		switch field := schema.Properties[name]; {
 		case field != nil:
-			m.visit(field.Value, object[name], append(place, name))
+			m.check(field.Value, object[name], append(place, name))
 		case others.Has != nil && !*others.Has:
 			m.add(append(place, name), "is not a known field; remove it")
 		case others.Schema != nil:
-			m.visit(others.Schema.Value, object[name], append(place, name))
+			m.check(others.Schema.Value, object[name], append(place, name))
 		}
 	}
 }
 
-func (m *mistakes) visitArray(schema *openapi3.Schema, array []any, place []string) {
+func (m *mistakes) checkArray(schema *openapi3.Schema, array []any, place []string) {
 	if most := schema.MaxItems; most != nil && uint64(len(array)) > *most {
 		m.add(place, fmt.Sprintf("must have at most %d items", *most))
 		return
@@ -308,7 +308,7 @@ func (m *mistakes) visitArray(schema *openapi3.Schema, array []any, place []stri
 		if m.isFull() {
 			return
 		}
-		m.visit(schema.Items.Value, item, append(place, strconv.Itoa(i)))
+		m.check(schema.Items.Value, item, append(place, strconv.Itoa(i)))
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -28,58 +26,35 @@ func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
 	}
 }
 
-// ruleFields are what people change of a rule, each as it is given or left out.
-type ruleFields struct {
-	ratePerSecond *float64
-	rateUnit      *openapi.RateUnit
-	burst         *int64
-	algorithm     *openapi.Algorithm
-	mode          *openapi.Mode
-	action        *openapi.Action
-	failureMode   nullable.Nullable[openapi.RuleFailureMode]
-	active        *bool
-	description   *string
-}
-
-func fieldsOfPatch(p *openapi.RulePatch) ruleFields {
-	return ruleFields{
-		p.RatePerSecond, p.RateUnit, p.BurstCapacity, p.Algorithm, p.Mode, p.Action, p.FailureMode, p.IsActive, p.Description,
-	}
-}
-
-func fieldsOfNew(n *openapi.NewRule) ruleFields {
-	return ruleFields{
-		n.RatePerSecond, n.RateUnit, n.BurstCapacity, n.Algorithm, n.Mode, n.Action, n.FailureMode, n.IsActive, n.Description,
-	}
-}
-
-// patch changes what is given. A rule that limits no more loses its rate and burst, unless they are
-// given too, which is a mistake.
-func (f *ruleFields) patch(r *rules.Rule) {
-	set(&r.Action, (*rules.Action)(f.action))
+// patchRule sets the given fields. A rule with an action other than limit loses its rate and burst; giving them too is a
+// mistake that validation finds.
+func patchRule(r *rules.Rule, given *openapi.RulePatch) {
+	set(&r.Action, (*rules.Action)(given.Action))
 	if r.Action != rules.ActionLimit {
 		r.RatePerSecond, r.Burst = 0, 0
 	}
-	set(&r.RatePerSecond, f.ratePerSecond)
-	set(&r.RateUnit, (*rules.RateUnit)(f.rateUnit))
-	set(&r.Burst, f.burst)
-	set(&r.Algorithm, (*rules.Algorithm)(f.algorithm))
-	set(&r.Mode, (*rules.Mode)(f.mode))
-	if f.failureMode.IsSpecified() {
-		r.FailureMode = rules.FailureMode(orZero(f.failureMode))
+	set(&r.RatePerSecond, given.RatePerSecond)
+	set(&r.RateUnit, (*rules.RateUnit)(given.RateUnit))
+	set(&r.Burst, given.BurstCapacity)
+	set(&r.Algorithm, (*rules.Algorithm)(given.Algorithm))
+	set(&r.Mode, (*rules.Mode)(given.Mode))
+	if given.FailureMode.IsSpecified() {
+		r.FailureMode = rules.FailureMode(orZero(given.FailureMode))
 	}
-	set(&r.Active, f.active)
-	set(&r.Description, f.description)
+	set(&r.Active, given.IsActive)
+	set(&r.Description, given.Description)
 }
 
-// newRule is a rule as somebody describes it, with what rules have unless they say otherwise.
+// newRule returns a rule as a body describes it, with defaults for what is left out.
 func newRule(tenant rules.TenantID, n *openapi.NewRule) (rules.Rule, rules.FieldErrors) {
 	rule := rules.Rule{
 		TenantID: tenant, Name: valueOf(n.Name), Plan: orZero(n.Plan), RateUnit: rules.PerSecond,
 		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 	}
-	fields := fieldsOfNew(n)
-	fields.patch(&rule)
+	patchRule(&rule, &openapi.RulePatch{
+		RatePerSecond: n.RatePerSecond, RateUnit: n.RateUnit, BurstCapacity: n.BurstCapacity, Algorithm: n.Algorithm,
+		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, IsActive: n.IsActive, Description: n.Description,
+	})
 	pattern, err := rules.ParsePattern(n.KeyPattern)
 	if err != nil {
 		return rule, rules.FieldErrors{{Field: "key_pattern", Message: err.Error()}}
@@ -122,7 +97,7 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)), Action: rules.Action(valueOf(p.Action)),
 		Active: p.Active, Text: valueOf(p.Q),
 	}
-	if visitOf(ctx).r.URL.Query().Has("plan") { // an empty one means something
+	if requestOf(ctx).r.URL.Query().Has("plan") { // an empty one means something
 		filter.Plan = new(string)
 		set(filter.Plan, p.Plan)
 	}
@@ -134,7 +109,7 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 		}
 		filter.Pattern = pattern.String()
 	}
-	found, err := s.Stores.Rules(ctx, visitOf(ctx).tenant.ID, filter, rules.RuleID(place), limitOf(p.Limit))
+	found, err := s.Stores.Rules(ctx, requestOf(ctx).tenant.ID, filter, rules.RuleID(place), limitOf(p.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +122,7 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 
 // CreateRule handles POST …/rules.
 func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequestObject) (openapi.CreateRuleResponseObject, error) {
-	tenant := visitOf(ctx).tenant
+	tenant := requestOf(ctx).tenant
 	rule, wrong := newRule(tenant.ID, request.Body)
 	wrong, err := s.wrongRule(ctx, &rule, wrong)
 	if err != nil {
@@ -173,7 +148,7 @@ func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequ
 
 // GetRule handles GET …/rules/{rule_id}.
 func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject, error) {
-	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId))
+	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId))
 	if err != nil {
 		return nil, err
 	}
@@ -187,23 +162,22 @@ func (s *surface) UpdateRule(ctx context.Context, request openapi.UpdateRuleRequ
 		return nil, err
 	}
 	id := rules.RuleID(request.RuleId)
-	fields := fieldsOfPatch(request.Body)
-	rule, err := patched(at, func() (rules.Rule, error) { return s.patchRule(ctx, id, at, &fields) })
+	rule, err := patched(at, func() (rules.Rule, error) { return s.updateRule(ctx, id, at, request.Body) })
 	if err != nil {
 		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
 	}
 	return openapi.UpdateRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
 }
 
-func (s *surface) patchRule(ctx context.Context, id rules.RuleID, at rules.Expected, fields *ruleFields) (rules.Rule, error) {
-	rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expected, given *openapi.RulePatch) (rules.Rule, error) {
+	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 	if err != nil {
 		return rules.Rule{}, err
 	}
 	if !holds(at, rule.Version) {
 		return rules.Rule{}, rules.ErrChanged
 	}
-	fields.patch(&rule)
+	patchRule(&rule, given)
 	wrong, err := s.wrongRule(ctx, &rule, nil)
 	if err != nil {
 		return rules.Rule{}, err
@@ -216,7 +190,7 @@ func (s *surface) patchRule(ctx context.Context, id rules.RuleID, at rules.Expec
 
 func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int64, error) {
 	return func() (int64, error) {
-		rule, err := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+		rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 		return rule.Version, err
 	}
 }
@@ -228,7 +202,7 @@ func (s *surface) DeleteRule(ctx context.Context, request openapi.DeleteRuleRequ
 		return nil, err
 	}
 	id := rules.RuleID(request.RuleId)
-	if err := s.store(ctx).RemoveRule(ctx, visitOf(ctx).tenant.ID, id, at); err != nil {
+	if err := s.store(ctx).RemoveRule(ctx, requestOf(ctx).tenant.ID, id, at); err != nil {
 		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
 	}
 	return openapi.DeleteRule204Response{}, nil
@@ -240,7 +214,7 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 	if err != nil {
 		return nil, err
 	}
-	tenant, id := visitOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	candidate, err := s.Stores.Rule(ctx, tenant, id)
 	if err != nil {
 		return nil, err
@@ -274,7 +248,7 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 // lostPromotion answers a lost race: if the candidate is as expected, it is the live rule that is not.
 func (s *surface) lostPromotion(ctx context.Context, err error, id rules.RuleID, at rules.Expected) error {
 	if errors.Is(err, rules.ErrChanged) {
-		candidate, readErr := s.Stores.Rule(ctx, visitOf(ctx).tenant.ID, id)
+		candidate, readErr := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 		if readErr == nil && holds(at, candidate.Version) {
 			return httpapi.Changed.Problem(readAgain, httpapi.FieldError{
 				Pointer: "/into_version", Detail: "is not the live rule's any more: somebody else changed it",

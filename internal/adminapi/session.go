@@ -18,7 +18,7 @@ const maxMemberships = 100
 
 // GetSession handles GET /api/v1/session.
 func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject, error) {
-	body, err := s.showSession(ctx, visitOf(ctx).session)
+	body, err := s.showSession(ctx, requestOf(ctx).session)
 	if err != nil {
 		return nil, err
 	}
@@ -29,13 +29,13 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 
 // SignIn handles POST /api/v1/session.
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
-	v := visitOf(ctx)
-	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, s.browser(v))
+	q := requestOf(ctx)
+	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, s.browser(q))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
 	case err != nil:
-		return nil, v.slowDown(err)
+		return nil, q.slowDown(err)
 	}
 	answer, err := s.welcome(ctx, entry)
 	if err != nil {
@@ -45,30 +45,30 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 }
 
 // slowDown adds how long to wait to the answer of an attempt that came too soon.
-func (v *visit) slowDown(err error) error {
+func (q *apiRequest) slowDown(err error) error {
 	var tooSoon auth.TooSoonError
 	if errors.As(err, &tooSoon) {
-		setSeconds(v.w.Header(), "Retry-After", wholeSeconds(tooSoon.Wait))
+		setSeconds(q.w.Header(), "Retry-After", wholeSeconds(tooSoon.Wait))
 	}
 	return err
 }
 
 // welcome gives the browser its secrets.
 func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.SignedInJSONResponse, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	body, err := s.showSession(ctx, &entry.Session)
 	if err != nil {
 		return openapi.SignedInJSONResponse{}, err
 	}
-	s.remember(v, entry)
+	s.remember(q, entry)
 	return openapi.SignedInJSONResponse{
 		Body: body, Headers: openapi.SignedInResponseHeaders{ETag: etag(body.Account.Version)},
 	}, nil
 }
 
-func (s *surface) remember(v *visit, entry auth.Entry) {
-	v.setCookie(s.cookie(plainSession), entry.Token, 0)
-	v.setCookie(s.cookie(plainDevice), entry.Device, deviceLife)
+func (s *surface) remember(q *apiRequest, entry auth.Entry) {
+	q.setCookie(s.cookie(plainSession), entry.Token, 0)
+	q.setCookie(s.cookie(plainDevice), entry.Device, deviceLife)
 }
 
 func (s *surface) showSession(ctx context.Context, session *auth.Session) (openapi.Session, error) {
@@ -93,17 +93,17 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 
 // SignOut handles DELETE /api/v1/session.
 func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (openapi.SignOutResponseObject, error) {
-	v := visitOf(ctx)
-	if err := s.Gate.SignOut(ctx, *v.session); err != nil {
+	q := requestOf(ctx)
+	if err := s.Gate.SignOut(ctx, *q.session); err != nil {
 		return nil, err
 	}
-	v.forgetCookie(s.cookie(plainSession))
+	q.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOut204Response{}, nil
 }
 
 // ListSessions handles GET /api/v1/sessions.
 func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsRequestObject) (openapi.ListSessionsResponseObject, error) {
-	own := visitOf(ctx).session
+	own := requestOf(ctx).session
 	sessions, err := s.Gate.Sessions(ctx, own.Account.ID)
 	if err != nil {
 		return nil, err
@@ -122,17 +122,17 @@ func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsReques
 
 // SignOutEverywhere handles DELETE /api/v1/sessions.
 func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEverywhereRequestObject) (openapi.SignOutEverywhereResponseObject, error) {
-	v := visitOf(ctx)
-	if _, err := s.People.EndSessions(ctx, v.account().ID); err != nil {
+	q := requestOf(ctx)
+	if _, err := s.People.EndSessions(ctx, q.account().ID); err != nil {
 		return nil, err
 	}
-	v.forgetCookie(s.cookie(plainSession))
+	q.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOutEverywhere204Response{}, nil
 }
 
 // EndSession handles DELETE /api/v1/sessions/{session_id}.
 func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequestObject) (openapi.EndSessionResponseObject, error) {
-	if err := s.People.EndSession(ctx, visitOf(ctx).account().ID, request.SessionId); err != nil {
+	if err := s.People.EndSession(ctx, requestOf(ctx).account().ID, request.SessionId); err != nil {
 		return nil, err
 	}
 	return openapi.EndSession204Response{}, nil
@@ -140,7 +140,7 @@ func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequ
 
 // UpdateOwnAccount handles PATCH /api/v1/account.
 func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOwnAccountRequestObject) (openapi.UpdateOwnAccountResponseObject, error) {
-	answer, err := s.changeAccount(ctx, visitOf(ctx).account().ID, request.Params.IfMatch, func(a *auth.Account) error {
+	answer, err := s.changeAccount(ctx, requestOf(ctx).account().ID, request.Params.IfMatch, func(a *auth.Account) error {
 		set(&a.Name, request.Body.Name)
 		return nil
 	})
@@ -152,17 +152,17 @@ func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOw
 
 // ChangePassword handles PUT /api/v1/account/password.
 func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePasswordRequestObject) (openapi.ChangePasswordResponseObject, error) {
-	v := visitOf(ctx)
-	entry, err := s.Gate.ChangePassword(ctx, *v.session, request.Body.CurrentPassword, request.Body.NewPassword, s.browser(v))
+	q := requestOf(ctx)
+	entry, err := s.Gate.ChangePassword(ctx, *q.session, request.Body.CurrentPassword, request.Body.NewPassword, s.browser(q))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
 	case errors.Is(err, rules.ErrChanged):
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was your password until a moment ago"}})
 	case err != nil:
-		return nil, v.slowDown(err)
+		return nil, q.slowDown(err)
 	}
-	s.remember(v, entry)
+	s.remember(q, entry)
 	return openapi.ChangePassword204Response{}, nil
 }
 
@@ -189,11 +189,11 @@ func (s *surface) AcceptInvitation(ctx context.Context, request openapi.AcceptIn
 }
 
 func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance) (openapi.SignedInJSONResponse, error) {
-	v := visitOf(ctx)
-	session, err := s.Gate.Authenticate(ctx, s.browser(v).Session)
+	q := requestOf(ctx)
+	session, err := s.Gate.Authenticate(ctx, s.browser(q).Session)
 	switch {
 	case errors.Is(err, auth.ErrSignedOut):
-		_, entry, err := s.Gate.AcceptAsNew(ctx, v.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), s.browser(v))
+		_, entry, err := s.Gate.AcceptAsNew(ctx, q.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), s.browser(q))
 		if err != nil {
 			return openapi.SignedInJSONResponse{}, err
 		}
@@ -202,7 +202,7 @@ func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance
 		return openapi.SignedInJSONResponse{}, err
 	}
 	actor := session.Account.Actor()
-	actor.RequestID = v.requestID
+	actor.RequestID = q.requestID
 	if _, err := s.Gate.Accept(ctx, actor, session, body.Token); err != nil {
 		return openapi.SignedInJSONResponse{}, err
 	}

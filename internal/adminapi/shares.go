@@ -12,7 +12,7 @@ import (
 )
 
 // divided is what this process shares out among tenants and their members. The store shares out connections to the
-// database; see visit.caller.
+// database; see apiRequest.caller.
 type divided struct {
 	// uploads, downloads and tails take as long as their callers' networks. An upload holds its file in memory. A
 	// tail asks the database once a second; nobody waits for one to end.
@@ -52,13 +52,13 @@ func (d *divided) observe(show func(class string, count func() shares.Count)) {
 	}
 }
 
-// caller is in whose name the visit takes places.
-func (v *visit) caller() shares.Caller {
-	return shares.Caller{Tenant: v.tenant.ID, Account: string(v.actor.Kind) + ":" + v.actor.ID}
+// caller returns in whose name the request takes places.
+func (q *apiRequest) caller() shares.Caller {
+	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
 
 // transfer takes a place for a file or stream, which is kept until the request ends. Other operations need none.
-func (s *surface) transfer(v *visit, o *operation) error {
+func (s *surface) transfer(q *apiRequest, o *operation) error {
 	of, what := s.downloads, "files"
 	switch {
 	case o.isUpload():
@@ -68,7 +68,7 @@ func (s *surface) transfer(v *visit, o *operation) error {
 	case !o.isFile:
 		return nil
 	}
-	release, err := of.Take(v.r.Context(), v.caller())
+	release, err := of.Take(q.r.Context(), q.caller())
 	switch {
 	case errors.Is(err, shares.ErrAccount):
 		return httpapi.TooSoon.Problem("You have too many " + what + " open already; close one, or wait until one ends.")
@@ -79,15 +79,15 @@ func (s *surface) transfer(v *visit, o *operation) error {
 	case err != nil:
 		return err
 	}
-	v.places.transfer = release
+	q.places.transfer = release
 	return nil
 }
 
 // takeWhole waits for one of the places for whole operations. Other requests run meanwhile.
 func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
-	v := visitOf(ctx)
-	err = v.whileAway(ctx, func() (err error) {
-		release, err = s.whole.Take(ctx, v.caller())
+	q := requestOf(ctx)
+	err = q.whileAway(ctx, func() (err error) {
+		release, err = s.whole.Take(ctx, q.caller())
 		return err
 	})
 	if err == nil {
@@ -96,7 +96,7 @@ func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
 	if release != nil {
 		release()
 	}
-	s.pauseRefusal(ctx, v, err)
+	s.pauseRefusal(ctx, q, err)
 	return nil, err
 }
 

@@ -25,7 +25,7 @@ const maxTimeline = 2000
 
 // Simulate handles POST …/simulate.
 func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestObject) (openapi.SimulateResponseObject, error) {
-	candidates, err := readCandidates(visitOf(ctx).tenant.ID, request.Body)
+	candidates, err := readCandidates(requestOf(ctx).tenant.ID, request.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *surface) explainCheck(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *surface) explanation(r *http.Request) ([]byte, error) {
-	tenant, err := s.tenantRules(visitOf(r.Context()).tenant.ID)
+	tenant, err := s.tenantRules(requestOf(r.Context()).tenant.ID)
 	if err != nil {
 		return nil, err
 	}

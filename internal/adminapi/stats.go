@@ -63,7 +63,7 @@ func (s *surface) GetSeries(ctx context.Context, request openapi.GetSeriesReques
 	if steps.Count() > maxPoints {
 		return nil, wrongQuery("step_seconds", "makes more than 2000 points; take a longer one or a shorter time")
 	}
-	chart, err := violations.TrafficBy(ctx, s.Violations, visitOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)), steps)
+	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)), steps)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +84,17 @@ func showPoint(p *violations.Point) openapi.Point {
 func (s *surface) GetViolationSeries(
 	ctx context.Context, request openapi.GetViolationSeriesRequestObject,
 ) (openapi.GetViolationSeriesResponseObject, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	since, until, err := s.span(request.Params.From, request.Params.Until)
 	if err != nil {
 		return nil, err
 	}
-	filter, err := violationFilter(v.r.URL.Query(), s.Now())
+	filter, err := violationFilter(q.r.URL.Query(), s.Now())
 	if err != nil {
 		return nil, err
 	}
 	steps := violations.FineSteps(since, until)
-	found, err := s.Violations.ViolationsInSteps(ctx, v.tenant.ID, &filter, steps)
+	found, err := s.Violations.ViolationsInSteps(ctx, q.tenant.ID, &filter, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 		answer.LookedBackTo = timeOrNull(lookedBackTo)
 		return answer, err
 	}
-	top, err := s.Violations.Top(ctx, visitOf(ctx).tenant.ID, violations.TopOf{
+	top, err := s.Violations.Top(ctx, requestOf(ctx).tenant.ID, violations.TopOf{
 		Dimension: violations.Dimension(p.By), Since: since, Until: until,
 		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode,
 	}, limit)
@@ -156,7 +156,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 func (s *surface) topRules(
 	ctx context.Context, since, until time.Time, mode rules.Mode, limit int,
 ) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	looked := limit
 	if mode != "" {
 		looked = maxRulesOnTop
@@ -220,7 +220,7 @@ func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequ
 	if err != nil {
 		return nil, err
 	}
-	tenant, isActive := visitOf(ctx).tenant.ID, true
+	tenant, isActive := requestOf(ctx).tenant.ID, true
 	shadows, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0, maxShadowRules)
 	if err != nil {
 		return nil, fmt.Errorf("list shadow rules: %w", err)

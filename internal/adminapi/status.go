@@ -46,7 +46,7 @@ func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatus
 	}
 	until := now.Truncate(time.Minute)
 	all := []rules.RuleID{0} // all checks, whatever rules they matched
-	totals, err := violations.Totals(ctx, s.Violations, visitOf(ctx).tenant.ID, all, until.Add(-statusMinutes*time.Minute), until)
+	totals, err := violations.Totals(ctx, s.Violations, requestOf(ctx).tenant.ID, all, until.Add(-statusMinutes*time.Minute), until)
 	if err != nil {
 		return nil, err
 	}

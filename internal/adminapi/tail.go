@@ -43,12 +43,12 @@ func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
 
 // tail answers with an error only before it has begun to stream.
 func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
-	v := visitOf(r.Context())
+	q := requestOf(r.Context())
 	filter, err := violationFilter(r.URL.Query(), s.Now())
 	if err != nil {
 		return err
 	}
-	since, isLost, err := s.resumeAt(r.Context(), v, r.Header.Get(lastEventID))
+	since, isLost, err := s.resumeAt(r.Context(), q, r.Header.Get(lastEventID))
 	if err != nil {
 		return err
 	}
@@ -59,14 +59,14 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	}
 	begun := stream.begin(r.Method) == nil // else the caller hung up and needs no answer
 	if begun && r.Method != http.MethodHead {
-		s.follow(r.Context(), stream, v, &filter)
+		s.follow(r.Context(), stream, q, &filter)
 	}
 	return nil
 }
 
 // resumeAt returns when the event with an id arrived; zero for a stream that begins anew. isLost says that
 // the id's violation is not stored any more, so that nobody can say what came after it.
-func (s *surface) resumeAt(ctx context.Context, v *visit, id string) (since time.Time, isLost bool, err error) {
+func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since time.Time, isLost bool, err error) {
 	if id == "" {
 		return time.Time{}, false, nil
 	}
@@ -79,7 +79,7 @@ func (s *surface) resumeAt(ctx context.Context, v *visit, id string) (since time
 		return last.At, false, nil
 	}
 	if err == nil {
-		since, err = s.Violations.ArrivedAt(ctx, v.tenant.ID, last)
+		since, err = s.Violations.ArrivedAt(ctx, q.tenant.ID, last)
 	}
 	if errors.Is(err, rules.ErrNotFound) {
 		return time.Time{}, true, nil
@@ -88,14 +88,14 @@ func (s *surface) resumeAt(ctx context.Context, v *visit, id string) (since time
 }
 
 // follow writes what arrives until the caller is gone or may not read any more, or the server stops.
-func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *violations.Filter) {
+func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	tick := time.NewTicker(tailPoll)
 	defer tick.Stop()
 	checked := s.Now()
 	for {
 		isCurrent := s.Now().Sub(checked) < tailRecheck
 		if !isCurrent {
-			ended, err := s.stillMayRead(v) //nolint:contextcheck // the request of the visit has it
+			ended, err := s.stillMayRead(q) //nolint:contextcheck // the request has it
 			if ended != "" {
 				stream.end(ended)
 				return
@@ -105,7 +105,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *vi
 			}
 		}
 		if isCurrent { // else nobody can say whether the caller may read, and the next turn asks again
-			s.showArrived(ctx, stream, v, filter)
+			s.showArrived(ctx, stream, q, filter)
 		}
 		if stream.flush() != nil {
 			return
@@ -122,8 +122,8 @@ func (s *surface) follow(ctx context.Context, stream *tail, v *visit, filter *vi
 }
 
 // stillMayRead returns why the stream must end, or "", or the error that keeps one from knowing.
-func (s *surface) stillMayRead(v *visit) (ended string, err error) {
-	err = asProblem(s.admit(v.again(), route{path: "{tenant}", least: aViewer}))
+func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
+	err = asProblem(s.admit(q.again(), route{path: "{tenant}", least: aViewer}))
 	var problem *httpapi.Problem
 	if errors.As(err, &problem) {
 		switch problem.Status {
@@ -137,11 +137,11 @@ func (s *surface) stillMayRead(v *visit) (ended string, err error) {
 }
 
 // showArrived adds what arrived since it was last called, what arrived first coming first.
-func (s *surface) showArrived(ctx context.Context, stream *tail, v *visit, filter *violations.Filter) {
+func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	asked := s.Now()
-	arrived, more, position, err := s.arrived(ctx, stream, v, filter, asked)
+	arrived, more, position, err := s.arrived(ctx, stream, q, filter, asked)
 	if err != nil {
-		s.Requests.Log.DebugContext(ctx, "a stream of violations could not look", "request_id", v.requestID, "error", err)
+		s.Requests.Log.DebugContext(ctx, "a stream of violations could not look", "request_id", q.requestID, "error", err)
 		return
 	}
 	stream.since, stream.polledAt = time.Time{}, asked
@@ -172,10 +172,10 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, v *visit, filte
 // arrived reads what was written since the poll that succeeded last. Where the stream shall say how far it
 // is, position is the database's time before that.
 func (s *surface) arrived(
-	ctx context.Context, stream *tail, v *visit, filter *violations.Filter, now time.Time,
+	ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter, now time.Time,
 ) (arrived []violations.Violation, more bool, position time.Time, err error) {
 	if stream.polledAt.IsZero() || stream.isQuiet() {
-		if position, err = s.Violations.ArrivedAt(ctx, v.tenant.ID, violations.ID{}); err != nil {
+		if position, err = s.Violations.ArrivedAt(ctx, q.tenant.ID, violations.ID{}); err != nil {
 			return nil, false, position, err
 		}
 	}
@@ -183,7 +183,7 @@ func (s *surface) arrived(
 	if !stream.polledAt.IsZero() {
 		within += now.Sub(stream.polledAt)
 	}
-	arrived, more, err = s.Violations.ViolationsArrived(ctx, v.tenant.ID, filter, stream.since, within, tailLook)
+	arrived, more, err = s.Violations.ViolationsArrived(ctx, q.tenant.ID, filter, stream.since, within, tailLook)
 	return arrived, more, position, err
 }
 

@@ -24,7 +24,7 @@ func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 
 func answerTenant(ctx context.Context, t *rules.Tenant) openapi.TheTenantJSONResponse {
 	return openapi.TheTenantJSONResponse{
-		Body:    showTenant(t, visitOf(ctx).role),
+		Body:    showTenant(t, requestOf(ctx).role),
 		Headers: openapi.TheTenantResponseHeaders{ETag: etag(t.Version)},
 	}
 }
@@ -48,15 +48,15 @@ func (s *surface) ListTenants(ctx context.Context, request openapi.ListTenantsRe
 
 // tenantsOfCaller lists by slug those that the caller may see.
 func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	switch {
-	case v.key != nil:
-		tenant, err := s.Stores.Tenant(ctx, v.key.TenantID)
+	case q.key != nil:
+		tenant, err := s.Stores.Tenant(ctx, q.key.TenantID)
 		if err != nil || tenant.Suspended || after >= tenant.Slug || !mentions(&tenant, text) {
 			return nil, err
 		}
 		return []auth.Membership{{Tenant: tenant, Role: auth.Editor}}, nil
-	case v.isPlatformAdmin():
+	case q.isPlatformAdmin():
 		tenants, err := s.Stores.Tenants(ctx, text, after, limit)
 		return itemsOf(tenants, func(t *rules.Tenant) auth.Membership {
 			return auth.Membership{Tenant: *t, Role: auth.Owner}
@@ -65,7 +65,7 @@ func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit
 	// An account has few tenants, so that their text is looked at here.
 	var found []auth.Membership
 	for len(found) < limit {
-		memberships, err := s.People.Memberships(ctx, v.account().ID, after, limit)
+		memberships, err := s.People.Memberships(ctx, q.account().ID, after, limit)
 		if err != nil || len(memberships) == 0 {
 			return found, err
 		}
@@ -132,7 +132,7 @@ func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 
 // GetTenant handles GET /api/v1/tenants/{tenant}.
 func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObject) (openapi.GetTenantResponseObject, error) {
-	return openapi.GetTenant200JSONResponse{TheTenantJSONResponse: answerTenant(ctx, &visitOf(ctx).tenant)}, nil
+	return openapi.GetTenant200JSONResponse{TheTenantJSONResponse: answerTenant(ctx, &requestOf(ctx).tenant)}, nil
 }
 
 // UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
@@ -179,7 +179,7 @@ func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(
 		return answer, err
 	}
 	tenant, err := patched(at, func() (rules.Tenant, error) {
-		tenant, err := s.Stores.Tenant(ctx, visitOf(ctx).tenant.ID)
+		tenant, err := s.Stores.Tenant(ctx, requestOf(ctx).tenant.ID)
 		if err != nil {
 			return tenant, err
 		}
@@ -205,7 +205,7 @@ func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(
 
 func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
 	return func() (int64, error) {
-		tenant, err := s.Stores.Tenant(ctx, visitOf(ctx).tenant.ID)
+		tenant, err := s.Stores.Tenant(ctx, requestOf(ctx).tenant.ID)
 		return tenant.Version, err
 	}
 }
@@ -216,7 +216,7 @@ func (s *surface) DeleteTenant(ctx context.Context, request openapi.DeleteTenant
 	if err != nil {
 		return nil, err
 	}
-	tenant := visitOf(ctx).tenant
+	tenant := requestOf(ctx).tenant
 	if !tenant.Suspended && holds(at, tenant.Version) {
 		return nil, inUse("The tenant answers checks; suspend it first, and remove it when nobody has complained.")
 	}

@@ -24,7 +24,7 @@ func (s *surface) ListUsers(ctx context.Context, request openapi.ListUsersReques
 	}
 	p := request.Params
 	limit := limitOf(p.Limit)
-	found, err := s.Stores.Assignments(ctx, visitOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0], limit+1)
+	found, err := s.Stores.Assignments(ctx, requestOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0], limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	if err := wrongUser(userID); err != nil {
 		return answer, err
 	}
-	tenant := visitOf(ctx).tenant
+	tenant := requestOf(ctx).tenant
 	assignment, err := s.assignment(ctx, userID)
 	if err != nil {
 		return answer, err
@@ -85,7 +85,7 @@ func wrongUser(userID string) error {
 
 // assignment returns a user's, with the revision 0 if there is none.
 func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	assignment, err := s.Stores.Assignment(ctx, tenant, userID)
 	if errors.Is(err, rules.ErrNotFound) {
 		return rules.Assignment{TenantID: tenant, UserID: userID}, nil
@@ -103,7 +103,7 @@ func (s *surface) AssignPlan(ctx context.Context, request openapi.AssignPlanRequ
 		return nil, err
 	}
 	assignment := rules.Assignment{
-		TenantID: visitOf(ctx).tenant.ID, UserID: request.UserId, Plan: orZero(request.Body.Plan),
+		TenantID: requestOf(ctx).tenant.ID, UserID: request.UserId, Plan: orZero(request.Body.Plan),
 	}
 	if assignment.Plan != "" {
 		if err := s.mustBePlan(ctx, "plan", assignment.Plan); err != nil {

@@ -117,7 +117,7 @@ func wrongQuery(name, detail string) error {
 
 // ListViolations handles GET …/violations.
 func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolationsRequestObject) (openapi.ListViolationsResponseObject, error) {
-	v := visitOf(ctx)
+	q := requestOf(ctx)
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -128,11 +128,11 @@ func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolat
 			return nil, errCursor
 		}
 	}
-	filter, err := violationFilter(v.r.URL.Query(), s.Now())
+	filter, err := violationFilter(q.r.URL.Query(), s.Now())
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Violations.Violations(ctx, v.tenant.ID, &filter, before, limitOf(request.Params.Limit))
+	found, err := s.Violations.Violations(ctx, q.tenant.ID, &filter, before, limitOf(request.Params.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolat
 
 // GetViolation handles GET …/violations/{violation_id}.
 func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolationRequestObject) (openapi.GetViolationResponseObject, error) {
-	tenant := visitOf(ctx).tenant.ID
+	tenant := requestOf(ctx).tenant.ID
 	id, err := violations.ParseID(request.ViolationId)
 	if err != nil {
 		return nil, err
@@ -180,6 +180,6 @@ func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolation
 // recentViolations are a user's latest.
 func (s *surface) recentViolations(ctx context.Context, userID string, limit int) ([]violations.Violation, error) {
 	filter := violations.Filter{Until: s.Now().Add(ahead), UserID: userID}
-	found, err := s.Violations.Violations(ctx, visitOf(ctx).tenant.ID, &filter, violations.ID{}, limit)
+	found, err := s.Violations.Violations(ctx, requestOf(ctx).tenant.ID, &filter, violations.ID{}, limit)
 	return found.Violations, err
 }

@@ -28,25 +28,25 @@ var violationHeader = []string{
 
 // ExportViolations handles GET …/violations/export.
 func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportViolationsRequestObject) (openapi.ExportViolationsResponseObject, error) {
-	v := visitOf(ctx)
-	filter, err := violationFilter(v.r.URL.Query(), s.Now())
+	q := requestOf(ctx)
+	filter, err := violationFilter(q.r.URL.Query(), s.Now())
 	if err != nil {
 		return nil, err
 	}
 	if valueOf(request.Params.Format) == openapi.ExportViolationsParamsFormatJsonl {
-		return &file{visit: v, mediaType: "application/jsonl", name: v.tenant.Slug + "-violations.jsonl", write: func(w io.Writer, progress func() error) error {
+		return &file{request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-violations.jsonl", write: func(w io.Writer, progress func() error) error {
 			out := json.NewEncoder(w) // which ends each value with a new line
-			return s.eachViolation(ctx, &filter, progress, func(v *violations.Violation) error {
-				return out.Encode(showViolation(v))
+			return s.eachViolation(ctx, &filter, progress, func(row *violations.Violation) error {
+				return out.Encode(showViolation(row))
 			})
 		}}, nil
 	}
-	return &file{visit: v, mediaType: csvType, name: v.tenant.Slug + "-violations.csv", write: func(w io.Writer, progress func() error) error {
+	return &file{request: q, mediaType: csvType, name: q.tenant.Slug + "-violations.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
 		_ = out.Write(violationHeader) // Error tells of all writes
 		record := make([]string, 0, len(violationHeader))
-		err := s.eachViolation(ctx, &filter, progress, func(v *violations.Violation) error {
-			shown := showViolation(v)
+		err := s.eachViolation(ctx, &filter, progress, func(row *violations.Violation) error {
+			shown := showViolation(row)
 			record = appendRecord(record[:0], &shown)
 			return out.Write(record)
 		})
@@ -55,19 +55,19 @@ func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportVi
 	}}, nil
 }
 
-// eachViolation visits all that a filter wants, the latest first.
+// eachViolation calls each for all that a filter wants, the latest first.
 func (s *surface) eachViolation(
-	ctx context.Context, filter *violations.Filter, progress func() error, visit func(*violations.Violation) error,
+	ctx context.Context, filter *violations.Filter, progress func() error, each func(*violations.Violation) error,
 ) error {
-	visited := 0
-	for v, err := range s.Violations.AllViolations(ctx, visitOf(ctx).tenant.ID, filter) {
+	rows := 0
+	for v, err := range s.Violations.AllViolations(ctx, requestOf(ctx).tenant.ID, filter) {
 		if err != nil {
 			return err
 		}
-		if err := visit(&v); err != nil {
+		if err := each(&v); err != nil {
 			return err
 		}
-		if visited++; visited%exportPage == 0 {
+		if rows++; rows%exportPage == 0 {
 			if err := progress(); err != nil {
 				return err
 			}

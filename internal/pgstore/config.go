@@ -198,13 +198,9 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 
 // applyRules adds and changes rules, and notes the ids of the new ones.
 func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[rules.Rule]) error {
-	names, err := w.PlanNames(ctx, w.tenant)
+	plans, err := w.planSet(ctx)
 	if err != nil {
 		return err
-	}
-	plans := map[string]bool{"": true}
-	for _, name := range names {
-		plans[name] = true
 	}
 	var created, updated []rules.Rule
 	var createdAt, updatedAt []int // where in the changes

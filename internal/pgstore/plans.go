@@ -132,8 +132,18 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// requirePlan refuses a reference to a plan that does not exist; "" refers to none. A foreign key
-// stands behind it, which does not know that a plan was removed.
+// planSet returns the names that a reference to a plan may have: the tenant's plans, and "" for none.
+func (w write) planSet(ctx context.Context) (map[string]bool, error) {
+	names, err := w.PlanNames(ctx, w.tenant)
+	plans := map[string]bool{"": true}
+	for _, name := range names {
+		plans[name] = true
+	}
+	return plans, err
+}
+
+// requirePlan refuses a reference to a plan that does not exist; "" refers to none. The foreign key alone would accept a
+// plan that was removed.
 func (w write) requirePlan(ctx context.Context, field, name string) error {
 	if name == "" {
 		return nil

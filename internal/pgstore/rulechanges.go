@@ -148,13 +148,9 @@ func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, remov
 	if err != nil {
 		return err
 	}
-	names, err := w.PlanNames(ctx, w.tenant)
+	plans, err := w.planSet(ctx)
 	if err != nil {
 		return err
-	}
-	plans := map[string]bool{"": true}
-	for _, name := range names {
-		plans[name] = true
 	}
 	taken := map[rules.RuleIdentity]bool{}
 	alike := map[rules.RuleIdentity]int{} // by pattern and plan
