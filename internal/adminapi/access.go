@@ -54,7 +54,9 @@ type apiRequestKey struct{}
 func requestOf(ctx context.Context) *apiRequest { return ctx.Value(apiRequestKey{}).(*apiRequest) }
 
 // isPlatformAdmin says whether the caller stands above tenants.
-func (q *apiRequest) isPlatformAdmin() bool { return q.session != nil && q.session.Account.PlatformAdmin }
+func (q *apiRequest) isPlatformAdmin() bool {
+	return q.session != nil && q.session.Account.PlatformAdmin
+}
 
 // account is the person who asks, of whom there must be one.
 func (q *apiRequest) account() auth.Account { return q.session.Account }
