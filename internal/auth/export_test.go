@@ -1,21 +1,16 @@
 package auth
 
-import (
-	"golang.org/x/crypto/argon2"
-)
+import "github.com/alexedwards/argon2id"
 
 // WatchHashes makes passwords cheap to hash, and calls a function before each run of argon2.
 func (g *Gate) WatchHashes(watch func()) {
-	g.hasher.cost = cost{memory: 8, time: 1, threads: 1}
-	g.hasher.dummy = encodeHash(g.hasher.cost, randomBytes(saltLength), randomBytes(hashLength))
-	g.hasher.run = func(password, salt []byte, time, memory uint32, threads uint8, length uint32) []byte {
-		watch()
-		return argon2.IDKey(password, salt, time, memory, threads, length)
-	}
+	g.hasher.cost = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+	g.hasher.dummy = hashed("", &g.hasher.cost)
+	g.hasher.before = watch
 }
 
 // RaiseCost makes hashes cost more than those that are stored.
-func (g *Gate) RaiseCost() { g.hasher.cost.time++ }
+func (g *Gate) RaiseCost() { g.hasher.cost.Iterations++ }
 
 // RememberedWaits is how many waits a Gate holds.
 func (g *Gate) RememberedWaits() int { return len(g.waits.until) }
@@ -23,7 +18,7 @@ func (g *Gate) RememberedWaits() int { return len(g.waits.until) }
 // Internals that are judged by themselves.
 var (
 	WrongPassword = wrongPassword
-	DecodeHash    = decodeHash
+	CheckHash     = checkHash
 	AddressLimits = addressLimits
 	NetworkOf     = networkOf
 )

@@ -3,73 +3,62 @@ package auth
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 
-	"golang.org/x/crypto/argon2"
+	"github.com/alexedwards/argon2id"
 )
 
-// cost is what one hash takes: memory in KiB, passes over it, lanes.
-type cost struct {
-	memory, time uint32
-	threads      uint8
-}
+// presentCost is the least that OWASP's Password Storage Cheat Sheet recommends for argon2id, 19 MiB and two passes. It may
+// be raised: hashes carry their own cost, and weaker ones are renewed at the next sign-in.
+var presentCost = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// presentCost is the least that OWASP's Password Storage Cheat Sheet recommends for argon2id. It may be
-// raised: hashes carry their own, and weaker ones are renewed at the next sign-in.
-var presentCost = cost{memory: 19 * 1024, time: 2, threads: 1}
-
-// mostMemory and mostTime keep a damaged hash from taking the process down.
+// maxMemory and maxIterations keep a damaged hash from taking the process down.
 const (
-	mostMemory = 1024 * 1024 // KiB
-	mostTime   = 64
+	maxMemory     = 1024 * 1024 // KiB
+	maxIterations = 64
 )
 
-const (
-	saltLength = 16
-	hashLength = 32
-)
-
-// mostWaiting is how many wait for their turn to hash a password; further ones are turned away at once, for
-// they would only wait for the end of their request.
-const mostWaiting = 16
+// maxWaiting caps how many wait for their turn to hash a password. More would only wait for the end of their request, so
+// they are refused at once.
+const maxWaiting = 16
 
 // hasher hashes passwords, a bounded number at once: without the bound 64 parallel sign-ins took 229 MiB.
 //
-// One slot, and a queue, are kept for who is known by a session, a device or an invitation: whoever floods the
-// sign-in from nowhere must not keep them out.
+// One slot and a queue are kept for callers with a session, a device or an invitation, so that a flood of anonymous
+// sign-ins does not keep them out.
 type hasher struct {
-	cost             cost
+	cost             argon2id.Params
 	slots, kept      chan struct{}
-	strangers, known chan struct{} // who waits
+	strangers, known chan struct{} // callers that wait
 	dummy            string        // fits no password, and takes as long as another to find that out
-	// run is argon2.IDKey; tests watch it.
-	run func(password, salt []byte, time, memory uint32, threads uint8, length uint32) []byte
+	before           func()        // is called before each run of argon2, for tests
 }
 
 func newHasher(slots int) *hasher {
-	h := &hasher{
-		cost: presentCost, run: argon2.IDKey, slots: make(chan struct{}, slots), kept: make(chan struct{}, 1),
-		strangers: make(chan struct{}, mostWaiting), known: make(chan struct{}, mostWaiting),
+	return &hasher{
+		cost: presentCost, slots: make(chan struct{}, slots), kept: make(chan struct{}, 1),
+		strangers: make(chan struct{}, maxWaiting), known: make(chan struct{}, maxWaiting),
+		dummy: hashed(rand.Text(), &presentCost), before: func() {},
 	}
-	h.dummy = encodeHash(h.cost, randomBytes(saltLength), randomBytes(hashLength))
-	return h
 }
 
-// HashPassword returns what is stored of a password, whatever the password is: the policy is the
-// business of a Gate, and so is the bound on how many run at once.
-func HashPassword(password string) string {
-	salt := randomBytes(saltLength)
-	c := presentCost
-	return encodeHash(c, salt, argon2.IDKey([]byte(password), salt, c.time, c.memory, c.threads, hashLength))
+// HashPassword returns the hash to store for a password. It neither judges the password nor bounds how many run at once:
+// a Gate does.
+func HashPassword(password string) string { return hashed(password, &presentCost) }
+
+// hashed returns a hash in the PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>.
+func hashed(password string, cost *argon2id.Params) string {
+	hash, err := argon2id.CreateHash(password, cost)
+	if err != nil {
+		panic(err) // crypto/rand never fails; see its documentation
+	}
+	return hash
 }
 
 // turn waits for a slot, or is ErrBusy at once if too many wait already.
 func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error) {
-	queue, kept := h.strangers, chan struct{}(nil) // which is never ready
+	queue, kept := h.strangers, chan struct{}(nil) // never ready
 	if isKnown {
 		queue, kept = h.known, h.kept
 	}
@@ -97,61 +86,39 @@ func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error
 	}
 }
 
-// hash returns what is stored of a password of somebody known, once it is its turn.
+// hash returns the hash to store for a known caller's password, once it is its turn.
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	done, err := h.turn(ctx, true)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	salt := randomBytes(saltLength)
-	return encodeHash(h.cost, salt, h.key(password, salt, h.cost, hashLength)), nil
+	h.before()
+	return hashed(password, &h.cost), nil
 }
 
-// verify says whether a password fits a stored hash, and whether that is weaker than a new one would be. The
+// verify reports whether a password fits a stored hash, and whether that is weaker than a new one would be. The
 // caller has its turn.
 func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
-	c, salt, want, err := decodeHash(stored)
-	if err != nil {
+	if err := checkHash(stored); err != nil {
 		return false, false, err
 	}
-	got := h.key(password, salt, c, uint32(len(want)))
-	fits = subtle.ConstantTimeCompare(got, want) == 1
-	return fits, c.memory < h.cost.memory || c.time < h.cost.time, nil
-}
-
-func (h *hasher) key(password string, salt []byte, c cost, length uint32) []byte {
-	return h.run([]byte(password), salt, c.time, c.memory, c.threads, length)
-}
-
-// The PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>, in unpadded base64.
-
-func encodeHash(c cost, salt, hash []byte) string {
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, c.memory, c.time, c.threads,
-		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(hash))
-}
-
-var errUnreadableHash = errors.New("the stored password hash is not one of argon2id")
-
-func decodeHash(stored string) (c cost, salt, hash []byte, err error) {
-	parts := strings.Split(stored, "$")
-	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
-		return cost{}, nil, nil, errUnreadableHash
+	h.before()
+	fits, cost, err := argon2id.CheckHash(password, stored)
+	if err != nil {
+		return false, false, fmt.Errorf("verify a password: %w", err)
 	}
-	_, err = fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &c.memory, &c.time, &c.threads)
-	if err != nil || c.memory > mostMemory || c.time < 1 || c.time > mostTime || c.threads < 1 {
-		return cost{}, nil, nil, errUnreadableHash
-	}
-	salt, saltErr := base64.RawStdEncoding.DecodeString(parts[4])
-	hash, hashErr := base64.RawStdEncoding.DecodeString(parts[5])
-	if saltErr != nil || hashErr != nil || len(salt) < 8 || len(hash) < 16 || len(hash) > 64 {
-		return cost{}, nil, nil, errUnreadableHash
-	}
-	return c, salt, hash, nil
+	return fits, cost.Memory < h.cost.Memory || cost.Iterations < h.cost.Iterations, nil
 }
 
-func randomBytes(n int) []byte {
-	random := make([]byte, n)
-	_, _ = rand.Read(random) // it never fails; see its documentation
-	return random
+var errUnreadableHash = errors.New("the stored password hash is not one of argon2id, or its parameters are out of bounds")
+
+// checkHash refuses a stored hash that cannot be read or would cost too much to verify.
+func checkHash(stored string) error {
+	cost, salt, key, err := argon2id.DecodeHash(stored)
+	if err != nil || cost.Memory > maxMemory || cost.Iterations < 1 || cost.Iterations > maxIterations || cost.Parallelism < 1 ||
+		len(salt) < 8 || len(key) < 16 || len(key) > 64 {
+		return errUnreadableHash
+	}
+	return nil
 }
