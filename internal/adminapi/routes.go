@@ -237,9 +237,6 @@ func NewHandler(c Config) (http.Handler, error) {
 	if c.ObserveShares != nil {
 		s.observe(c.ObserveShares)
 	}
-	if s.reference, err = newReference(description); err != nil {
-		return nil, err
-	}
 	compress, err := newCompressor()
 	if err != nil {
 		return nil, err
@@ -322,7 +319,6 @@ type surface struct {
 	started time.Time
 	origins *http.CrossOriginProtection
 	divided
-	reference []byte
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)

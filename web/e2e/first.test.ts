@@ -70,3 +70,10 @@ test('from the first sign-in to the first blocked request', async ({ page, sluic
   await expect(decision.getByText(/user:\{user_id\} lacks the tokens/)).toBeVisible();
   await settled(page);
 });
+
+test('the API reference shows what an operation takes, and who may call it', async ({ page }) => {
+  await page.goto('/api/v1/docs');
+  await page.getByRole('link', { name: 'Get a plan, with its number of rules and users' }).click();
+  await expect(page.getByText('/api/v1/tenants/{tenant}/plans/{plan}').first()).toBeVisible();
+  await expect(page.getByText('Who may call it: viewer').first()).toBeVisible();
+});
