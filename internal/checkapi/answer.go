@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// storeRetryAfter is what a caller is told while the buckets of a closed tier cannot be asked.
+// storeRetryAfter is the wait for a closed tier while the store does not answer.
 const storeRetryAfter = time.Second
 
 // status is the HTTP status of a decision.
@@ -95,7 +95,7 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	return append(b, '}')
 }
 
-// appendRule appends the members that say which rule is meant, and the mode it acts in.
+// appendRule appends the members that identify a rule, and the mode it acts in.
 func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	b = strconv.AppendInt(append(b, `"rule_id":`...), int64(rule.ID), 10)
 	b = httpapi.AppendString(append(b, `,"name":`...), rule.Name)
@@ -104,7 +104,7 @@ func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	return appendText(append(b, `,"mode":`...), string(mode))
 }
 
-// appendLimit appends a tier's burst, or null where no limit stands.
+// appendLimit appends a tier's burst, or null if the tier is no limit.
 func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || t.Match.Rule.Action != rules.ActionLimit {
 		return append(b, `null`...)
@@ -123,7 +123,7 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	return appendMillis(b, t.RetryAfter)
 }
 
-// appendReset appends how long until a tier's bucket is full, or null if that is not known.
+// appendReset appends how long until a tier's bucket is full, or null if the bucket was not read.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || !t.BucketRead {
 		return append(b, `null`...)
@@ -131,12 +131,12 @@ func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	return appendMillis(b, t.ResetAfter)
 }
 
-// appendMillis rounds up, so that waiting what is written is enough.
+// appendMillis rounds up, so that waiting that long is enough.
 func appendMillis(b []byte, d time.Duration) []byte {
 	return strconv.AppendInt(b, int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
-// appendTokens writes an amount exactly, with as few decimals as it needs.
+// appendTokens appends an amount exactly, with as few decimals as it needs.
 func appendTokens(b []byte, t enforce.Tokens) []byte {
 	t = max(t, 0)
 	b = strconv.AppendInt(b, t.Whole(), 10)

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxHeld is how many bytes large requests and their answers may hold in all connections together; a tenant's share
-	// is a quarter. Decoding a body takes about as much again.
+	// maxHeld caps the bytes of large requests and answers in all connections; a tenant's share is a quarter. Decoding a
+	// body takes about as much again.
 	maxHeld      = 256 << 20
 	maxHeldShare = maxHeld / 4
 )
 
-// bodies counts the memory that large requests and answers hold, so that half-sent batches and answers that nobody reads
-// do not exhaust the process.
+// bodies counts the memory of large requests and answers, so that half-sent batches and unread answers do not exhaust the
+// process.
 type bodies struct {
 	max, share int // bytes, of all and of one tenant
 
@@ -24,7 +24,7 @@ type bodies struct {
 	tenants map[rules.TenantID]int
 }
 
-// take counts n bytes for a tenant, and reports whether they fit. A tenant that holds nothing always gets them: others
+// reserve counts n bytes for a tenant, and reports whether they fit. They always fit a tenant that holds nothing: others
 // can slow its batches down but not shut it out.
 func (b *bodies) reserve(tenant rules.TenantID, n int) bool {
 	b.mu.Lock()
@@ -36,7 +36,7 @@ func (b *bodies) reserve(tenant rules.TenantID, n int) bool {
 	return true
 }
 
-// change counts n bytes more, which exist already, or fewer.
+// adjust counts n bytes more or, if n is negative, fewer.
 func (b *bodies) adjust(tenant rules.TenantID, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,8 +50,8 @@ func (b *bodies) add(tenant rules.TenantID, n int) {
 	}
 }
 
-// holds returns how many bytes count for a request with a body of this length. A single check of usual size counts
-// nothing. Every batch counts, because a small one can have a large answer.
+// holds returns how many bytes count for a request with a body of this length. A usual single check counts nothing; every
+// batch counts, because a small one can have a large answer.
 func (r *route) holds(length int) int {
 	switch {
 	case length == chunked:
@@ -62,7 +62,7 @@ func (r *route) holds(length int) int {
 	return 0
 }
 
-// hold counts the memory of a request, and reports whether it may be read.
+// reserveBody counts the memory of a request, and reports whether its body may be read.
 func (c *conn) reserveBody(a *admission, length int) bool {
 	n := a.route.holds(length)
 	if n == 0 {
@@ -77,7 +77,7 @@ func (c *conn) reserveBody(a *admission, length int) bool {
 	return false
 }
 
-// holdAnswer counts the memory of a large answer, until it is written.
+// countAnswer counts the memory of a large answer, until it is written.
 func (c *conn) countAnswer() {
 	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptAnswer {
 		c.server.bodies.adjust(c.holder, n)
@@ -85,7 +85,7 @@ func (c *conn) countAnswer() {
 	}
 }
 
-// letGo ends the counting of what the last request held.
+// releaseBody uncounts the last request.
 func (c *conn) releaseBody() {
 	if c.held > 0 {
 		c.server.bodies.adjust(c.holder, -c.held)

@@ -16,7 +16,7 @@ import (
 
 // scratch is the reusable memory of one request. Strings read from it are copies; nothing else may be used after release.
 type scratch struct {
-	body      bytes.Buffer // over memory that is the server's
+	body      bytes.Buffer // over the server's memory
 	reader    httpapi.Reader
 	checks    []enforce.Check
 	decisions []enforce.Decision
@@ -29,8 +29,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // keptChecks is the largest batch request whose memory is reused.
 const keptChecks = 256
 
-// release gives the memory back, except that of large batches, which single checks would keep
-// alive for ever.
+// release makes the memory available again, unless a large batch grew it: single checks would keep that alive.
 func (x *scratch) release() {
 	if cap(x.answer) > 2*keptAnswer || cap(x.checks) > keptChecks {
 		return
@@ -44,13 +43,13 @@ func (x *scratch) release() {
 	scratches.Put(x)
 }
 
-// Close releases the memory: fasthttp closes what a request holds when it resets it, after its answer was written.
+// Close is called by fasthttp when it resets a request, after its answer was written.
 func (x *scratch) Close() error {
 	x.release()
 	return nil
 }
 
-// scratchOf returns memory that the request holds until its answer is written.
+// scratchOf returns memory for a request, until its answer is written.
 func scratchOf(c *fasthttp.RequestCtx) *scratch {
 	x := scratches.Get().(*scratch)
 	c.SetUserValue("scratch", x)
@@ -95,7 +94,7 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) er
 
 const jsonType = "application/json"
 
-// read begins to read a body, which must stay unchanged meanwhile.
+// read starts to read a body, which must not change meanwhile.
 func (x *scratch) read(body []byte) {
 	x.body = *bytes.NewBuffer(body)
 	x.reader.Reset(&x.body)
@@ -108,7 +107,7 @@ func (x *scratch) readCheck(body []byte) error {
 	return x.reader.Close()
 }
 
-// onePointer and batchPointer say where the plan of the i-th check stands in the body.
+// onePointer and batchPointer return the JSON pointer of the i-th check's plan.
 func onePointer(int) string     { return "/plan" }
 func batchPointer(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
 

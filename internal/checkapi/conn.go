@@ -18,31 +18,31 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// conn is one connection, served by one goroutine. Others read and change its state, and close it.
+// conn is a connection, served by one goroutine. Others change its state and close it.
 type conn struct {
 	net.Conn
 	server   *Server
 	network  netip.Prefix // see connections.evict
-	reserved bool         // over the limit: it is answered once, and only health probes are not refused
+	reserved bool         // over the limit: it gets one answer, which is 503 unless it is a health probe
 
 	state  atomic.Int64 // a connState
 	tenant atomic.Int64 // the rules.TenantID whose key it showed last, or 0
 
 	*memory
 	readTimeout time.Duration
-	// begun says that a request has begun, and timed that its deadline was set. The deadline is set at the first read
-	// that waits, because most requests come in one packet.
+	// begun: a request has begun. timed: its deadline was set, at the first read that waits, because most requests come in
+	// one packet.
 	begun, timed bool
 	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
-	unread       bool  // the connection ends with something left to read
-	// held is how many bytes of bodies count for the tenant holder.
+	unread       bool  // the connection ends with bytes left to read
+	// held bytes of bodies count for the tenant holder.
 	held   int
 	holder rules.TenantID
 	// The deadlines that are set. See renew.
 	readDeadline, writeDeadline time.Time
 }
 
-// memory is what connections use one after another.
+// memory is used by one connection after another.
 type memory struct {
 	ctx     *fasthttp.RequestCtx
 	headers int           // how many bytes of headers ctx has read; see keptHeaders
@@ -56,7 +56,7 @@ var memories = sync.Pool{New: func() any {
 
 func newCtx() *fasthttp.RequestCtx {
 	ctx := new(fasthttp.RequestCtx)
-	ctx.Init2(nil, nil, true) // bodies go back to a pool, so that an idle connection holds none
+	ctx.Init2(nil, nil, true) // an idle connection holds no body
 	return ctx
 }
 
@@ -90,7 +90,7 @@ func (c *conn) serve() {
 	_ = c.out.Flush()
 }
 
-// awaitRequest waits for a request to begin, and reports whether one did. It first flushes the answers before, unless another
+// awaitRequest waits for a request to begin, and reports whether one did. It first flushes earlier answers, unless another
 // request came in the same packet.
 func (c *conn) awaitRequest() bool {
 	c.begun, c.timed = false, false
@@ -121,7 +121,7 @@ func (c *conn) serveRequest() bool {
 	c.begun = true
 	ctx.Response.Header.SetNoDefaultContentType(true)
 	switch err := h.Read(c.in); {
-	case err == io.EOF: //nolint:errorlint // blank lines and an end; a wrapped one is half a request
+	case err == io.EOF: //nolint:errorlint // a wrapped one is half a request
 		return false
 	case err != nil:
 		return c.refuseUnread(&admission{name: unmatched}, err)
@@ -137,7 +137,7 @@ func (c *conn) serveRequest() bool {
 		}
 		rest = false
 	}
-	// A small body is passed over, so that a caller whose key has expired keeps its connection.
+	// A small body is discarded, so that a caller whose key has expired keeps its connection.
 	drain := rest && !a.last && 0 < length && length <= maxBody && len(h.Peek("Expect")) == 0
 	c.unread = rest && !drain || a.broken
 	if !c.enter(busy) {
@@ -149,11 +149,11 @@ func (c *conn) serveRequest() bool {
 		c.unread = c.unread || drain
 		return false
 	}
-	return !drain || c.passOver(length)
+	return !drain || c.discardBody(length)
 }
 
-// passOver discards the body of a request that was answered without it. Meanwhile the connection is idle.
-func (c *conn) passOver(length int) bool {
+// discardBody discards the body of a request that was answered without it. Meanwhile the connection is idle.
+func (c *conn) discardBody(length int) bool {
 	if c.in.Buffered() < length {
 		c.begun = false
 		now := time.Now()
@@ -169,7 +169,7 @@ func (c *conn) passOver(length int) bool {
 
 const chunked = -1 // fasthttp's length of a body in chunks
 
-// admit is surface.admit for a connection. It notes the tenant, and over the limit it refuses all but health probes.
+// admit is surface.admit, which also notes the tenant and refuses all but health probes over the limit.
 func (c *conn) admit() admission {
 	a := c.server.surface.admit(c.ctx)
 	switch {
@@ -186,7 +186,7 @@ func (c *conn) admit() admission {
 	return a
 }
 
-// readBody reads the body of a caller that has shown its key.
+// readBody reads the body of an authenticated caller.
 func (c *conn) readBody(a *admission, length int) error {
 	h := &c.ctx.Request.Header
 	if expect := h.Peek("Expect"); len(expect) > 0 && h.IsHTTP11() && c.in.Buffered() == 0 && bytes.EqualFold(expect, []byte("100-continue")) {
@@ -201,7 +201,7 @@ func (c *conn) readBody(a *admission, length int) error {
 		return err //nolint:wrapcheck // refuseUnread judges it
 	}
 	if length == chunked {
-		c.headers = spentHeaders // nobody tells how large those behind the chunks are
+		c.headers = spentHeaders // the size of the trailers is unknown
 		if h.Len() > maxFields {
 			a.err, a.broken = headersTooLarge(), true
 			return nil
@@ -213,7 +213,7 @@ func (c *conn) readBody(a *admission, length int) error {
 	return nil
 }
 
-// respond writes the answer, and reports whether the connection goes on.
+// respond writes the answer, and reports whether the connection stays open.
 func (c *conn) respond(last bool) bool {
 	ctx := c.ctx
 	ctx.Response.SkipBody = ctx.IsHead()
@@ -224,12 +224,12 @@ func (c *conn) respond(last bool) bool {
 	case !ctx.Request.Header.IsHTTP11():
 		ctx.Response.Header.Set("Connection", "keep-alive")
 	}
-	c.unread = c.unread || last && c.in.Buffered() > 0 // of the requests behind it
+	c.unread = c.unread || last && c.in.Buffered() > 0 // of later requests
 	now := c.allowWrite()
 	return c.enterAt(writing, now) && ctx.Response.Write(c.out) == nil && !last
 }
 
-// refuseUnread answers a request that could not be read, and ends the connection. A caller that left is not answered.
+// refuseUnread answers a request that could not be read, unless the caller left, and ends the connection.
 func (c *conn) refuseUnread(a *admission, err error) bool {
 	var network net.Error
 	timedOut := errors.As(c.readErr, &network) && network.Timeout()
@@ -251,7 +251,7 @@ func (c *conn) refuseUnread(a *admission, err error) bool {
 	return c.respond(true)
 }
 
-// Read reads for the buffer of requests.
+// Read fills the buffer of requests.
 func (c *conn) Read(b []byte) (n int, err error) {
 	if c.begun {
 		err = c.prepareWait()
@@ -265,8 +265,8 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	return n, err //nolint:wrapcheck // the connection's own
 }
 
-// prepareWait is called before the rest of a request is waited for. Answers that are not out yet are sent: the rest may
-// be long in coming, and the answers to the requests before it must not wait for it.
+// prepareWait is called before a wait for the rest of a request. It sends the answers to earlier requests, which must not
+// wait, too.
 func (c *conn) prepareWait() error {
 	if err := c.out.Flush(); err != nil {
 		return err //nolint:wrapcheck // the connection's own
@@ -282,15 +282,15 @@ func (c *conn) prepareWait() error {
 	return c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, c.readTimeout)
 }
 
-// allowWrite gives an answer its time, and returns when that began.
+// allowWrite sets the deadline of an answer, and returns the time.
 func (c *conn) allowWrite() time.Time {
 	now := time.Now()
-	_ = c.renew(&c.writeDeadline, c.Conn.SetWriteDeadline, now, c.server.writeTimeout) // the write tells
+	_ = c.renew(&c.writeDeadline, c.Conn.SetWriteDeadline, now, c.server.writeTimeout) // the write would fail, too
 	return now
 }
 
-// renew sets a deadline, unless it is set to within a sixteenth of the time it gives: setting one costs as much as
-// reading the headers.
+// renew sets a deadline, unless the current one is within a sixteenth of timeout: setting it costs as much as reading the
+// headers.
 func (c *conn) renew(current *time.Time, set func(time.Time) error, now time.Time, timeout time.Duration) error {
 	at := now.Add(timeout)
 	if early := at.Sub(*current); 0 <= early && early <= timeout/16 {
@@ -305,9 +305,9 @@ const (
 	lingerBytes = 16 << 20
 )
 
-// end closes the connection. A caller whose request was not read gets a moment to see why: a connection that closes
-// with bytes to read is reset, which can take the answer with it (RFC 9112 section 9.6). Meanwhile it holds no memory,
-// and can be evicted.
+// end closes the connection. A caller whose request was not read gets a moment to read the answer: closing a connection
+// with unread bytes resets it, which can lose the answer (RFC 9112 section 9.6). Meanwhile it holds no memory, and can be
+// evicted.
 func (c *conn) end() {
 	c.release()
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && c.enterAt(waiting, time.Now()) {
@@ -319,7 +319,7 @@ func (c *conn) end() {
 	c.server.open.remove(c)
 }
 
-// release gives the memory to the next connection. A refused request may have had thousands of headers.
+// release makes the memory available to other connections. A refused request may have had thousands of headers.
 func (c *conn) release() {
 	c.releaseBody()
 	m := c.memory
@@ -333,7 +333,7 @@ func (c *conn) release() {
 	memories.Put(m)
 }
 
-// reject answers a connection for which there is no room at all, without reading what it asks.
+// reject refuses a connection beyond the reserve, without reading its request.
 func (c *conn) reject() {
 	problem := tooManyConnections()
 	var answer fasthttp.Response
@@ -343,7 +343,7 @@ func (c *conn) reject() {
 	answer.Header.SetConnectionClose()
 	answer.SetStatusCode(http.StatusServiceUnavailable)
 	answer.SetBodyRaw(problem.Append(nil, ""))
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a new connection has room for it
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the buffer of a new connection has room
 	_, _ = answer.WriteTo(c.Conn)
 	_ = c.Conn.Close()
 }

@@ -15,35 +15,34 @@ import (
 const (
 	// DefaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
 	DefaultMaxConnections = 16 << 10
-	// evictedShare is the part of the limit that is evicted at once: looking for candidates costs milliseconds.
+	// evictedShare is the part of the limit that is evicted at once, because ranking victims takes milliseconds.
 	evictedShare = 64
-	// fruitless is how long the server waits after it found no connection to close before it looks again.
+	// evictPause is how long the server waits after it found no victim.
 	evictPause = 100 * time.Millisecond
-	// slowReader is how long an answer may wait to be read before its connection can be closed for another.
+	// slowReader is how long a caller may take to read an answer before its connection can be evicted.
 	slowReader = time.Second
-	// maxReserve connections over the limit are answered once each: health probes as ever, anything else with 503.
+	// maxReserve caps the connections over the limit. Each gets one answer: a health probe its own, other requests 503.
 	// reserveShare of them may come from one network.
 	maxReserve   = 64
 	reserveShare = 16
-	// warnEvery is the least time between two warnings that the limit is reached.
+	// warnEvery is the least time between warnings that the limit is reached.
 	warnEvery = time.Minute
 )
 
-// connections is the set of a server's open connections. The connections over its limit that only answer a probe are in
-// it as well.
+// connections is the set of a server's open connections, with the reserve over its limit.
 type connections struct {
 	limit int
 
 	mu           sync.Mutex
 	all          map[*conn]struct{}
-	reserve      int                  // how many of all are over the limit
-	reserveOf    map[netip.Prefix]int // how many of the reserve each network has
+	reserve      int                  // how many are over the limit
+	reserveOf    map[netip.Prefix]int // by network
 	nextEviction time.Time            // after evict found nothing
 
 	refused, evicted atomic.Int64
 }
 
-// place is where a new connection stands.
+// standing is how a new connection is treated.
 type standing int
 
 const (
@@ -71,7 +70,7 @@ func (s *connections) add(c *conn, now time.Time) standing {
 	return reserved
 }
 
-// remove takes a connection out of the set, if it is in it.
+// remove removes a connection, if it is in the set.
 func (s *connections) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,14 +91,14 @@ func (s *connections) drop(c *conn) {
 	}
 }
 
-// makeRoom closes connections where the process has no file descriptor for another.
+// makeRoom evicts connections when the process has no file descriptor left.
 func (s *connections) makeRoom(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evict(now)
 }
 
-// end closes the connections that are in one of the phases.
+// closeIn closes the connections in some phases.
 func (s *connections) closeIn(phases ...phase) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,7 @@ func (s *connections) count(p phase) (n int) {
 	return n
 }
 
-// cut closes all connections, whatever they are doing.
+// closeAll closes all connections.
 func (s *connections) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +137,9 @@ func (s *connections) open() int {
 	return len(s.all)
 }
 
-// evict closes connections that wait for their caller, and returns how many. The group with the most connections loses
-// first, so that no caller can evict the others. A tenant's connections are a group. Those that have shown no key are
-// another, within which the network with the most connections loses first. Within a tenant or network the longest idle
-// connection goes first. mu must be held.
+// evict closes connections that wait for their caller, and returns how many. The largest group loses first, so that no
+// caller can evict the others. A group is a tenant's connections, or the anonymous ones, of which the network with the most
+// loses first. Within a tenant or network the longest idle connection goes first. mu must be held.
 func (s *connections) evict(now time.Time) (n int) {
 	if now.Before(s.nextEviction) {
 		return 0
@@ -163,15 +161,15 @@ func (s *connections) evict(now time.Time) (n int) {
 	return n
 }
 
-// candidate is a connection that can be closed for another.
+// victim is a connection that can be evicted.
 type victim struct {
 	*conn
 	seen connState
-	// weight is how many connections its group would hold if all candidates before it were closed.
+	// weight is how many connections its group has left once all victims before it are closed.
 	weight int
 }
 
-// rank returns the connections that can be closed, in the order in which they should be.
+// rank returns the victims in the order of eviction.
 func (s *connections) rank(now time.Time) []victim {
 	tenants, networks := groups[rules.TenantID]{}, groups[netip.Prefix]{}
 	anonymous := 0
@@ -203,40 +201,40 @@ func heaviestFirst(a, b victim) int {
 
 func compareIdle(a, b victim) int { return cmp.Compare(a.seen.since(), b.seen.since()) }
 
-// groups are the connections of each tenant, or of each network.
+// groups are connections by tenant, or by network.
 type groups[K comparable] map[K]*group
 
 type group struct {
-	size    int // with those that cannot be closed
+	size    int // with connections that cannot be evicted
 	victims []victim
 }
 
 func (g groups[K]) add(key K, c *conn, seen connState, evictable bool) {
-	of := g[key]
-	if of == nil {
-		of = &group{}
-		g[key] = of
+	owner := g[key]
+	if owner == nil {
+		owner = &group{}
+		g[key] = owner
 	}
-	of.size++
+	owner.size++
 	if evictable {
-		of.victims = append(of.victims, victim{conn: c, seen: seen})
+		owner.victims = append(owner.victims, victim{conn: c, seen: seen})
 	}
 }
 
-// ranked returns all candidates, those of the largest group first.
+// ranked returns all victims, those of the largest group first.
 func (g groups[K]) ranked() (all []victim) {
-	for _, of := range g {
-		slices.SortFunc(of.victims, compareIdle)
-		for i := range of.victims {
-			of.victims[i].weight = of.size - i
+	for _, owner := range g {
+		slices.SortFunc(owner.victims, compareIdle)
+		for i := range owner.victims {
+			owner.victims[i].weight = owner.size - i
 		}
-		all = append(all, of.victims...)
+		all = append(all, owner.victims...)
 	}
 	slices.SortFunc(all, heaviestFirst)
 	return all
 }
 
-// networkOf returns whose connections share a fate: an IPv4 address, or a /64 of IPv6, which one host has for itself.
+// networkOf returns the IPv4 address, or the /64 of IPv6, which usually belongs to one host.
 func networkOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {

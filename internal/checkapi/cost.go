@@ -16,7 +16,7 @@ var (
 	errCostTooLarge = errors.New("must be at most 1000000000")
 )
 
-// parseCost reads a JSON number exactly: no float is ever made of it, so 0.1 is a tenth.
+// parseCost reads a JSON number exactly, without a float.
 func parseCost(number string) (enforce.Tokens, error) {
 	number, negative := strings.CutPrefix(number, "-")
 	mantissa, exponent := cutExponent(number)
@@ -44,8 +44,7 @@ func parseCost(number string) (enforce.Tokens, error) {
 	return enforce.Tokens(millionths), nil
 }
 
-// cutExponent splits a JSON number. An exponent beyond any body's number of digits stays there,
-// where it cannot overflow.
+// cutExponent splits a JSON number. It caps the exponent beyond the digits of any body, so that it cannot overflow.
 func cutExponent(number string) (mantissa string, exponent int) {
 	const beyond = 1 << 30
 	i := strings.IndexAny(number, "eE")

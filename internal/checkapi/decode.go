@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The bounds of a question, in bytes where it is text.
+// The bounds of a check, in bytes for texts.
 const (
 	maxEndpoint   = 1024
 	maxMethod     = 32
@@ -26,7 +26,7 @@ const (
 
 const checkFields = "user_id, plan, endpoint, method, ip, cost and attributes"
 
-// decodeCheck reads one check. What is wrong with it is recorded in r.
+// decodeCheck reads one check. r records what is wrong with it.
 func decodeCheck(r *httpapi.Reader) enforce.Check {
 	c := enforce.Check{Cost: enforce.Token}
 	if !r.Object() {
@@ -115,7 +115,7 @@ func decodeMethod(r *httpapi.Reader) string {
 	return method
 }
 
-// isTokenChar follows RFC 9110 section 5.6.2.
+// isTokenChar is tchar of RFC 9110 section 5.6.2.
 func isTokenChar(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0

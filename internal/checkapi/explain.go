@@ -13,16 +13,15 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// maxNearMisses bounds an explanation: of a tenant's thousands of rules only the closest help.
+// maxNearMisses caps the near misses of an explanation.
 const maxNearMisses = 100
 
 // explain handles POST /v1/explain.
 //
-// The answer holds the decision as /v1/check would give it, but with nothing taken and with the tier
-// of every matched rule, even those behind a block or a bypass; how the plan was chosen (see
-// planSource); the matched rules, in the order of the decision's tiers; and the rules that nearly
-// matched, with the reason; enforcement is the tenant's, and in shadow every matched rule's mode is shadow.
-// Beside them are the headers that the check would be answered with.
+// The answer has the decision of /v1/check, but nothing is taken and every matched rule has a tier, even behind a block or a
+// bypass; the source of the plan (see planSource); the matched rules, in the order of the tiers; the rules that nearly
+// matched, with the reason; the tenant's enforcement, which in shadow makes every rule's mode shadow; and the headers that
+// the check would get.
 func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	answer, err := Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
 	if err != nil {
@@ -32,8 +31,8 @@ func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error
 	return nil
 }
 
-// Explain returns the explanation, in JSON, of the check that a body asks, for a caller who may ask for it. The
-// admin API answers by it too. The error is a *httpapi.Problem.
+// Explain returns the explanation, in JSON, of the check in a body. The caller must be authorized. The admin API uses it
+// too. The error is a *httpapi.Problem.
 func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant, now time.Time) ([]byte, error) {
 	x := scratches.Get().(*scratch)
 	defer x.release()
@@ -52,7 +51,7 @@ func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant 
 	return appendExplanation(nil, tenant, &d, source, misses, &x.headers), nil
 }
 
-// asChecked is an explained decision as a check's would be: without the limits behind a block or a bypass.
+// asChecked returns an explained decision as a check would get it: without the limits behind a block or a bypass.
 func asChecked(d *enforce.Decision) *enforce.Decision {
 	if !d.Bypassed && d.Reason != enforce.Blocked {
 		return d
@@ -60,8 +59,8 @@ func asChecked(d *enforce.Decision) *enforce.Decision {
 	return &enforce.Decision{Allowed: d.Allowed, Bypassed: d.Bypassed, Reason: d.Reason, Deciding: -1}
 }
 
-// planSource says where a check's plan comes from: check, it names the plan; user, its user is
-// assigned to it; tenant, it is the default; "" if there is no plan at all.
+// planSource says where a check's plan comes from: "check" if the check names it, "user" if it is assigned to the user,
+// "tenant" if it is the default, "" if there is no plan.
 func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 	if r.Plan != "" {
 		return "check"
@@ -110,8 +109,7 @@ func appendExplanation(
 	return append(b, `]}`...)
 }
 
-// appendMatch appends a matched rule with the limit that holds for this check, which is an
-// override's if overridden says so.
+// appendMatch appends a matched rule with the check's limit; overridden marks the limit of an override.
 func appendMatch(b []byte, m *rules.Match) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)

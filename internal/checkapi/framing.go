@@ -7,8 +7,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// pathOf returns the path of a request as it was sent, without its query. Two spellings of one path are how rules of
-// proxies are evaded, so nothing is decoded or cleaned. A target that is neither a path nor a URL is returned whole.
+// pathOf returns the path of a request as it was sent, without its query. It decodes and cleans nothing, because a second
+// spelling of a path may evade a proxy's rules. A target that is neither a path nor a URL is returned whole.
 func pathOf(h *fasthttp.RequestHeader) []byte {
 	path, _, _ := bytes.Cut(h.RequestURI(), []byte("?"))
 	for _, scheme := range []string{"http://", "https://"} {
@@ -20,10 +20,10 @@ func pathOf(h *fasthttp.RequestHeader) []byte {
 	return path
 }
 
-// checkFraming refuses a request that another HTTP reader might understand differently, and reports whether the request
-// asks for the end of its connection. fasthttp accepts folded lines, spaces within names, encodings and versions that it
-// does not know, and only one spelling of Connection: close. A proxy in front that reads them in another way would see
-// the next request begin elsewhere (request smuggling).
+// checkFraming refuses a request that another HTTP parser might understand differently, and reports whether the request
+// asks to close its connection. fasthttp accepts folded lines, spaces within names, unknown encodings and versions, and
+// only one spelling of Connection: close. A proxy in front that parses these differently would see the next request begin
+// elsewhere (request smuggling).
 func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 	version := string(h.Protocol())
 	plain := version == "HTTP/1.1" || version == "HTTP/1.0"
@@ -54,12 +54,12 @@ func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 	case !plain || length && chunked:
 		return true, badHTTP()
 	case fields > maxFields:
-		return true, headersTooLarge() // the connection would keep memory for as many
+		return true, headersTooLarge() // fasthttp would keep memory for as many
 	}
 	return last, nil
 }
 
-// methodOf is what may be logged of a method: one of HTTP's, and nothing that a caller made up or mistook for one.
+// methodOf returns the method for the log, or "another" for one that a caller made up.
 func methodOf(h *fasthttp.RequestHeader) string {
 	switch method := string(h.Method()); method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

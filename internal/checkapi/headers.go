@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// headerText gathers header fields in one piece of memory. The zero value is empty.
+// headerText collects header fields in one buffer. The zero value is empty.
 type headerText struct {
 	text   []byte
 	fields []headerField
@@ -25,7 +25,7 @@ type headerField struct {
 
 func (t *headerText) reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
 
-// end gives what was appended to the text since the last field a name.
+// endField makes a field of the text that was appended since the last one.
 func (t *headerText) endField(name string) {
 	t.fields = append(t.fields, headerField{name, len(t.text)})
 }
@@ -35,7 +35,7 @@ func (t *headerText) addInt(name string, value int64) {
 	t.endField(name)
 }
 
-// writeTo sets the fields. h keeps no part of t's memory.
+// writeTo sets the fields. h does not keep t's memory.
 func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
 	start := 0
 	for _, f := range t.fields {
@@ -44,7 +44,7 @@ func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
 	}
 }
 
-// addRateLimit adds the headers that tell a client how it stands:
+// addRateLimit adds the rate-limit headers:
 //
 //	RateLimit-Policy: "user-12";q=50;w=5
 //	RateLimit: "user-12";r=0;t=1
@@ -54,17 +54,15 @@ func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
 //	Retry-After: 1
 //	X-Sluice-Reason: limit_exceeded
 //
-// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item
-// for each enforced tier whose bucket is known, named by its scope and rule id. q is the burst and w
-// the seconds in which it is earned, at least 1; r is what remains in whole tokens. t is the seconds
-// until the tier has more for this caller: its wait if it denies, else the time to the next whole
-// token, and 0 if it is full. So whoever spends r and waits t never asks in vain.
+// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item for each enforced tier
+// whose bucket was read, named by its scope and rule id. q is the burst and w the seconds in which it is earned, at least
+// 1; r is what remains in whole tokens. t is the seconds until the tier has more for this caller: its wait if it denies,
+// else the time to the next whole token, and 0 if it is full. A caller that spends r and waits t is not denied.
 //
-// The X-RateLimit fields describe the one tier that the body's top level describes;
-// X-RateLimit-Reset is when it is full, in Unix seconds. Retry-After is there if a wait ends the
-// denial: that wait, lengthened by the caller's jitter, at least 1. It is never before the t of the
-// tier that denies, as the draft's section 6 asks. All seconds are rounded up. A check that no rule
-// limits, or that a rule bypasses, has none of these headers.
+// The X-RateLimit fields describe the same tier as the body's top level; X-RateLimit-Reset is when it is full, in Unix
+// seconds. Retry-After is there if a wait ends the denial: that wait plus the caller's jitter, at least 1 and never before
+// the t of the denying tier (section 6 of the draft). All seconds are rounded up. A check that no rule limits, or that a
+// rule bypasses, has none of these headers.
 func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
 	t.addItems("RateLimit-Policy", d, appendPolicyItem)
 	t.addItems("RateLimit", d, appendServiceLimitItem)
@@ -87,8 +85,7 @@ func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int
 	t.endField("X-Sluice-Reason")
 }
 
-// addItems adds a field that is a list of one item for each enforced tier that is known, unless
-// there is none.
+// addItems adds a list of one item for each enforced tier whose bucket was read, unless there is none.
 func (t *headerText) addItems(name string, d *enforce.Decision, appendItem func([]byte, *enforce.TierDecision) []byte) {
 	start := len(t.text)
 	for i := range d.Tiers {
@@ -131,21 +128,20 @@ func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// jitterScale is the jitter that doubles a wait: jitter is counted in hundredths of a percent.
+// jitterScale is the jitter, in hundredths of a percent, that doubles a wait.
 const jitterScale = 10_000
 
-// retryAfter is max(1, ceil(wait × (1 + jitter))) in whole seconds. In microseconds the longest wait,
-// a year, times the largest jitter is far from overflowing.
+// retryAfter is max(1, ceil(wait × (1 + jitter))) in whole seconds. The longest wait, a year, times the largest jitter does
+// not overflow in microseconds.
 func retryAfter(wait time.Duration, jitter int64) int64 {
 	micros := int64((wait + time.Microsecond - 1) / time.Microsecond)
 	const scale = jitterScale * int64(time.Second/time.Microsecond)
 	return max(1, (micros*(jitterScale+jitter)+scale-1)/scale)
 }
 
-// jitter is how much of its wait a caller waits longer, in hundredths of a percent, so that those
-// who are denied together do not come back together. It depends on nothing but the tenant and the
-// user, or without one the address: every process tells a caller the same. SHA-256 is used for its
-// even spread alone; a sum such as FNV gives neighbouring ids neighbouring values.
+// jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together. It
+// depends only on the tenant and the user, or else the address, so every process gives a caller the same. SHA-256 spreads
+// evenly; FNV would give neighbouring ids neighbouring values.
 func jitter(tenant *rules.Tenant, request *rules.Request) int64 {
 	maxJitter := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
 	if maxJitter == 0 {

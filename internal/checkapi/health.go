@@ -13,14 +13,13 @@ import (
 
 // Readiness is what readyz reports.
 type Readiness struct {
-	// RulesLoaded says that rules were loaded at least once, which makes the process ready.
+	// RulesLoaded: rules were loaded at least once. This makes the process ready.
 	RulesLoaded bool
 	// RulesAge is how long ago the rules were last known to be those of the database.
 	RulesAge time.Duration
-	// Database and Redis are single words, such as up, down, or memory for buckets that are not
-	// in Redis. Anybody who reaches the port can read them.
+	// Database and Redis are single words, such as up, down, or memory without Redis. They are public.
 	Database, Redis string
-	// Warnings are sentences about what keeps limits from holding, such as a setting of Redis.
+	// Warnings tell people what keeps limits from holding, such as a setting of Redis.
 	Warnings []string
 }
 
@@ -39,8 +38,8 @@ func (s *surface) readyz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
 	return nil
 }
 
-// HealthHandler answers GET /healthz and /readyz as a Server does. A process serves it at the address of its metrics
-// as well, where probes get through however many connections the check port has.
+// HealthHandler answers GET /healthz and /readyz as a Server does. It also serves the metrics port, which probes reach
+// however many connections the check port has.
 func HealthHandler(readiness func() Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {

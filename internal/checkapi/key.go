@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// authorize returns the tenant whose key a request carries, if the key may do what is asked.
+// authorize returns the tenant of a request's key, if the key has the permission.
 func (s *surface) authorize(h *fasthttp.RequestHeader, permission auth.Permission) (*snapshot.Tenant, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// admission is what the headers of a request lead to, before any of its body is read.
+// admission is what the headers of a request decide, before its body is read.
 type admission struct {
-	name   string // what logs and metrics call the request's route
-	route  *route // nil if err is set before a route was found
+	name   string // of the route in logs and metrics
+	route  *route // nil if none was found
 	tenant *snapshot.Tenant
-	last   bool // the caller wants the connection to end
-	broken bool // the connection ends with the answer: for the request's framing, or for too many headers
+	last   bool // the caller asked to close the connection
+	broken bool // the connection must be closed, because of the request's framing or too many headers
 	err    error
 }
 
@@ -28,7 +28,7 @@ func (s *surface) identify(c *fasthttp.RequestCtx) {
 	c.Response.Header.Set(httpapi.RequestIDHeader, requestID(&c.Request.Header))
 }
 
-// admit judges a request by its headers, so that only callers with a key can make the process hold a body.
+// admit checks the headers of a request, so that anonymous callers cannot make the process hold bodies.
 func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	h := &c.Request.Header
 	a.name = unmatched
@@ -69,7 +69,7 @@ func requireJSON(h *fasthttp.RequestHeader) error {
 
 // finish answers a request that was admitted and read, or refused.
 func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
-	s.surround(c, a.name, func() error {
+	s.answerObserved(c, a.name, func() error {
 		if a.err != nil {
 			return a.err
 		}
@@ -90,7 +90,7 @@ func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause an
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }
 
-// routeOf is what may be logged of a path.
+// routeOf returns the path of a route for the log, never one that a caller made up.
 func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 	if r, found := s.routes[string(pathOf(h))]; found {
 		return r.path
@@ -98,9 +98,8 @@ func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 	return unmatched
 }
 
-// surround has a request answered, and tells the log and the Observer of it. It does for this surface what
-// httpapi.Requests does for net/http.
-func (s *surface) surround(c *fasthttp.RequestCtx, route string, answer func() error) {
+// answerObserved answers a request and tells the log and the Observer, as httpapi.Requests does for net/http.
+func (s *surface) answerObserved(c *fasthttp.RequestCtx, route string, answer func() error) {
 	start := time.Now()
 	defer func() {
 		took, status := time.Since(start), c.Response.StatusCode()
@@ -115,7 +114,7 @@ func (s *surface) surround(c *fasthttp.RequestCtx, route string, answer func() e
 	s.answer(c, answer)
 }
 
-// answer answers with the result of a handler, its error, or its panic.
+// answer runs a handler, and answers its error or panic.
 func (s *surface) answer(c *fasthttp.RequestCtx, handler func() error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -150,8 +149,8 @@ func writeProblem(c *fasthttp.RequestCtx, p *httpapi.Problem) {
 	write(c, p.Status, httpapi.ProblemType, p.Append(nil, requestIDOf(c)))
 }
 
-// write sets the answer. The body must not change until it is written. fasthttp's pool of bodies is not used: it throws
-// away what is larger than most, so answers of mixed sizes cost it memory for every request.
+// write sets the answer. The body must not change until it is written. fasthttp's pool of bodies is not used, because it
+// drops bodies that are larger than usual, so that answers of mixed sizes allocate.
 func write(c *fasthttp.RequestCtx, status int, contentType string, body []byte) {
 	c.Response.SetStatusCode(status)
 	c.Response.Header.SetContentType(contentType)

@@ -15,17 +15,17 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// Config is what the surface stands on. All but Observer, KeyUsed and Now must be given.
+// Config has the parts of the surface. Observer, KeyUsed and Now are optional.
 type Config struct {
-	// Snapshots has the rules; a *snapshot.Watcher is one.
+	// Snapshots is a *snapshot.Watcher.
 	Snapshots Snapshots
 	Limiter   *enforce.Limiter
-	// Readiness must answer from memory, at once.
+	// Readiness must not block.
 	Readiness func() Readiness
 	Log       *slog.Logger
-	// Observer is told of every request; nil is nobody.
+	// Observer is told of every request.
 	Observer httpapi.Observer
-	// KeyUsed is told each time that a key proves itself; it must not wait. nil is nobody.
+	// KeyUsed is told of each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
@@ -44,14 +44,14 @@ type surface struct {
 	routes map[string]*route // by path
 }
 
-// handler answers a request of a tenant, or returns the error to answer it with. The caller sees a *httpapi.Problem as
-// it is. The tenant is nil on routes without a permission.
+// handler answers a request, or returns an error, which the caller sees if it is a *httpapi.Problem. The tenant is nil on
+// routes without a permission.
 type handler func(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error
 
-// route is how one path is answered. HEAD goes where GET does.
+// route answers one path. GET routes answer HEAD, too.
 type route struct {
 	method, path string
-	permission   auth.Permission // "" for health routes: no key is needed, and a body is not read
+	permission   auth.Permission // "" for health routes, which need no key and read no body
 	maxBody      int             // bytes
 	handler      handler
 }
@@ -82,17 +82,17 @@ const (
 	readyPath  = "/readyz"
 )
 
-// unmatched is what logs and metrics call requests without a route, so that nobody can make up names.
+// unmatched is the route of other requests in logs and metrics, where callers must not make up names.
 const unmatched = "unmatched"
 
-// errTarget refuses a target that is no URL. As net/http does, the server ends the connection, too.
+// errTarget refuses a target that is no URL. The server also ends the connection, as net/http does.
 var errTarget = badHTTP()
 
 // find returns the route of a request.
 func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
 	target := c.Request.Header.RequestURI()
 	r, found := s.routes[string(pathOf(&c.Request.Header))]
-	if !found || target[0] != '/' { // what net/http cannot parse is refused, too
+	if !found || target[0] != '/' { // net/http refuses what is no URL, too
 		if _, err := url.ParseRequestURI(string(target)); err != nil {
 			return nil, errTarget
 		}

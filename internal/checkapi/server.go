@@ -18,13 +18,11 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The limits of a connection. They hold off callers that are slow on purpose; a caller that means
-// well is far from all of them.
+// The limits of a connection, against callers that are slow on purpose.
 const (
 	readTimeout  = 10 * time.Second // from a request's first byte to its last
 	writeTimeout = 30 * time.Second
-	// idleTimeout is above the 60 s after which common load balancers drop their side, so that
-	// they never send into a connection that is closing here.
+	// idleTimeout is above the 60 s of common load balancers, so that they never send into a closing connection.
 	idleTimeout = 2 * time.Minute
 	// reserveTimeout is readTimeout for the connections over the limit.
 	reserveTimeout = time.Second
@@ -32,20 +30,20 @@ const (
 	silentGrace    = 250 * time.Millisecond
 	maxHeaderBytes = 16 << 10
 	maxFields      = 100 // of headers
-	// Pools keep the memory of bodies up to these sizes: of batches of a hundred. Only callers with a key send bodies and
-	// get large answers.
+	// Pools keep bodies up to these sizes, which fit batches of a hundred. Only authenticated callers send bodies and get
+	// large answers.
 	keptBody   = 16 << 10
 	keptAnswer = 128 << 10
-	// keptHeaders is how many bytes of headers a connection reads before it takes new memory for them. fasthttp keeps
-	// the longest header that ever stood at each place: without a bound, 100 places of 16 KiB for anybody who connects.
+	// keptHeaders is how many bytes of headers a connection reads before it takes new memory for them. fasthttp keeps the
+	// longest header of each position, so an anonymous caller could pin 100 of 16 KiB.
 	keptHeaders  = 32 << 10
 	spentHeaders = keptHeaders + 1
 )
 
-// Server answers the whole surface, by HTTP/1.1. It reads requests and writes answers with fasthttp rather than
-// net/http, which costs a check more than all that Sluice does for it: a goroutine that watches for callers who leave, a
-// context, and maps of headers. Its connections are its own: fasthttp's server reads a body before anybody can look at
-// the key, and cannot close one connection for another. See checkFraming for what is added to fasthttp's reader.
+// Server serves the surface by HTTP/1.1. It uses fasthttp's reader and writer, because net/http costs more than the rest of
+// a check: a goroutine that watches for callers who leave, a context, and maps of headers. It manages connections itself,
+// because fasthttp's server reads a body before the key can be checked, and cannot evict connections. checkFraming adds
+// what fasthttp's reader lacks.
 type Server struct {
 	surface                                *surface
 	readTimeout, writeTimeout, idleTimeout time.Duration
@@ -56,8 +54,8 @@ type Server struct {
 	mu       sync.Mutex
 	closing  atomic.Bool // set under mu
 	listener net.Listener
-	serving  sync.WaitGroup // of connections; added to under mu
-	warned   time.Time      // when the log was last told that the limit is reached; Serve's
+	serving  sync.WaitGroup // connections; added to under mu
+	warned   time.Time      // when the log was last warned; only Serve's goroutine uses it
 }
 
 // NewServer returns a server that does not listen yet.
@@ -65,7 +63,7 @@ func NewServer(c Config) *Server {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = DefaultMaxConnections
 	}
-	// It is one setting for the process, which has no other fasthttp.
+	// The setting is global, but the process uses fasthttp only here.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
 	return &Server{
 		surface: newSurface(c), began: time.Now(),
@@ -75,7 +73,7 @@ func NewServer(c Config) *Server {
 	}
 }
 
-// Handle answers one request that was read whole. Benchmarks need no connection.
+// Handle answers one request that was read whole, for benchmarks without a connection.
 func (s *Server) Handle(c *fasthttp.RequestCtx) {
 	s.surface.identify(c)
 	a := s.surface.admit(c)
@@ -85,15 +83,15 @@ func (s *Server) Handle(c *fasthttp.RequestCtx) {
 // Connections counts a server's connections.
 type Connections struct {
 	Open             int
-	Refused, Evicted int64 // since the server began: refused over the limit, and closed to make room for others
+	Refused, Evicted int64 // since the start: refused over the limit, and closed to make room
 }
 
-// Connections returns the counts of now.
+// Connections returns the current counts.
 func (s *Server) Connections() Connections {
 	return Connections{s.open.open(), s.open.refused.Load(), s.open.evicted.Load()}
 }
 
-// Serve answers until Shutdown or Close, and returns http.ErrServerClosed then, as a server of net/http does.
+// Serve answers until Shutdown or Close, and then returns http.ErrServerClosed, as an http.Server does.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closing.Load() {
@@ -117,22 +115,22 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// accept waits while the process has no file descriptor for another connection.
+// accept accepts a connection, and waits while the process has no file descriptor left.
 func (s *Server) accept(l net.Listener) (net.Conn, error) {
 	const longest = time.Second
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, longest) {
 		accepted, err := l.Accept()
 		var network net.Error
-		if err == nil || !errors.As(err, &network) || !network.Temporary() { //nolint:staticcheck // net/http asks it too; there is no other word for it
+		if err == nil || !errors.As(err, &network) || !network.Temporary() { //nolint:staticcheck // net/http uses it too
 			return accepted, err //nolint:wrapcheck // Serve wraps it
 		}
-		s.surface.Log.Warn("connections cannot be accepted; trying again", "error", err, "wait", wait)
+		s.surface.Log.Warn("connections cannot be accepted; retrying", "error", err, "wait", wait)
 		s.open.makeRoom(time.Now())
 		<-time.After(wait)
 	}
 }
 
-// start serves a connection in a goroutine of its own, or refuses it.
+// start serves a connection in its own goroutine, or refuses it.
 func (s *Server) start(accepted net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +156,7 @@ func (s *Server) start(accepted net.Conn) {
 	s.serving.Go(c.serve)
 }
 
-// warn tells the log that the limit is reached.
+// warn logs that the limit is reached.
 func (s *Server) warn(now time.Time) {
 	if now.Sub(s.warned) < warnEvery {
 		return
@@ -170,7 +168,7 @@ func (s *Server) warn(now time.Time) {
 		"limit", s.open.limit, "evicted_total", count.Evicted, "refused_total", count.Refused)
 }
 
-// Shutdown takes no new connection and waits for the requests under way, or until ctx ends.
+// Shutdown accepts no more connections, and waits until the requests in flight are answered or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
 	s.open.closeIn(idle)
@@ -197,7 +195,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close cuts all connections.
+// Close closes the listener and all connections.
 func (s *Server) Close() error {
 	err := s.closeListener()
 	s.open.closeAll()
@@ -216,7 +214,7 @@ func (s *Server) closeListener() error {
 	return l.Close() //nolint:wrapcheck // its text names the listener
 }
 
-// whyUnread is the answer to a request that could not be read.
+// unreadProblem is the answer to a request that could not be read.
 func unreadProblem(err error, timedOut bool) error {
 	var headers *fasthttp.ErrSmallBuffer
 	switch {

@@ -6,16 +6,16 @@ import "time"
 type phase int64
 
 const (
-	silent    phase = iota // nothing has come yet
-	idle                   // the last answer is out, and nothing of another request has come
+	silent    phase = iota // before the first request
+	idle                   // between requests
 	busy                   // a request is read from memory or answered
-	waiting                // the rest of a request has yet to come
-	writing                // an answer may not be out yet
+	waiting                // for the rest of a request
+	writing                // an answer
 	ended                  // the server closed the connection
 	phaseMask = 7
 )
 
-// connState is a connection's phase and since when it waits: one number, so that it can change at once. The time is
+// connState is a connection's phase and since when it waits, in one number so that both change atomically. The time is
 // since the server began, to 8 ns.
 type connState int64
 
@@ -29,8 +29,8 @@ func (s connState) since() time.Duration { return time.Duration(s &^ phaseMask) 
 // with returns the state in another phase.
 func (s connState) with(p phase) connState { return s&^phaseMask | connState(p) }
 
-// evictable reports whether the connection waits for its caller, so that closing it loses no decision. An answer may
-// wait for slowReader.
+// evictable reports whether the connection waits for its caller, so that closing it loses no decision. A caller has
+// slowReader to read an answer.
 func (s connState) evictable(now time.Duration) bool {
 	switch s.phase() {
 	case silent, idle, waiting:
@@ -54,7 +54,7 @@ func (c *conn) enter(p phase) bool {
 	}
 }
 
-// enterAt is enter, and begins the time of the phase.
+// enterAt is enter, and sets since when the connection waits.
 func (c *conn) enterAt(p phase, now time.Time) bool {
 	for {
 		old := connState(c.state.Load())
