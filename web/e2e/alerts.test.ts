@@ -35,11 +35,11 @@ test('a private address is refused at once, and a webhook passes the check that 
   await page.getByRole('listbox', { name: 'Rule' }).getByRole('option').first().click();
   const { port } = receiver.address() as AddressInfo;
   await form.getByLabel('Webhook').fill(`http://127.0.0.1:${port}/`);
-  await form.getByRole('button', { name: 'Make alert' }).click();
+  await form.getByRole('button', { name: 'Create alert' }).click();
   await expect(form.getByText(/private/)).toBeVisible();
   await expectAccessible(page);
   await form.getByLabel('Webhook').fill(`http://${allowed}:${port}/`);
-  await form.getByRole('button', { name: 'Make alert' }).click();
+  await form.getByRole('button', { name: 'Create alert' }).click();
 
   const shown = page.getByRole('dialog', { name: 'Signing secret' });
   await expect(shown.getByText('Sluice-Signature: t=…,v1=…', { exact: true })).toBeVisible();
@@ -58,5 +58,5 @@ test('a private address is refused at once, and a webhook passes the check that 
   const { signature, body } = received[0] as { signature: string; body: Buffer };
   expect(isFromSluice(secret, signature, body)).toBe(true);
   expect(isFromSluice(`${secret}x`, signature, body)).toBe(false);
-  await expect(page.getByRole('dialog').getByText(/A test ·/)).toBeVisible();
+  await expect(page.getByRole('dialog').getByText(/Test ·/)).toBeVisible();
 });

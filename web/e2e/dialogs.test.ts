@@ -18,7 +18,7 @@ test('Enter in a dialog that asks about revoking revokes nothing', async ({ page
   await expect(dialog.getByRole('button', { name: 'Cancel' }).and(page.locator(':focus'))).toBeVisible();
   await page.keyboard.press('Enter');
   await expect(dialog).toBeHidden();
-  await expect(page.getByRole('row', { name: /gateway.*active/ })).toBeVisible();
+  await expect(page.getByRole('row', { name: /gateway.*Active/ })).toBeVisible();
 });
 
 test('a failure that comes after Escape is still seen', async ({ page }) => {
@@ -62,14 +62,14 @@ test('what was typed into a dialog survives a click beside it, and Escape asks',
   await clickBeside(page);
   await expect(email).toHaveValue('grace@example.com');
   await page.keyboard.press('Escape');
-  await expect(page.getByText('Discard what you typed?')).toBeVisible();
+  await expect(page.getByText('Discard your changes?')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Keep editing' }).click();
   await expect(email).toHaveValue('grace@example.com');
   // The least role is the one that an invitation gives unless another is chosen.
   await expect(page.getByLabel('Role', { exact: true })).toHaveValue('viewer');
 
-  await page.getByRole('button', { name: 'Make the link' }).click();
+  await page.getByRole('button', { name: 'Create link' }).click();
   const link = page.getByRole('dialog', { name: 'Send this link to grace@example.com' });
   await expect(link.getByText('/invitation#')).toBeVisible();
   await page.keyboard.press('Escape');

@@ -14,7 +14,7 @@ async function makeTenant(page: Page, name: string) {
   await page.getByRole('button', { name: 'New tenant' }).click();
   await page.getByLabel('Name', { exact: true }).fill(name);
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Make tenant' }).click();
+  await page.getByRole('button', { name: 'Create tenant' }).click();
   await page.waitForURL('**/t/acme-payments/overview');
 }
 
@@ -25,11 +25,11 @@ async function importRule(page: Page) {
     .fill(
       'rules:\n  - key_pattern: "user:{user_id}"\n    plan: free\n    rate: 1/hour\n    burst_capacity: 2\n',
     );
-  await page.getByRole('button', { name: 'Show what would change' }).click();
-  await expect(page.getByRole('region', { name: 'What would change' }).getByText('1 per hour')).toBeVisible();
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  await expect(page.getByRole('region', { name: 'Changes' }).getByText('1 per hour')).toBeVisible();
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Make 1 change' }).click();
-  await expect(page.getByText(/1 change made/)).toBeVisible();
+  await page.getByRole('button', { name: 'Apply 1 change' }).click();
+  await expect(page.getByText(/1 change applied/)).toBeVisible();
 }
 
 /** The line with the new key in it. */
@@ -67,7 +67,7 @@ test('from the first sign-in to the first blocked request', async ({ page, sluic
   await page.goto('/t/acme-payments/try?user=42');
   const decision = page.getByRole('region', { name: 'Decision' });
   await expect(decision.getByRole('heading', { name: 'Denied' })).toBeVisible();
-  await expect(decision.getByText(/user:\{user_id\} lacks the tokens/)).toBeVisible();
+  await expect(decision.getByText(/user:\{user_id\} has too few tokens/)).toBeVisible();
   await settled(page);
 });
 

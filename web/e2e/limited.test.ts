@@ -25,7 +25,7 @@ test('a new tenant sees its three steps, and the overview with the first checks'
 }) => {
   await signIn(page);
   await page.goto(at('overview'));
-  await expect(page.getByRole('heading', { name: 'Three steps to the first decision' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Get started' })).toBeVisible();
   await expectAccessible(page);
   await askAll(sluice, reports('77', 10));
   // It is read again by itself: nothing is pressed, nothing reloaded.
@@ -54,9 +54,9 @@ test('why user 42 was limited is found out, and an override that expires lets it
   const panel = page.getByRole('dialog', { name: 'Violation' });
   await expect(panel.getByText(/User 42 on free was denied/)).toBeVisible();
   await expect(panel.getByText(/6 per minute, bursts to 3/).first()).toBeVisible();
-  await expect(panel.getByText('Bucket held')).toBeVisible();
+  await expect(panel.getByText('Tokens left')).toBeVisible();
   await expectAccessible(page);
-  await panel.getByRole('link', { name: 'Override this user’s limit' }).click();
+  await panel.getByRole('link', { name: 'Override limit' }).click();
 
   const raise = page.getByRole('dialog', { name: 'New override for user 42' });
   await raise.getByText('10 times').click();
@@ -100,11 +100,11 @@ test('a bucket fills up before one’s eyes, and is filled by a press', async ({
   await until(async () => (await drain()) && (await meter.count()) > 0 && (await level()) < 50);
   const before = await level();
   await expect.poll(() => level()).toBeGreaterThan(before);
-  await page.getByRole('button', { name: /What to do with the bucket of .*reports/ }).click();
-  await page.getByRole('menuitem', { name: 'Fill it up' }).click();
+  await page.getByRole('button', { name: /Actions for the bucket of .*reports/ }).click();
+  await page.getByRole('menuitem', { name: 'Refill' }).click();
   await drain();
   const filled = page.waitForResponse(/\/buckets\/reset$/);
-  await page.getByRole('dialog').getByRole('button', { name: 'Fill it up' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Refill' }).click();
   const { tokens_before, tokens_after } = await (await filled).json();
   expect(tokens_before).toBeLessThan(3);
   expect(tokens_after).toBe(3);

@@ -59,16 +59,16 @@ test('a limit looser than that of all plans is said to be held, and one press ma
   await page.keyboard.type('60/min');
   await page.keyboard.press('Enter');
   await expect(
-    cell(page, 'Each user', 'pro').getByText(/Held to 6\/min, burst 6 by All plans/),
+    cell(page, 'Each user', 'pro').getByText(/Limited to 6\/min, burst 6 by All plans/),
   ).toBeVisible();
   await page.getByRole('button', { name: 'Review changes' }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog.getByText(/pro is held to 6\/min, burst 6/)).toBeVisible();
+  await expect(dialog.getByText(/pro is limited to 6\/min, burst 6/)).toBeVisible();
   await expect(dialog.getByText('60 per minute, bursts to 60')).toBeVisible();
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Give each plan its own limit', exact: true }).click();
   await expect(dialog.getByText('Save 3 changes?')).toBeVisible();
-  await expect(dialog.getByText(/Users on no plan/)).toBeVisible();
+  await expect(dialog.getByText(/Users without a plan/)).toBeVisible();
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/3 changes saved/)).toBeVisible();
   await expect.poll(() => passed(sluice, secret, 'pro', 30)).toBeGreaterThan(6);
@@ -83,7 +83,7 @@ test('fifty plans leave room for plans; a click and a key edit; what is no limit
   await newTenant(page, 'many', plans, [perUser(null, 600), perUser('plan-00', 60)]);
   await page.goto('/t/many/plans');
   await settled(page);
-  const corner = await page.getByRole('columnheader', { name: 'Limit', exact: true }).boundingBox();
+  const corner = await page.getByRole('columnheader', { name: 'Rule', exact: true }).boundingBox();
   expect(corner?.width).toBeLessThanOrEqual(280);
 
   await cell(page, 'Each user', 'plan-01').click();
@@ -100,8 +100,8 @@ test('fifty plans leave room for plans; a click and a key edit; what is no limit
   await page.keyboard.press('Escape');
   await expect(page.getByText('1 change not saved')).toBeVisible();
 
-  await page.getByRole('button', { name: 'New limit' }).click();
-  await page.getByRole('button', { name: 'Add row' }).click();
+  await page.getByRole('button', { name: 'Add rule' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Add rule' }).click();
   await page.keyboard.type('100/d');
   await page.keyboard.press('Enter');
   await expect(page.getByText('2 changes not saved')).toBeVisible();
@@ -149,7 +149,7 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
   await page.waitForURL((url) => !url.pathname.endsWith(`/${candidate.rule_id}`));
   await page.getByRole('button', { name: 'Undo' }).click();
-  await expect(page.getByText(/the shadow rule that was promoted comes back/)).toBeVisible();
+  await expect(page.getByText(/the shadow rule is restored/)).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByRole('button', { name: 'Redo' })).toBeVisible();
   const path = '/api/v1/tenants/tried/rules';
@@ -158,7 +158,7 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
 
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByRole('menuitem', { name: 'Stop enforcing (shadow mode)' }).click();
-  await expect(page.getByText(/denies nothing any more/)).toBeVisible();
+  await expect(page.getByText(/denies nothing/)).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('dialog').getByRole('button', { name: 'Stop enforcing' }).click();
   await expect(page.getByText('In shadow mode within 2 s')).toBeVisible();

@@ -122,7 +122,7 @@ test('another tenant’s screens begin empty: nothing of the former one is shown
   await expect(page.getByText('601')).toHaveCount(0);
   await expect(page.getByRole('region', { name: 'Summary' })).toHaveCount(0);
   answer();
-  await expect(page.getByRole('heading', { name: 'Three steps to the first decision' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Get started' })).toBeVisible();
 });
 
 test('answers are compressed, and code to copy knows where checks are asked', async ({ page, sluice }) => {

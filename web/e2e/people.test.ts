@@ -27,7 +27,7 @@ test('signing out everywhere ends the session in another browser too', async ({ 
 
 /** What only editors, owners and platform admins have. */
 const forbidden =
-  /^(Create key|Invite|New alert|New tenant|New plan|New limit|New rule|Save|Undo …|Show what would change|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$/;
+  /^(Create key|Invite|New alert|New tenant|New plan|Add rule|New rule|New override|Save|Undo …|Review changes|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$/;
 
 test('an invited viewer sees every screen, and no button that would fail', async ({
   page: owner,
@@ -38,7 +38,7 @@ test('an invited viewer sees every screen, and no button that would fail', async
   await owner.getByRole('button', { name: 'Invite' }).click();
   await owner.getByLabel('E-mail').fill('vera@example.com');
   await owner.getByLabel('Role', { exact: true }).selectOption('viewer');
-  await owner.getByRole('button', { name: 'Make the link' }).click();
+  await owner.getByRole('button', { name: 'Create link' }).click();
   const link = await owner.getByRole('dialog').getByText('/invitation#').innerText();
   expect(link).toContain('/invitation#');
 
@@ -50,7 +50,7 @@ test('an invited viewer sees every screen, and no button that would fail', async
   await expectAccessible(viewer);
   await viewer.getByLabel('Your name').fill('Vera');
   await viewer.getByLabel('Choose a password').fill('a password that nobody guesses');
-  await viewer.getByRole('button', { name: 'Make an account and join' }).click();
+  await viewer.getByRole('button', { name: 'Create account and join' }).click();
   await viewer.waitForURL(`**/t/${demo.tenant}/overview`);
 
   for (const { path } of screens.filter(({ name }) => name !== 'new-rule')) {
@@ -59,7 +59,7 @@ test('an invited viewer sees every screen, and no button that would fail', async
     await expect(viewer.getByRole('button', { name: forbidden }), path).toHaveCount(0);
   }
   await viewer.goto('/platform/tenants');
-  await expect(viewer.getByText('Your role does not include this')).toBeVisible();
+  await expect(viewer.getByText('You do not have permission')).toBeVisible();
   expect(refused).toEqual([]);
 });
 
@@ -78,7 +78,7 @@ test('a tenant is put in shadow, says so in red, and is enforced again', async (
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/tenant`);
   await page.getByRole('button', { name: 'Put in shadow …' }).click();
-  await expect(page.getByText(/such checks will pass/)).toBeVisible();
+  await expect(page.getByText(/Such checks will be allowed/)).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('dialog').getByRole('button', { name: 'Put in shadow' }).click();
   const banner = page.getByRole('region', { name: 'Enforcement' });
@@ -93,7 +93,7 @@ test('a tenant is put in shadow, says so in red, and is enforced again', async (
   const red = await banner.evaluate((element) => getComputedStyle(element).color);
   expect(red).toMatch(/^rgb\((1[5-9]\d|2\d\d), [0-9]{1,2}, [0-9]{1,2}\)$/);
   await page.goto('/platform/tenants');
-  await expect(page.getByRole('table').getByText('in shadow')).toBeVisible();
+  await expect(page.getByRole('table').getByText('In shadow')).toBeVisible();
 
   await page.goto(`/t/${demo.tenant}/overview`);
   await banner.getByRole('button', { name: 'Enforce again …' }).click();

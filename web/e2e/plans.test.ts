@@ -66,11 +66,11 @@ test('a lost race shows both versions, and mine can be saved over theirs', async
   expect(theirs.status()).toBe(200);
 
   await page.getByRole('button', { name: 'Review changes' }).click();
-  await expect(page.getByText(/Somebody changed this limit/)).toBeVisible();
+  await expect(page.getByText(/Someone changed this limit/)).toBeVisible();
   await expect(page.getByText('1,500 per second, bursts to 5,000')).toBeVisible();
   await expect(page.getByText('2,000 per second, bursts to 5,000')).toBeVisible();
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Save mine over it' }).click();
+  await page.getByRole('button', { name: 'Overwrite with mine' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/1 change saved/)).toBeVisible();
   expect((await (await api.get(path)).json()).rate_per_second).toBe(2000);
@@ -88,11 +88,11 @@ test('while the server is away what was typed stays, and can be saved when it is
   await page.keyboard.press('Enter');
   await sluice.pause();
   await page.getByRole('button', { name: 'Review changes' }).click();
-  await expect(page.getByText('The server is away.')).toBeVisible();
+  await expect(page.getByText('Cannot reach the server.')).toBeVisible();
   await page.getByRole('button', { name: 'Back' }).click();
   await expect(page.getByText('1 change not saved')).toBeVisible();
   await sluice.resume();
-  await expect(page.getByText('The server is away.')).toBeHidden();
+  await expect(page.getByText('Cannot reach the server.')).toBeHidden();
   await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/1 change saved/)).toBeVisible();

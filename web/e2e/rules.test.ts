@@ -18,7 +18,7 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await page.goto(`/t/${demo.tenant}/rules`);
   await page.getByRole('link', { name: 'New rule' }).click();
 
-  await page.getByRole('button', { name: 'and only for …' }).click();
+  await page.getByRole('button', { name: 'Add condition' }).click();
   await page.getByLabel('Value').fill('/api/orders');
   const built = 'user:{user_id}:endpoint:/api/orders';
   await expect(page.getByLabel('Key pattern')).toHaveValue(built);
@@ -29,15 +29,15 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await page.getByText('Shadow', { exact: true }).click();
   await expect(page.getByRole('application', { name: /requests in/ })).toBeVisible();
   await expectAccessible(page);
-  await page.getByRole('button', { name: 'Make rule' }).click();
+  await page.getByRole('button', { name: 'Create rule' }).click();
   await expect(page.getByRole('heading', { name: 'Each user on /api/orders' })).toBeVisible();
-  await expect(page.getByText(/it reports, and denies nothing/)).toBeVisible();
+  await expect(page.getByText(/it reports what it would deny/)).toBeVisible();
 
   const check = { user_id: '7', endpoint: '/api/orders', cost: 1 };
   for (let times = 0; times < 4; times++) expect((await ask(sluice, check)).status).toBe(200);
 
   await page.getByRole('button', { name: 'Enforce', exact: true }).click();
-  await expect(page.getByText('This rule begins to decide')).toBeVisible();
+  await expect(page.getByText('This rule is enforced')).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
   const id = Number(page.url().split('/').at(-1));
   await expect.poll(async () => (await ask(sluice, check)).rule).toBe(id);
@@ -52,12 +52,12 @@ test('a rule is changed, its history says how, and the change is undone', async 
     .first()
     .press('Enter');
   await page.getByLabel('Burst').fill('30');
-  await expect(page.getByText('Buckets keep what they hold.')).toBeVisible();
+  await expect(page.getByText('Buckets keep their tokens.')).toBeVisible();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText('Rule saved')).toBeVisible();
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
-  await expect(page.getByText('Undone')).toBeVisible();
+  await expect(page.getByText('Change undone')).toBeVisible();
   await expect(page.getByLabel('Burst')).toHaveValue('3');
 });
 
@@ -75,9 +75,9 @@ test('a lost race on a rule shows both versions; theirs can be taken', async ({ 
   await page.request.patch(path, { headers: { 'If-Match': '*' }, data: { burst_capacity: 2200 } });
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog.getByText('Somebody changed this rule')).toBeVisible();
+  await expect(dialog.getByText('Someone changed this rule')).toBeVisible();
   await expect(dialog.getByRole('cell', { name: '2,200' })).toBeVisible();
-  await dialog.getByRole('button', { name: 'Take the saved one' }).click();
+  await dialog.getByRole('button', { name: 'Keep the saved version' }).click();
   await expect(dialog).toBeHidden();
   await expect(page.getByLabel('Burst')).toHaveValue('2,200');
 });

@@ -32,7 +32,7 @@ import { Start } from '~/shell/Start';
 
 const root = createRootRouteWithContext<{ queries: QueryClient }>()({
   component: Outlet,
-  notFoundComponent: () => <ErrorState error={new Error('No screen has this address.')} />,
+  notFoundComponent: () => <ErrorState error={new Error('This page does not exist.')} />,
 });
 
 const signIn = createRoute({

@@ -41,7 +41,7 @@ export class ProblemError extends Error {
 /** No answer, or one from a proxy that has no server behind it. */
 export class AwayError extends Error {
   constructor(cause?: unknown) {
-    super('The server does not answer.', { cause });
+    super('The server is not responding.', { cause });
     this.name = 'AwayError';
   }
 }
@@ -66,7 +66,7 @@ export async function problemOf(response: Response): Promise<ProblemError | Away
     if ([502, 503, 504].includes(response.status)) return new AwayError();
     return new ProblemError({
       type: `${prefix}unreadable`,
-      title: 'The server answered in a way this page does not know',
+      title: 'Unexpected response from the server',
       status: response.status,
     });
   }

@@ -8,14 +8,14 @@ export function suspension(tenant: Tenant) {
     ? {
         verb: 'Resume',
         title: `Resume ${tenant.name}?`,
-        effect: 'Its checks are answered again within 2 s, by the same rules and buckets.',
+        effect: 'Its checks are answered again within 2 s, with the same rules and buckets.',
         act: () => api.POST('/api/v1/tenants/{tenant}/resume', { params }),
       }
     : {
         verb: 'Suspend',
         title: `Suspend ${tenant.name}?`,
         effect:
-          'All its checks are refused with 403 within 2 s, so its services must decide by themselves. Nothing is lost, and resuming undoes it.',
+          'All its checks are refused with 403 within 2 s, so its services must decide without Sluice. No data is lost. You can resume it at any time.',
         act: () => api.POST('/api/v1/tenants/{tenant}/suspend', { params }),
       };
 }

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import type { Span } from '~/domain/range';
+import { isoMoments, type Span } from '~/domain/range';
 import { api, body } from './client';
 import { keepSame, tenantKey } from './queries';
 import type { TopBy } from './types';
@@ -11,11 +11,6 @@ import type { ViolationFilter } from './violations';
  */
 const often = 5_000;
 const seldom = 15_000;
-
-function moments(span: Span): { from: string; until: string } {
-  const { from, until } = span.at(Date.now());
-  return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
-}
 
 function again(span: Span, every: number) {
   return span.moves ? every : (false as const);
@@ -29,7 +24,7 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/series', {
-          params: { path: { tenant }, query: { ...moments(span), rule_id: rule } },
+          params: { path: { tenant }, query: { ...isoMoments(span), rule_id: rule } },
           signal,
         }),
       ),
@@ -46,7 +41,7 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/violations', {
-          params: { path: { tenant }, query: { ...moments(span), ...filter } },
+          params: { path: { tenant }, query: { ...isoMoments(span), ...filter } },
           signal,
         }),
       ),
@@ -63,7 +58,7 @@ export const summaryQuery = (tenant: string, span: Span) => {
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/summary', {
-          params: { path: { tenant }, query: moments(span) },
+          params: { path: { tenant }, query: isoMoments(span) },
           signal,
         }),
       ),
@@ -80,7 +75,7 @@ export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { ...moments(span), by, limit, mode: 'enforce' } },
+          params: { path: { tenant }, query: { ...isoMoments(span), by, limit, mode: 'enforce' } },
           signal,
         }),
       ),

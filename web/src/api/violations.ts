@@ -75,22 +75,3 @@ export const violationQuery = (tenant: string, id: string) =>
         }),
       ),
   });
-
-/** Where the browser downloads them from, as they are filtered. */
-export function exportAddress(
-  tenant: string,
-  span: Span,
-  filter: ViolationFilter,
-  format: 'csv' | 'jsonl',
-): string {
-  const { from, until } = span.at(Date.now());
-  const query = new URLSearchParams({
-    format,
-    from: new Date(from).toISOString(),
-    until: new Date(until).toISOString(),
-  });
-  for (const [name, value] of Object.entries(filter)) {
-    if (value !== undefined) query.set(name, String(value));
-  }
-  return `/api/v1/tenants/${encodeURIComponent(tenant)}/violations/export?${query}`;
-}

@@ -53,11 +53,11 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
 
   return (
     <Dialog opened={opened} onClose={close} title={title} pending={pending}>
-      <div className="soft">{removed ? 'Somebody removed it already.' : effect}</div>
+      <div className="soft">{removed ? 'Someone already removed it.' : effect}</div>
       {error !== null && !removed && (
         <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
           {isStatus(error, 412)
-            ? 'Somebody changed this meanwhile, so nothing was done. This is how it is now. Confirm again to go on.'
+            ? 'Someone changed this in the meantime, so nothing was done. The text above is up to date. Confirm again to continue.'
             : sentence(error)}
         </p>
       )}

@@ -23,7 +23,7 @@ interface Props {
 
 /** A lost race: somebody saved first. Both versions side by side; the reader chooses. */
 export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
-  const title = `Somebody changed ${what} while you were editing`;
+  const title = `Someone changed ${what} while you were editing`;
   return (
     <Modal
       opened={opened}
@@ -32,13 +32,13 @@ export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheir
       title={title}
       closeButtonProps={{ 'aria-label': 'Back to editing' }}
     >
-      <p className="soft">Nothing of yours is saved yet, and nothing of it is lost. Which one holds?</p>
+      <p className="soft">Your version is not saved yet. Choose the version to keep.</p>
       <table className={styles.versions}>
         <thead>
           <tr>
             <td />
-            <th scope="col">Saved now</th>
-            <th scope="col">Yours</th>
+            <th scope="col">Saved version</th>
+            <th scope="col">Your version</th>
           </tr>
         </thead>
         <tbody>
@@ -53,10 +53,10 @@ export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheir
       </table>
       <Group justify="flex-end" mt="lg">
         <Button variant="default" onClick={onTakeTheirs}>
-          Take the saved one
+          Keep the saved version
         </Button>
         <Button onClick={onKeepMine} data-autofocus>
-          Save mine over it
+          Overwrite with mine
         </Button>
       </Group>
     </Modal>

@@ -48,7 +48,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
       {children}
       {asking && (
         <div role="alert" className={styles.discard}>
-          <span>Discard what you typed?</span>
+          <span>Discard your changes?</span>
           <Group gap={8}>
             <Button size="xs" variant="default" onClick={onClose}>
               Discard

@@ -10,7 +10,7 @@ export function Leaving({ when, what }: { when: boolean; what: string }) {
   });
   return (
     <Modal opened={status === 'blocked'} onClose={() => reset?.()} title="Leave without saving?">
-      <p className="soft">{what} would be lost.</p>
+      <p className="soft">{what} will be lost.</p>
       <Group justify="flex-end" mt="lg">
         <Button variant="default" onClick={() => proceed?.()}>
           Leave

@@ -22,11 +22,11 @@ const fields: { value: Field; label: string }[] = [
 ];
 
 const eachLabel: Record<Field, string> = {
-  user: 'each user on their own',
-  endpoint: 'each endpoint on its own',
-  ip: 'each address on its own',
-  attr: 'each value on its own',
-  global: 'all requests together',
+  user: 'each user',
+  endpoint: 'each endpoint',
+  ip: 'each address',
+  attr: 'each value',
+  global: 'all requests',
 };
 
 /** Which requests a rule is about: put together from parts, or typed. Either follows the other. */
@@ -55,7 +55,7 @@ export function PatternBuilder({ value, onChange, error }: Props) {
 
   return (
     <fieldset className={styles.builder}>
-      <legend className="field-label">What is limited</legend>
+      <legend className="field-label">Requests</legend>
       {parts.map((part, index) => (
         <Part
           // biome-ignore lint/suspicious/noArrayIndexKey: parts have no other identity while they are changed
@@ -74,12 +74,12 @@ export function PatternBuilder({ value, onChange, error }: Props) {
           className={styles.add}
           onClick={() => build([...parts, empty(next.value)])}
         >
-          {parts.length === 0 ? 'Add a part' : 'and only for …'}
+          {parts.length === 0 ? 'Add condition' : 'Add condition'}
         </Button>
       )}
       <TextInput
         label="Key pattern"
-        description="The same as text. A value that contains a colon is written in double quotes."
+        description="The conditions as text. Put a value that contains a colon in double quotes."
         value={value}
         error={error ?? (begun ? parsed.error : undefined)}
         spellCheck={false}
@@ -113,7 +113,7 @@ function Part({ part, parts, only, onChange, onRemove }: PartProps) {
   return (
     <div className={styles.part}>
       <NativeSelect
-        aria-label="Part"
+        aria-label="Field"
         value={part.field}
         data={choices}
         onChange={(event) => onChange(empty(event.currentTarget.value as Field))}
@@ -130,11 +130,11 @@ function Part({ part, parts, only, onChange, onRemove }: PartProps) {
         <span className={styles.global}>{eachLabel.global}</span>
       ) : (
         <NativeSelect
-          aria-label="Which"
+          aria-label="Match"
           value={part.each ? 'each' : 'only'}
           data={[
             { value: 'each', label: eachLabel[part.field] },
-            { value: 'only', label: 'only this:' },
+            { value: 'only', label: 'exactly' },
           ]}
           onChange={(event) =>
             onChange({
@@ -162,7 +162,7 @@ function Part({ part, parts, only, onChange, onRemove }: PartProps) {
         />
       )}
       {!only && (
-        <ActionIcon aria-label="Remove this part" onClick={onRemove}>
+        <ActionIcon aria-label="Remove condition" onClick={onRemove}>
           <IconX size={15} />
         </ActionIcon>
       )}

@@ -42,7 +42,7 @@ export function TimeRange({ fallback }: { fallback?: string }) {
         {ranges.map(({ value, label }) => (
           <Menu.Item
             key={value}
-            rightSection={value === range.text ? <IconCheck size={14} aria-label="chosen" /> : undefined}
+            rightSection={value === range.text ? <IconCheck size={14} aria-label="selected" /> : undefined}
             onClick={() => range.set(value)}
           >
             {label}

@@ -28,19 +28,19 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
       effect={
         on ? (
           <>
-            Within 2 s every rule, blocks included, acts as a shadow rule: every check passes. Tokens are
-            still taken, and violations show what would have been denied. Every screen of this tenant says so
-            in red until somebody ends it.
+            Within 2 s every rule, including blocks, runs in shadow mode and every check is allowed. Tokens
+            are still taken, and violations record what would have been denied. Every page of this tenant
+            shows a red banner until enforcement is on again.
             {summary.data && (
               <>
                 {' '}
                 In the last hour {exactNumber(summary.data.total.denied)} of{' '}
-                {plural(checksOf(summary.data.total), 'check')} were denied; such checks will pass.
+                {plural(checksOf(summary.data.total), 'check')} were denied. Such checks will be allowed.
               </>
             )}
           </>
         ) : (
-          'Within 2 s every rule acts in its own mode again. Buckets stay as they are, so callers that used up a limit meanwhile are denied until it refills.'
+          'Within 2 s every rule uses its own mode again. Buckets keep their level, so a caller who used up a limit in the meantime is denied until it refills.'
         )
       }
       verb={on ? 'Put in shadow' : 'Enforce again'}

@@ -58,10 +58,10 @@ export function ErrorState({ error, onRetry }: ErrorProps) {
 }
 
 function title(error: unknown): string {
-  if (error instanceof AwayError) return 'The server is away';
-  if (isStatus(error, 404)) return 'There is nothing here';
+  if (error instanceof AwayError) return 'The server is not responding';
+  if (isStatus(error, 404)) return 'Not found';
   if (error instanceof ProblemError) return error.document.title;
-  return 'Something went wrong in this page';
+  return 'Something went wrong';
 }
 
 /** A screen that the reader's role does not show. */
@@ -77,9 +77,9 @@ export function NoPermission({
       <div className={styles.icon}>
         <IconLock size={20} aria-hidden />
       </div>
-      <h2>Your role does not include this</h2>
+      <h2>You do not have permission</h2>
       <p className={styles.text}>
-        {children ?? `It takes ${leastRole[need ?? 'own']}. Whoever invited you can change your role.`}
+        {children ?? `This requires ${leastRole[need ?? 'own']}. An owner can change your role.`}
       </p>
     </div>
   );

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
 import { auditEntry } from '../../test/fake';
-import { actorOf, changesOf, objectOf, revertable, verbOf } from './audit';
+import { actorOf, causeOf, changesOf, objectOf, revertable, verbOf } from './audit';
 import { permissions } from './roles';
 
 const raised = auditEntry({
@@ -29,13 +29,13 @@ test('a creation shows all values, and none before', () => {
   const made = auditEntry({ action: 'create', before: null, after: { name: 'pro', is_active: true } });
   expect(changesOf(made)).toEqual([
     { field: 'Name', before: null, after: 'pro' },
-    { field: 'Active', before: null, after: 'yes' },
+    { field: 'State', before: null, after: 'on' },
   ]);
 });
 
 test.each([
   [{ kind: 'rule', id: '12' }, { key_pattern: 'global', name: 'daily', plan: null }, 'rule global · daily'],
-  [{ kind: 'override', id: '12:a:b' }, {}, 'the limit of user a:b on rule 12'],
+  [{ kind: 'override', id: '12:a:b' }, {}, 'the override of user a:b on rule 12'],
   [{ kind: 'user', id: '42' }, {}, 'the plan of user 42'],
   [{ kind: 'api_key', id: 'k1' }, { name: 'gateway' }, 'API key gateway'],
   [{ kind: 'tenant', id: 'acme' }, {}, 'the tenant'],
@@ -52,7 +52,7 @@ test('members and rules are called by their names while there are some', () => {
   expect(objectOf(member('1'), names)).toBe('member ada@example.com');
   expect(objectOf(member('2'), names)).toBe('member 2');
   const override = auditEntry({ object: { kind: 'override', id: '12:42' } });
-  expect(objectOf(override, names)).toBe('the limit of user 42 on global');
+  expect(objectOf(override, names)).toBe('the override of user 42 on global');
 });
 
 test('what was done to a key or a tenant has its own word', () => {
@@ -67,11 +67,22 @@ test('what was done to a key or a tenant has its own word', () => {
   ).toBe('suspended');
   expect(
     verbOf(auditEntry({ object: tenant, before: { enforcement: 'on' }, after: { enforcement: 'shadow' } })),
-  ).toBe('put in shadow');
+  ).toBe('stopped enforcement of');
   expect(
     verbOf(auditEntry({ object: tenant, before: { enforcement: 'shadow' }, after: { enforcement: 'on' } })),
-  ).toBe('enforced again');
+  ).toBe('resumed enforcement of');
   expect(verbOf(raised)).toBe('changed');
+});
+
+test('an undo and an enforced shadow rule are said as people say them', () => {
+  const by = (act: string, more: Partial<AuditEntry> = {}) =>
+    auditEntry({ ...more, actor: { kind: 'account', id: '1', name: 'Ada', act, request_id: '' } });
+  expect(verbOf(by('revert 812'))).toBe('undid a change of');
+  expect(verbOf(by('revert 812', { action: 'create', before: null }))).toBe('restored');
+  expect(verbOf(by('promote'))).toBe('enforced');
+  expect(causeOf(by('revert 812'))).toBe('undo of change 812');
+  expect(causeOf(by('promote'))).toBe('enforcement of a shadow rule');
+  expect(causeOf(by(''))).toBeNull();
 });
 
 test('an actor without a name is called by what there is', () => {

@@ -2,6 +2,7 @@ import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
 import { exactTime } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
+import { fieldLabels } from './rule';
 
 /** The audit log in words: who did what to what, and which values changed. */
 type Row = Record<string, unknown>;
@@ -35,18 +36,42 @@ const verbs: Record<AuditAction, string> = {
   credit: 'credited',
 };
 
-/** "changed" */
-export function verbOf({ action, object, before, after }: AuditEntry): string {
+/** What was done, as it stands before the object: "changed", "undid a change of", "stopped enforcement of". */
+export function verbOf(entry: AuditEntry): string {
+  const { action, object, actor, before, after } = entry;
+  if (isUndo(entry)) return undone[action];
+  if (object.kind === 'rule' && action === 'update' && actor.act === 'promote') return 'enforced';
   if (object.kind === 'api_key' && !before?.revoked_at && after?.revoked_at) return 'revoked';
   if (object.kind === 'tenant' && !before?.suspended_at && after?.suspended_at) return 'suspended';
   if (object.kind === 'tenant' && before?.suspended_at && !after?.suspended_at) return 'resumed';
   if (object.kind === 'tenant' && before && after && before.enforcement !== after.enforcement) {
-    return after.enforcement === 'shadow' ? 'put in shadow' : 'enforced again';
+    return after.enforcement === 'shadow' ? 'stopped enforcement of' : 'resumed enforcement of';
   }
   return verbs[action];
 }
 
-/** What entries name by number alone, by its name; undefined for what is no more. */
+/** What an undo did: it brings back what was removed, and removes what was created. */
+const undone: Record<AuditAction, string> = {
+  ...verbs,
+  create: 'restored',
+  update: 'undid a change of',
+};
+
+/** What the change was part of: "import", "undo of change 812"; null if it stands alone. */
+export function causeOf({ actor: { act } }: AuditEntry): string | null {
+  if (act === '') return null;
+  return act.startsWith('revert ') ? `undo of change ${act.slice('revert '.length)}` : (causes[act] ?? act);
+}
+
+const causes: Record<string, string> = {
+  import: 'import',
+  matrix: 'changes on the Plans page',
+  promote: 'enforcement of a shadow rule',
+  rotate: 'key rotation',
+  'rotate secret': 'new signing secret',
+};
+
+/** The names of objects that entries have by id only; undefined for removed ones. */
 export interface Names {
   member: (id: string) => string | undefined;
   rule: (id: string) => string | undefined;
@@ -85,7 +110,7 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
 function overrideOf(id: string, names: Names): string {
   const colon = id.indexOf(':');
   const rule = id.slice(0, colon);
-  return `the limit of user ${id.slice(colon + 1)} on ${names.rule(rule) ?? `rule ${rule}`}`;
+  return `the override of user ${id.slice(colon + 1)} on ${names.rule(rule) ?? `rule ${rule}`}`;
 }
 
 function bucketOf(row: Row, id: string): string {
@@ -97,14 +122,14 @@ export function actorOf({ actor: { kind, name, id } }: AuditEntry): string {
   return kind === 'api_key' ? `API key ${name || id}` : name || id || kind;
 }
 
-/** A value that differs, as people read it; null where there was none. */
+/** One value that differs, in words; null where there was none. */
 export interface Change {
   field: string;
   before: string | null;
   after: string | null;
 }
 
-/** What every write changes, and what says nothing to people. */
+/** Fields that every write changes, or that mean nothing to readers. */
 const bookkeeping = new Set([
   'version',
   'revision',
@@ -116,11 +141,7 @@ const bookkeeping = new Set([
 ]);
 
 const labels: Record<string, string> = {
-  key_pattern: 'Pattern',
-  rate_per_second: 'Rate',
-  burst_capacity: 'Burst',
-  is_active: 'Active',
-  failure_mode: 'While Redis is away',
+  ...fieldLabels,
   suspended_at: 'Suspended',
   expires_at: 'Ends',
   revoked_at: 'Revoked',
@@ -134,7 +155,7 @@ const labels: Record<string, string> = {
   url: 'Address',
 };
 
-/** The values that a change made different; of a creation or removal, all that there were. */
+/** The values that differ; for a creation or removal, all values. */
 export function changesOf({ before, after }: AuditEntry): Change[] {
   const fields = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return fields
@@ -155,6 +176,7 @@ function shown(row: Row | null, field: string): string | null {
   if (field === 'rate_per_second' && typeof value === 'number') {
     return value > 0 ? rateSentence({ rate_per_second: value, rate_unit: unit(row) }) : '–';
   }
+  if (field === 'is_active') return value ? 'on' : 'off';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (field.endsWith('_at') && typeof value === 'string') return exactTime(Date.parse(value));
   if (Array.isArray(value)) return value.join(', ');
@@ -182,7 +204,7 @@ export function revertable({ object: { kind }, before, after }: AuditEntry, may:
   }
 }
 
-/** What changes without anybody changing the object. */
+/** Fields that change without anybody changing the object. */
 const silent = new Set([
   'version',
   'revision',
@@ -193,7 +215,7 @@ const silent = new Set([
   'last_seen_at',
 ]);
 
-/** Whether an object is still as an entry left it, by the object's latest entry: only then it can be undone. */
+/** Whether the object is still as the entry left it, judged by its latest entry. Only then can the entry be undone. */
 export function isAsLeft(entry: AuditEntry, latest: AuditEntry): boolean {
   return entry.audit_id === latest.audit_id || content(entry.after) === content(latest.after);
 }
@@ -220,9 +242,9 @@ export function isPromotion({ actor: { act }, object: { kind }, action, before }
 export function revertEffect(entry: AuditEntry, names?: Names): string {
   const object = objectOf(entry, names);
   if (isPromotion(entry)) {
-    return `It gives ${object} the values of before, and the shadow rule that was promoted comes back.`;
+    return `Restores the previous values of ${object}, and the shadow rule.`;
   }
-  if (!entry.before) return `It removes ${object} again.`;
-  if (!entry.after) return `It makes ${object} again, as it was.`;
-  return `It gives ${object} the values of before. If somebody changed it since, nothing is done.`;
+  if (!entry.before) return `Removes ${object}.`;
+  if (!entry.after) return `Restores ${object}.`;
+  return `Restores the previous values of ${object}. If it was changed since, nothing happens.`;
 }

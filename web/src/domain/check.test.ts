@@ -35,11 +35,11 @@ test('each matched rule has its own tier, and one decides', () => {
 
 test.each([
   [{ allowed: true, remaining: 3, limit: 50 }, 200, /3 of 50 tokens left/],
-  [{ allowed: true, remaining: null, limit: null }, 200, /No rule limits it/],
-  [{ allowed: false, reason: 'limit_exceeded', retry_after_ms: 350 }, 429, /would pass in 350\u202fms/],
-  [{ allowed: false, reason: 'blocked', retry_after_ms: null }, 429, /blocks it/],
-  [{ allowed: false, reason: 'cost_exceeds_limit', retry_after_ms: null }, 429, /whole bucket/],
-  [{ allowed: false, reason: 'store_unavailable', retry_after_ms: 1000 }, 503, /Redis does not answer/],
+  [{ allowed: true, remaining: null, limit: null }, 200, /No rule limits this check/],
+  [{ allowed: false, reason: 'limit_exceeded', retry_after_ms: 350 }, 429, /would be allowed in 350\u202fms/],
+  [{ allowed: false, reason: 'blocked', retry_after_ms: null }, 429, /Blocked by/],
+  [{ allowed: false, reason: 'cost_exceeds_limit', retry_after_ms: null }, 429, /higher than the bucket/],
+  [{ allowed: false, reason: 'store_unavailable', retry_after_ms: 1000 }, 503, /Redis is not responding/],
 ] as const)('the decision %o is said in a sentence', (decision, status, sentence) => {
   const answer = explanation({ violated_rule: 'user:{user_id}', ...decision });
   expect(statusOf(answer).code).toBe(status);
@@ -48,12 +48,12 @@ test.each([
 
 test('where everything that matches is in shadow, no rule is said to be missing', () => {
   expect(verdict(explanation({ limit: null, remaining: null }, [matched(12, { mode: 'shadow' })]))).toBe(
-    'The rules that match it are in shadow: they report, and deny nothing.',
+    'All matching rules are in shadow mode. They report, and deny nothing.',
   );
 });
 
 test('a bypass is said to be one', () => {
   expect(verdict(explanation({ limit: null, remaining: null }, [matched(2, { action: 'bypass' })]))).toMatch(
-    /without any other rule/,
+    /No other rule applies/,
   );
 });

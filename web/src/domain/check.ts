@@ -50,31 +50,32 @@ export function statusOf({ decision }: Explanation): { code: number; text: strin
 export function verdict(explanation: Explanation): string {
   const { decision, rules } = explanation;
   const bypass = rules.find(({ action, mode }) => action === 'bypass' && mode === 'enforce');
-  if (decision.allowed && bypass) return `${bypass.key_pattern} lets it pass without any other rule.`;
+  if (decision.allowed && bypass)
+    return `Allowed by the bypass ${bypass.key_pattern}. No other rule applies.`;
   if (decision.allowed && rules.length > 0 && rules.every(({ mode }) => mode === 'shadow')) {
-    return 'The rules that match it are in shadow: they report, and deny nothing.';
+    return 'All matching rules are in shadow mode. They report, and deny nothing.';
   }
-  if (decision.allowed && decision.remaining === null) return 'No rule limits it.';
+  if (decision.allowed && decision.remaining === null) return 'No rule limits this check.';
   if (decision.allowed) {
     const { remaining, limit } = decision;
-    return `Of the rules that match, the tightest has ${exactNumber(remaining ?? 0)} of ${exactNumber(limit ?? 0)} tokens left.`;
+    return `The tightest matching rule has ${exactNumber(remaining ?? 0)} of ${exactNumber(limit ?? 0)} tokens left.`;
   }
   const rule = decision.violated_rule ?? 'A rule';
   switch (decision.reason) {
     case 'blocked':
-      return `${rule} blocks it. No wait ends that.`;
+      return `Blocked by ${rule}. Waiting does not help.`;
     case 'cost_exceeds_limit':
-      return `It costs more than the whole bucket of ${rule} holds. No wait ends that.`;
+      return `The cost is higher than the bucket of ${rule} can hold. Waiting does not help.`;
     case 'store_unavailable':
-      return `Redis does not answer, and ${rule} is closed meanwhile.`;
+      return `Redis is not responding, and ${rule} denies until it does.`;
     default:
-      return `${rule} lacks the tokens. It would pass in ${duration(decision.retry_after_ms ?? 0)} if nobody else takes any.`;
+      return `${rule} has too few tokens. The check would be allowed in ${duration(decision.retry_after_ms ?? 0)} if no other check takes any.`;
   }
 }
 
 /** Whose plan it is. */
 export const planSources = {
-  check: 'named by the check',
+  check: 'from the check',
   user: 'assigned to the user',
-  tenant: 'the tenant’s default',
+  tenant: 'tenant default',
 } as const;

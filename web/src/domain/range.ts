@@ -21,6 +21,12 @@ export interface Span {
   at: (now: number) => Moments;
 }
 
+/** The moments of a range as of now, as the API takes them. */
+export function isoMoments(span: Span): { from: string; until: string } {
+  const { from, until } = span.at(Date.now());
+  return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
+}
+
 /** Whether a range ends now, and so goes on. */
 export function isNamedRange(text: string): boolean {
   return ranges.some(({ value }) => value === text);

@@ -16,14 +16,14 @@ function match(pattern: string, more: Request = {}) {
 }
 
 test.each([
-  ['global', 'the one bucket'],
+  ['global', 'all matching requests'],
   ['user:{user_id}', 'user 42'],
-  ['user:42', 'the one bucket'],
+  ['user:42', 'all matching requests'],
   ['user:43', 'another user'],
-  ['endpoint:/api/*', 'the one bucket'],
+  ['endpoint:/api/*', 'all matching requests'],
   ['endpoint:/api', 'another endpoint'],
   ['endpoint:POST /api/search', 'another method'],
-  ['ip:203.0.113.0/24', 'the one bucket'],
+  ['ip:203.0.113.0/24', 'all matching requests'],
   ['ip:198.51.100.0/24', 'another IP address'],
   ['attr.org:{attr.org}:user:{user_id}', 'user 42, org acme'],
   ['attr.model:{attr.model}', 'no model'],
@@ -33,7 +33,7 @@ test.each([
 
 test('what is below a path is not the path itself', () => {
   expect(match('endpoint:/api/*', { endpoint: '/api' })).toBe('another endpoint');
-  expect(match('endpoint:/api/*', { endpoint: '/api/' })).toBe('the one bucket');
+  expect(match('endpoint:/api/*', { endpoint: '/api/' })).toBe('all matching requests');
 });
 
 describe('networks', () => {

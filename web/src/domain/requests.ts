@@ -29,7 +29,7 @@ export function matchRequest(segments: Segment[], request: Request): Match {
       return { request, bucket: null, reason: 'another method' };
     else if (!holds(segment, given)) return { request, bucket: null, reason: `another ${noun(segment)}` };
   }
-  return { request, bucket: subjects.length > 0 ? subjects.join(', ') : 'the one bucket' };
+  return { request, bucket: subjects.length > 0 ? subjects.join(', ') : 'all matching requests' };
 }
 
 function noun({ field, attribute }: Segment): string {

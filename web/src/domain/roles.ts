@@ -14,7 +14,11 @@ export function permissions(role: Role): Permissions {
 }
 
 /** For screens: "An owner can do this." */
-export const leastRole = { edit: 'an editor', own: 'an owner', platform: 'a platform admin' } as const;
+export const leastRole = {
+  edit: 'the editor role',
+  own: 'the owner role',
+  platform: 'a platform admin',
+} as const;
 
 export const roles: { value: Role; label: string }[] = [
   { value: 'viewer', label: 'Viewer' },

@@ -40,3 +40,28 @@ export const failureModeLabels: Record<NonNullable<Rule['failure_mode']>, string
   open: 'Allow requests',
   closed: 'Deny requests (503)',
 };
+
+/** The label of each field of a rule. */
+export const fieldLabels = {
+  key_pattern: 'Pattern',
+  name: 'Name',
+  plan: 'Plan',
+  rate_per_second: 'Rate',
+  rate_unit: 'Unit',
+  burst_capacity: 'Burst',
+  mode: 'Mode',
+  action: 'Action',
+  failure_mode: 'When Redis is unavailable',
+  is_active: 'State',
+  description: 'Description',
+} as const;
+
+export interface Choice {
+  value: string;
+  label: string;
+}
+
+/** Labels as the choices of a select. */
+export function choicesOf(labels: Record<string, string>): Choice[] {
+  return Object.entries(labels).map(([value, label]) => ({ value, label }));
+}

@@ -9,12 +9,12 @@ test.each([
   [
     'a limit that was reached',
     violation(),
-    'User 42 on free was denied 11 times within 794 ms, asking GET /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50) held 0.65 tokens where a request takes 1; 35 ms later it could have passed.',
+    'User 42 on free was denied 11 times within 794 ms on GET /api/search. Their bucket for user:{user_id} (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later.',
   ],
   [
     'a single check of a shadow rule',
     violation({ mode: 'shadow', count: 1, method: null }),
-    'User 42 on free would have been denied, asking /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50) held 0.65 tokens where a request takes 1; 35 ms later it could have passed. Nobody was denied by it: the rule is in shadow mode.',
+    'User 42 on free would have been denied on /api/search. Their bucket for user:{user_id} (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later. Nothing was denied: the rule is in shadow mode.',
   ],
   [
     'an address that is blocked',
@@ -29,12 +29,12 @@ test.each([
       burst_capacity: 0,
       count: 3,
     }),
-    '203.0.113.9 was blocked 3 times within 794 ms, asking GET /internal/health. The rule endpoint:/internal/* blocks all that it matches; no wait would have helped.',
+    '203.0.113.9 was blocked 3 times within 794 ms on GET /internal/health. The rule endpoint:/internal/* blocks every request that matches. Waiting would not have helped.',
   ],
   [
     'a cost that never fits',
     violation({ reason: 'cost_exceeds_limit', cost: 80, count: 1, retry_after_ms: null }),
-    'User 42 on free was denied, asking GET /api/search. A request took 80 tokens, and their bucket of user:{user_id} never holds more than 50; no wait would have helped.',
+    'User 42 on free was denied on GET /api/search. A request took 80 tokens, and their bucket for user:{user_id} never holds more than 50. Waiting would not have helped.',
   ],
   [
     'an outage of Redis',

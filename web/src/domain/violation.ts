@@ -12,7 +12,7 @@ export function limitThen(violation: Violation): string | null {
 /** Who was limited, as a sentence begins: "User 42", "203.0.113.9". */
 export function who(violation: Violation): string {
   if (violation.user_id !== null) return `User ${violation.user_id}`;
-  return violation.ip_address ?? 'A caller without identity';
+  return violation.ip_address ?? 'An anonymous caller';
 }
 
 /** "GET /api/search" */
@@ -23,14 +23,14 @@ export function endpointOf({ method, endpoint }: Violation): string | null {
 
 /**
  * What happened, in the words that one would use on the phone: "User 42 on free was denied 11 times
- * within 790 ms, asking GET /api/search. Their bucket of user:{user_id} (10 per second, bursts to 50)
- * held 0.65 tokens where a request takes 1; 35 ms later it could have passed."
+ * within 790 ms on GET /api/search. Their bucket for user:{user_id} (10 per second, bursts to 50)
+ * held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later."
  */
 export function whatHappened(violation: Violation): string {
   const plan = violation.plan ? ` on ${violation.plan}` : '';
   const asked = endpointOf(violation);
-  const asking = asked ? `, asking ${asked}` : '';
-  return `${who(violation)}${plan} ${was(violation)}${asking}. ${why(violation)}${shadow(violation)}`;
+  const where = asked ? ` on ${asked}` : '';
+  return `${who(violation)}${plan} ${was(violation)}${where}. ${why(violation)}${shadow(violation)}`;
 }
 
 function was({ mode, reason, count, requested_at, last_at }: Violation): string {
@@ -45,11 +45,11 @@ function why(violation: Violation): string {
   const { reason, key_pattern, cost, burst_capacity } = violation;
   switch (reason) {
     case 'blocked':
-      return `The rule ${key_pattern} blocks all that it matches; no wait would have helped.`;
+      return `The rule ${key_pattern} blocks every request that matches. Waiting would not have helped.`;
     case 'cost_exceeds_limit':
       return `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
         burst_capacity,
-      )}; no wait would have helped.`;
+      )}. Waiting would not have helped.`;
     case 'store_unavailable':
       return `Redis did not answer, and the rule ${key_pattern} denies until it does.`;
     default:
@@ -63,19 +63,19 @@ function short(violation: Violation): string {
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
   const lacked =
-    held === null ? 'was empty' : `held ${tokens(held)} where a request takes ${exactNumber(cost)}`;
-  return `${begin} ${lacked}${wait === null ? '.' : `; ${duration(wait)} later it could have passed.`}`;
+    held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
+  return `${begin} ${lacked}${wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`}`;
 }
 
 /** Whose bucket it is. */
 function bucket({ scope, key_pattern }: Violation): string {
   switch (scope) {
     case 'user':
-      return `their bucket of ${key_pattern}`;
+      return `their bucket for ${key_pattern}`;
     case 'global':
       return 'the bucket that all requests share';
     default:
-      return `the bucket of ${key_pattern}`;
+      return `the bucket for ${key_pattern}`;
   }
 }
 
@@ -84,5 +84,5 @@ function tokens(count: number): string {
 }
 
 function shadow({ mode }: Violation): string {
-  return mode === 'shadow' ? ' Nobody was denied by it: the rule is in shadow mode.' : '';
+  return mode === 'shadow' ? ' Nothing was denied: the rule is in shadow mode.' : '';
 }

@@ -43,7 +43,7 @@ export function AccountMenu() {
         <Menu.Divider />
         <Menu.Item
           leftSection={<IconLogout size={15} />}
-          onClick={() => signOut().catch((error) => failed('You are still signed in', error))}
+          onClick={() => signOut().catch((error) => failed('Could not sign out', error))}
         >
           Sign out
         </Menu.Item>

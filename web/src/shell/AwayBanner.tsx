@@ -32,7 +32,8 @@ export function AwayBanner() {
     <div className={styles.banner} role="status">
       <IconAlert size={15} aria-hidden />
       <span>
-        <strong>The server is away.</strong> What you see may be old; what you typed is kept. Trying again …
+        <strong>Cannot reach the server.</strong> This page may be out of date. Your input is kept.
+        Reconnecting …
       </span>
     </div>
   );

@@ -7,7 +7,7 @@ import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
 import { IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
-import { limitSentence } from '~/domain/rate';
+import { ruleDetail, ruleEffect } from '~/domain/rule';
 import { useSession } from '~/session';
 import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
@@ -50,7 +50,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
       transitionProps={{ duration: 100 }}
     >
       <Spotlight.Search
-        placeholder="Screens, tenants, rules, users …"
+        placeholder="Search pages, tenants, rules, users …"
         aria-label="Search"
         leftSection={<IconSearch size={16} aria-hidden />}
       />
@@ -77,7 +77,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
 function useGroups(query: string): { label: string; entries: Entry[] }[] {
   const { tenant } = useParams({ strict: false });
   const groups = [
-    { label: 'Screens', entries: useScreens(tenant) },
+    { label: 'Pages', entries: useScreens(tenant) },
     { label: 'Rules', entries: useRules(tenant) },
     { label: 'Tenants', entries: useTenants(query) },
   ].map(({ label, entries }) => ({
@@ -142,8 +142,8 @@ function useRules(tenant: string | undefined): Entry[] {
   const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
   return data.map((rule) => ({
     id: `rule ${rule.rule_id}`,
-    label: rule.name ? `${rule.key_pattern} (${rule.name})` : rule.key_pattern,
-    description: `${rule.plan ?? 'all plans'} · ${rule.action === 'limit' ? limitSentence(rule) : rule.action}`,
+    label: rule.key_pattern,
+    description: `${ruleDetail(rule)} · ${ruleEffect(rule)}`,
     icon: <IconRules size={16} />,
     go: () =>
       navigate({
@@ -173,7 +173,7 @@ function useUsers(tenant: string | undefined, query: string): Entry[] {
   if (!tenant || query.trim() === '') return [];
   const found = (data?.items ?? []).map(({ user_id, plan }) => ({ id: user_id, description: `on ${plan}` }));
   if (!found.some(({ id }) => id === query.trim())) {
-    found.push({ id: query.trim(), description: 'open this user' });
+    found.push({ id: query.trim(), description: 'Open this user' });
   }
   return found.map(({ id, description }) => ({
     id: `user ${id}`,

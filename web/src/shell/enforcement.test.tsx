@@ -41,7 +41,7 @@ test('a tenant in shadow says so on every screen, and who did it, and can be enf
   const banner = await screen.findByRole('region', { name: 'Enforcement' });
   expect(banner.textContent).toMatch(/Acme is in shadow: nothing is denied/);
   expect(await within(banner).findByText(/by grace@example.com/)).toBeDefined();
-  expect(screen.getByRole('button', { name: /^Tenant: Acme in shadow/ })).toBeDefined();
+  expect(screen.getByRole('button', { name: /^Tenant: Acme In shadow/ })).toBeDefined();
   await user.click(within(banner).getByRole('button', { name: 'Enforce again …' }));
   expect(await screen.findByText(/denied until it refills/)).toBeDefined();
   expect(requests.some(({ method }) => method === 'PATCH')).toBe(false);
@@ -84,5 +84,5 @@ test('the list of tenants marks those in shadow', async () => {
   });
   open('/platform/tenants');
   const table = await screen.findByRole('table', { name: 'Tenants' });
-  expect(within(table).getByText('in shadow')).toBeDefined();
+  expect(within(table).getByText('In shadow')).toBeDefined();
 });

@@ -12,7 +12,7 @@ import {
 /** The screens of a tenant, in the order of the navigation; the command palette reaches each of them. */
 export const tenantScreens = [
   { to: '/t/$tenant/overview', label: 'Overview', icon: IconOverview },
-  { to: '/t/$tenant/plans', label: 'Plan tiers', icon: IconPlans },
+  { to: '/t/$tenant/plans', label: 'Plans', icon: IconPlans },
   { to: '/t/$tenant/rules', label: 'Rules', icon: IconRules },
   { to: '/t/$tenant/violations', label: 'Violations', icon: IconViolations },
   { to: '/t/$tenant/users', label: 'Users', icon: IconUsers },

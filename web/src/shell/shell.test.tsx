@@ -80,10 +80,10 @@ test('a server that is away is said, and its return is noticed', async () => {
   const answering = globalThis.fetch;
   vi.stubGlobal('fetch', () => Promise.reject(new TypeError('failed to fetch')));
   await queries.invalidateQueries();
-  expect(await screen.findByText(/The server is away/)).toBeDefined();
+  expect(await screen.findByText(/Cannot reach the server/)).toBeDefined();
   expect(screen.getByRole('heading', { name: 'Try it' })).toBeDefined();
   vi.stubGlobal('fetch', answering);
-  await waitFor(() => expect(screen.queryByText(/The server is away/)).toBeNull());
+  await waitFor(() => expect(screen.queryByText(/Cannot reach the server/)).toBeNull());
   await user.keyboard('{Escape}');
 });
 

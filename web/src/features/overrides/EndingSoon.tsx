@@ -20,7 +20,7 @@ export function EndingSoon({ tenant }: { tenant: string }) {
           {plural(count, 'override')}
         </Link>{' '}
         {count === 1 && !hasMore ? 'ends' : 'end'} within 7 days, the first{' '}
-        <RelativeTime at={first?.expires_at ?? ''} />. The rules’ own limits hold from then on.
+        <RelativeTime at={first?.expires_at ?? ''} />. The rules’ limits apply after that.
       </p>
     </section>
   );

@@ -5,6 +5,7 @@ import type { Violation, ViolationDetail } from '~/api/types';
 import { violationQuery } from '~/api/violations';
 import { Copy } from '~/components/Copy';
 import { Facts } from '~/components/Facts';
+import { RuleLink } from '~/components/RuleLink';
 import { SidePanel } from '~/components/SidePanel';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { Duration, RelativeTime } from '~/components/Time';
@@ -85,7 +86,7 @@ function InMinute({ violation, detail }: { violation: Violation; detail: Violati
         <li>
           In that minute the rule {violation.mode === 'shadow' ? 'would have denied' : 'denied'}{' '}
           {violation.scope === 'user' ? 'this user' : 'this bucket'} {plural(denied_in_minute, 'time')} in
-          all.
+          total.
         </li>
       )}
       {edited && (
@@ -117,7 +118,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
             />
           )}
         >
-          Override this user’s limit
+          Override limit
         </Button>
       )}
       {user_id !== null && (
@@ -137,7 +138,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
             <Link {...props} to="/t/$tenant/violations" params={{ tenant }} search={{ ip: ip_address }} />
           )}
         >
-          All of {ip_address}
+          View all from {ip_address}
         </Button>
       )}
       {edit && ip_address !== null && reason !== 'blocked' && (
@@ -156,12 +157,6 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
 
 function Known({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
   const { user_id, ip_address, plan, cost, tokens_at_time, retry_after_ms, rule_id } = violation;
-  const removed = detail !== undefined && detail.rule === null;
-  const rule = (
-    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
-      <code>{violation.key_pattern}</code>
-    </Link>
-  );
   return (
     <Facts
       facts={{
@@ -178,15 +173,19 @@ function Known({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
         ),
         Plan: plan,
         Endpoint: endpointOf(violation),
-        Rule: removed ? <code>{violation.key_pattern}</code> : rule,
-        'Limit then': limitThen(violation),
+        Rule: detail?.rule ? (
+          <RuleLink tenant={tenant} id={rule_id} rule={detail.rule} />
+        ) : (
+          <code>{violation.key_pattern}</code>
+        ),
+        'Limit at that time': limitThen(violation),
         Cost: `${exactNumber(cost)} each`,
-        'Bucket held': tokens_at_time !== null && plural(tokens_at_time, 'token'),
-        Wait: retry_after_ms === null ? 'no wait would have helped' : <Duration ms={retry_after_ms} />,
+        'Tokens left': tokens_at_time !== null && plural(tokens_at_time, 'token'),
+        Wait: retry_after_ms === null ? 'Waiting would not have helped' : <Duration ms={retry_after_ms} />,
         Bucket: (
           <span className={styles.copied}>
             <code>{violation.bucket_key}</code>
-            <Copy value={violation.bucket_key} label="Copy the bucket’s key" />
+            <Copy value={violation.bucket_key} label="Copy bucket key" />
           </span>
         ),
       }}

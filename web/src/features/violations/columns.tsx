@@ -1,15 +1,16 @@
 import { Tooltip } from '@mantine/core';
-import type { Violation } from '~/api/types';
+import type { Rule, Violation } from '~/api/types';
 import type { Column } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
+import { RuleName } from '~/components/RuleLink';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
 import { rateShort, unitOf } from '~/domain/rate';
 import { endpointOf, limitThen } from '~/domain/violation';
 import styles from './violations.module.css';
 
-const all: Column<Violation>[] = [
+const columnsWith = (rules: Rule[]): Column<Violation>[] => [
   { key: 'at', header: 'When', width: 96, render: ({ last_at }) => <RelativeTime at={last_at} /> },
   {
     key: 'outcome',
@@ -30,10 +31,18 @@ const all: Column<Violation>[] = [
     wide: true,
     render: (violation) => endpointOf(violation) ?? <span className="soft">none</span>,
   },
-  { key: 'rule', header: 'Rule', wide: true, render: ({ key_pattern }) => <code>{key_pattern}</code> },
+  {
+    key: 'rule',
+    header: 'Rule',
+    wide: true,
+    render: ({ rule_id, key_pattern }) => {
+      const rule = rules.find((one) => one.rule_id === rule_id);
+      return rule ? <RuleName id={rule_id} rule={rule} /> : <code>{key_pattern}</code>;
+    },
+  },
   {
     key: 'limit',
-    header: 'Limit then',
+    header: 'Limit',
     width: 148,
     wide: true,
     render: (violation) => <LimitThen violation={violation} />,
@@ -50,23 +59,23 @@ const all: Column<Violation>[] = [
   },
 ];
 
-/** The columns of a list of violations; on the page of a user or a rule without the one that says the same. */
-export function violationColumns(...without: ('who' | 'rule')[]): Column<Violation>[] {
-  return all.filter(({ key }) => !without.some((one) => one === key));
+/** The columns of a list of violations. A user's page leaves out the column that would repeat the user. */
+export function violationColumns(rules: Rule[], without?: 'who'): Column<Violation>[] {
+  return columnsWith(rules).filter(({ key }) => key !== without);
 }
 
 /** "Denied", "Blocked", or what a shadow rule would have done. */
 export function OutcomeOf({ violation: { mode, reason } }: { violation: Violation }) {
   if (mode === 'shadow') return <Outcome tone="shadow">Shadow</Outcome>;
-  if (reason === 'store_unavailable') return <Outcome tone="degraded">No Redis</Outcome>;
-  const word = { blocked: 'Blocked', cost_exceeds_limit: 'Too costly', limit_exceeded: 'Denied' }[reason];
+  if (reason === 'store_unavailable') return <Outcome tone="degraded">Degraded</Outcome>;
+  const word = { blocked: 'Blocked', cost_exceeds_limit: 'Cost too high', limit_exceeded: 'Denied' }[reason];
   return <Outcome tone="denied">{word}</Outcome>;
 }
 
 function LimitThen({ violation }: { violation: Violation }) {
   const { rate_per_second, burst_capacity } = violation;
   const sentence = limitThen(violation);
-  if (sentence === null) return <span className="soft">blocks</span>;
+  if (sentence === null) return <span className="soft">Blocks</span>;
   const rate = rateShort({ rate_per_second, rate_unit: unitOf(rate_per_second) });
   return (
     <Tooltip label={sentence}>
@@ -78,7 +87,7 @@ function LimitThen({ violation }: { violation: Violation }) {
 }
 
 function Who({ violation: { user_id, ip_address } }: { violation: Violation }) {
-  if (user_id === null) return <>{ip_address ?? <span className="soft">nobody</span>}</>;
+  if (user_id === null) return <>{ip_address ?? <span className="soft">Anonymous</span>}</>;
   return (
     <>
       {user_id} {ip_address && <span className={styles.address}>{ip_address}</span>}

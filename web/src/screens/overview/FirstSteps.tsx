@@ -36,24 +36,26 @@ export function FirstSteps({ tenant }: { tenant: string }) {
   const limits = rules.data?.length ?? 0;
   const hasKey = (keys.data?.items.length ?? 0) > 0;
   return (
-    <Card title="Three steps to the first decision" lead="This turns into the overview with the first check.">
+    <Card title="Get started" lead="The overview appears after the first check.">
       <ol className={styles.steps}>
-        <Step number={1} done={limits > 0} title="Say what is allowed">
+        <Step number={1} done={limits > 0} title="Create a rule">
           <p className="soft">
             {limits > 0
               ? `${plural(limits, 'rule')} on ${plural(plans.data?.length ?? 0, 'plan')}.`
-              : 'A plan is a tier of your product; a limit says how much each of its users may ask.'}
+              : 'A rule limits how often each user may call your service. Each plan can have its own limit.'}
           </p>
           <Button
             variant={limits === 0 && edit ? undefined : 'default'}
             renderRoot={(props) => <Link {...props} to="/t/$tenant/plans" params={{ tenant }} />}
           >
-            {limits > 0 || !edit ? 'See the plan tiers' : 'Make the first limit'}
+            {limits > 0 || !edit ? 'View plans' : 'Create the first rule'}
           </Button>
         </Step>
-        <Step number={2} done={hasKey} title="Make a key for your service">
+        <Step number={2} done={hasKey} title="Create an API key">
           <p className="soft">
-            {hasKey ? 'There is one.' : 'A service shows it with each check; it names the tenant.'}
+            {hasKey
+              ? 'This tenant has a key.'
+              : 'Your service sends it with each check. It identifies the tenant.'}
           </p>
           <Button
             variant={limits > 0 && !hasKey && own ? undefined : 'default'}
@@ -61,11 +63,11 @@ export function FirstSteps({ tenant }: { tenant: string }) {
               <Link {...props} to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }} />
             )}
           >
-            {hasKey || !own ? 'See the API keys' : 'Make a key'}
+            {hasKey || !own ? 'View API keys' : 'Create a key'}
           </Button>
         </Step>
-        <Step number={3} done={false} title="Ask whether a request may pass">
-          <p className="soft">From your service, from a terminal, or in the console here.</p>
+        <Step number={3} done={false} title="Send a check">
+          <p className="soft">From your service, from a terminal, or here.</p>
           <div className={styles.curl}>
             {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled with the keyboard */}
             <pre tabIndex={0}>{curl}</pre>
@@ -76,7 +78,7 @@ export function FirstSteps({ tenant }: { tenant: string }) {
             variant="default"
             renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}
           >
-            Try it here
+            Try it
           </Button>
         </Step>
       </ol>

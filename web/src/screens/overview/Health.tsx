@@ -31,7 +31,9 @@ function Own({ status }: { status: TenantStatus }) {
   const redis = redisOf(status);
   const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} per second`;
   const traffic = [
-    share_denied === null ? 'none in the last 5 minutes' : `${rate}, ${percent(share_denied)} denied`,
+    share_denied === null
+      ? 'no checks in the last 5 full minutes'
+      : `${rate}, ${percent(share_denied)} denied`,
     degraded_share > 0 && `${percent(degraded_share)} degraded`,
   ];
   return (
@@ -39,7 +41,7 @@ function Own({ status }: { status: TenantStatus }) {
       <li>
         <Part
           name="Checks"
-          note={answering === 'up' ? traffic.filter(Boolean).join(' · ') : 'No process answers checks.'}
+          note={answering === 'up' ? traffic.filter(Boolean).join(' · ') : 'No process is serving checks.'}
         />
         {answering === 'down' ? (
           <Outcome tone="denied">Down</Outcome>
@@ -55,11 +57,11 @@ function Own({ status }: { status: TenantStatus }) {
       </li>
       {rules_age_ms !== null && (
         <li>
-          <Part name="Rules" note={`read ${duration(rules_age_ms)} ago`} />
+          <Part name="Rules" note={`loaded ${duration(rules_age_ms)} ago`} />
           {rules_age_ms > oldRules ? (
-            <Outcome tone="degraded">Old</Outcome>
+            <Outcome tone="degraded">Stale</Outcome>
           ) : (
-            <Outcome tone="allowed">In force</Outcome>
+            <Outcome tone="allowed">Up to date</Outcome>
           )}
         </li>
       )}
@@ -89,7 +91,7 @@ function Parts({ status }: { status: Status }) {
       ))}
       {processes.length === 0 && (
         <li>
-          <Part name="No process answers checks" note="None reported within the last minute." />
+          <Part name="No process is serving checks" note="No process reported within the last minute." />
           <Outcome tone="denied">Down</Outcome>
         </li>
       )}

@@ -76,7 +76,7 @@ test('the comparison with yesterday is read again as its range moves with the ti
 test('a tenant without Redis is told that its buckets are in memory', async () => {
   fakeServer(traffic({ [`GET ${base}/status`]: tenantStatus({ redis: 'memory' }) }));
   open('/t/acme/overview');
-  expect(await screen.findByText('No Redis in use: buckets are in memory')).toBeDefined();
+  expect(await screen.findByText('Redis is not used: buckets are in memory')).toBeDefined();
 });
 
 test('who was denied most leads to the user', async () => {
@@ -92,7 +92,7 @@ test('figures that are lower bounds say so', async () => {
   fakeServer(traffic({ [`GET ${base}/stats/top`]: { ...json } }));
   open('/t/acme/overview');
   expect((await screen.findAllByText(/^Lower bounds:/))[0]?.textContent).toBe(
-    'Lower bounds: for 77 denials no user was recorded.',
+    'Lower bounds: 77 denials have no recorded user.',
   );
 });
 
@@ -101,7 +101,7 @@ test('a shadow rule says what it would deny', async () => {
   open('/t/acme/overview');
   const table = await screen.findByRole('table', { name: 'Rules in shadow mode' });
   const row = within(table).getAllByRole('row')[1] as HTMLElement;
-  expect(row.textContent).toBe('user:{user_id} halffree40.0\u202fk8002.0\u202f%');
+  expect(row.textContent).toBe('user:{user_id} half · free40.0\u202fk8002.0\u202f%');
 });
 
 test('a tenant sees how its own checks go, and asks for nobody else’s', async () => {
@@ -110,11 +110,18 @@ test('a tenant sees how its own checks go, and asks for nobody else’s', async 
   fakeServer(traffic({ [`GET ${base}/status`]: own }));
   const { queries } = open('/t/acme/overview');
   expect(await screen.findByText(/12 per second, 13\s%\sdenied · 40\s%\sdegraded/)).toBeDefined();
-  expect(screen.getByText('failure modes act')).toBeDefined();
-  expect(screen.getByText('read 1 min 30 s ago')).toBeDefined();
-  expect(screen.getByText('Old')).toBeDefined();
+  expect(screen.getByText('failure modes apply')).toBeDefined();
+  expect(screen.getByText('loaded 1 min 30 s ago')).toBeDefined();
+  expect(screen.getByText('Stale')).toBeDefined();
   queries.setQueryData(['tenant', 'acme', 'status'], tenantStatus({ answering: 'down', rules_age_ms: null }));
-  expect(await screen.findByText('No process answers checks.')).toBeDefined();
+  expect(await screen.findByText('No process is serving checks.')).toBeDefined();
+});
+
+test('before the first full minute of traffic the figures claim no more than they know', async () => {
+  const first = tenantStatus({ checks_per_second: 0, share_denied: null });
+  fakeServer(traffic({ [`GET ${base}/status`]: first }));
+  open('/t/acme/overview');
+  expect(await screen.findByText('no checks in the last 5 full minutes')).toBeDefined();
 });
 
 test('a process that is unwell says what ails it, and one that is missing is missed', async () => {
@@ -125,9 +132,9 @@ test('a process that is unwell says what ails it, and one that is missing is mis
     }),
   );
   const { queries } = open('/t/acme/overview');
-  expect(await screen.findByText('no Redis: failure modes act')).toBeDefined();
+  expect(await screen.findByText('Redis down: failure modes apply')).toBeDefined();
   queries.setQueryData(['status'], status([]));
-  expect(await screen.findByText('No process answers checks')).toBeDefined();
+  expect(await screen.findByText('No process is serving checks')).toBeDefined();
 });
 
 test('a new tenant sees its three next steps instead, those that are done ticked', async () => {
@@ -142,7 +149,9 @@ test('a new tenant sees its three next steps instead, those that are done ticked
   open('/t/acme/overview');
   expect(await screen.findByText('1 rule on 1 plan.')).toBeDefined();
   expect(screen.getAllByLabelText('Done:')).toHaveLength(1);
-  expect(screen.getByRole('link', { name: 'Make a key' }).getAttribute('href')).toBe('/t/acme/settings/keys');
+  expect(screen.getByRole('link', { name: 'Create a key' }).getAttribute('href')).toBe(
+    '/t/acme/settings/keys',
+  );
   expect(screen.queryByRole('region', { name: 'Summary' })).toBeNull();
 });
 
@@ -163,7 +172,7 @@ test.each([
   [
     'whose role ended',
     problem(403, 'forbidden', { detail: 'It takes a viewer.' }),
-    'Your role does not include this',
+    'You do not have permission',
   ],
   ['with a server that fails', problem(500, 'internal', { title: 'Something broke' }), 'Something broke'],
 ])('somebody %s is told so', async (_, answer, title) => {

@@ -4,25 +4,21 @@ import { type Column, DataTable } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
 import { percent } from '~/domain/format';
 import styles from './Overview.module.css';
 
-/** What rules in shadow mode would have done: the reason to make one bite, or not. */
+/** What rules in shadow mode would have denied. */
 export function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRule[] }) {
   const columns: Column<ShadowRule>[] = [
     {
       key: 'rule',
       header: 'Rule',
-      render: ({ rule }) => (
-        <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule.rule_id) }}>
-          <code>{rule.key_pattern}</code> <span className="soft">{rule.name}</span>
-        </Link>
-      ),
+      render: ({ rule }) => <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />,
     },
-    { key: 'plan', header: 'Plan', width: 136, wide: true, render: ({ rule }) => rule.plan ?? 'all plans' },
     {
       key: 'checks',
-      header: 'Checks it matched',
+      header: 'Matched checks',
       width: 144,
       numeric: true,
       wide: true,
@@ -46,13 +42,13 @@ export function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRu
   return (
     <Card
       title="Rules in shadow mode"
-      lead="They count and report, and deny nobody."
+      lead="They report what they would deny, and deny nothing."
       actions={rules.length > 0 && <Outcome tone="shadow">Shadow</Outcome>}
       flush
     >
       {rules.length === 0 ? (
         <p className={styles.none}>
-          None. A limit can run in shadow mode first: here it would say whom it denies, before it does.{' '}
+          No rules in shadow mode. Try a new limit in shadow mode first, and see here what it would deny.{' '}
           <Link to="/t/$tenant/rules" params={{ tenant }}>
             Rules
           </Link>

@@ -44,7 +44,7 @@ export function Tiles({ tenant, span, summary, old }: Props) {
           'No active rule is in shadow mode'
         ) : (
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ mode: 'shadow', range: span.text }}>
-            See which checks
+            View checks
           </Link>
         )}
       </Tile>
@@ -91,7 +91,7 @@ function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
   const status = useQuery(tenantStatusQuery(useTenant()));
   if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;
   const redis = status.data && redisOf(status.data);
-  if (redis?.word === 'Not used') return <>No Redis in use: buckets are in memory</>;
+  if (redis?.word === 'Not used') return <>Redis is not used: buckets are in memory</>;
   if (checks === 0) return <>No checks in this time</>;
   return <>Redis answered every check</>;
 }
@@ -102,7 +102,7 @@ function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: num
   const back = Math.max(day, until - from);
   const { data } = useQuery({ ...summaryQuery(tenant, earlier(span, back)), placeholderData: undefined });
   if (!data || now === null) return null;
-  const then = back === day ? 'yesterday' : `in the ${duration(back)} before`;
+  const then = back === day ? 'yesterday' : `in the previous ${duration(back)}`;
   if (data.share_denied === null) return <>· no checks {then}</>;
   return (
     <>

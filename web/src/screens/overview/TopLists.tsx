@@ -5,6 +5,7 @@ import type { Top, TopBy, TopItem } from '~/api/types';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { RuleName } from '~/components/RuleLink';
 import { LoadingLines } from '~/components/states';
 import { exactTime } from '~/domain/format';
 import type { Span } from '~/domain/range';
@@ -80,8 +81,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
       </ol>
       {top.unattributed > 0 && (
         <p className={styles.none}>
-          Lower bounds: for <Num value={top.unattributed} unit="denials" /> no {subjects[top.by]} was
-          recorded.
+          Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded {subjects[top.by]}.
         </p>
       )}
       {top.looked_back_to && (
@@ -109,8 +109,7 @@ function To({ tenant, span, by, item }: { tenant: string; span: Span; by: TopBy;
           params={{ tenant }}
           search={{ rule: Number(value), range: span.text }}
         >
-          <code>{rule?.key_pattern ?? `rule ${value}, removed`}</code>{' '}
-          <span className="soft">{[rule?.name, rule?.plan].filter(Boolean).join(', ')}</span>
+          {rule ? <RuleName id={rule.rule_id} rule={rule} /> : `Rule ${value}, removed`}
         </Link>
       );
     default:

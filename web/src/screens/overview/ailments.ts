@@ -12,16 +12,16 @@ export function ailments(process: ProcessStatus, now: number): string[] {
   const { rules_loaded, rules_age_ms, database, redis, redis_down, degraded_share, reported_at } = process;
   const quiet = now - Date.parse(reported_at);
   const found = [
-    quiet > silent && `silent for ${duration(quiet)}`,
+    quiet > silent && `no report for ${duration(quiet)}`,
     !rules_loaded && 'no rules loaded',
     rules_loaded &&
       rules_age_ms !== null &&
       rules_age_ms > oldRules &&
       `rules are ${duration(rules_age_ms)} old`,
-    database !== 'up' && 'no database: the last rules hold',
-    redis === 'down' && 'no Redis: failure modes act',
-    redis === 'partial' && `no answer from Redis at ${redis_down.join(', ')}`,
-    degraded_share > 0 && `${percent(degraded_share)} decided without Redis`,
+    database !== 'up' && 'database down: the last rules stay in force',
+    redis === 'down' && 'Redis down: failure modes apply',
+    redis === 'partial' && `Redis down at ${redis_down.join(', ')}`,
+    degraded_share > 0 && `${percent(degraded_share)} of decisions degraded`,
   ];
   return found.filter((one) => one !== false);
 }
@@ -30,14 +30,14 @@ export function ailments(process: ProcessStatus, now: number): string[] {
 export function redisOf({ redis }: Pick<TenantStatus, 'redis'>): { tone: Tone; word: string; note: string } {
   switch (redis) {
     case 'down':
-      return { tone: 'denied', word: 'Down', note: 'failure modes act' };
+      return { tone: 'denied', word: 'Down', note: 'failure modes apply' };
     case 'partial':
-      return { tone: 'degraded', word: 'Partly down', note: 'failure modes act for some tenants' };
+      return { tone: 'degraded', word: 'Partly down', note: 'failure modes apply to some tenants' };
     case 'memory':
       return { tone: 'neutral', word: 'Not used', note: 'each process keeps buckets in memory' };
     case 'up':
-      return { tone: 'allowed', word: 'Up', note: 'keeps the buckets' };
+      return { tone: 'allowed', word: 'Up', note: 'stores the buckets' };
     default:
-      return { tone: 'neutral', word: 'Unknown', note: 'nobody asked it yet' };
+      return { tone: 'neutral', word: 'Unknown', note: 'not checked yet' };
   }
 }

@@ -16,6 +16,7 @@ import {
   type RateUnit,
   rateShort,
 } from '~/domain/rate';
+import { actionLabels } from '~/domain/rule';
 import type { Unread } from './draft';
 import type { InForce } from './inForce';
 import styles from './Matrix.module.css';
@@ -62,7 +63,7 @@ export function CellValue({ rule, limit, now, lately }: ValueProps) {
         <Outcome tone="shadow">shadow</Outcome>
       )}
       {!changed && rule && lately && <Denied rule={rule} lately={lately} />}
-      {!changed && rule && !rule.is_active && <Outcome tone="neutral">off</Outcome>}
+      {!changed && rule && !rule.is_active && <Outcome tone="neutral">Off</Outcome>}
       <FromAllPlans now={now} />
       {!rule && !limit && now.kind === 'own' && <span className={styles.none}>–</span>}
     </>
@@ -70,11 +71,7 @@ export function CellValue({ rule, limit, now, lately }: ValueProps) {
 }
 
 function Always({ action }: { action: 'block' | 'bypass' }) {
-  return (
-    <Outcome tone={action === 'block' ? 'denied' : 'neutral'}>
-      {action === 'block' ? 'always denied' : 'always passes'}
-    </Outcome>
-  );
+  return <Outcome tone={action === 'block' ? 'denied' : 'neutral'}>{actionLabels[action]}</Outcome>;
 }
 
 /** What is in force because of the rule for all plans. */

@@ -110,10 +110,10 @@ function Held({ own, all, here, onSplit }: HeldProps) {
       <Tooltip
         multiline
         w={260}
-        label={`Every matching rule must pass. All plans allows ${limitSentence(all)}, which is lower.`}
+        label={`Every matching rule applies. The limit for all plans, ${limitSentence(all)}, is lower.`}
       >
         <span>
-          <IconAlert size={13} stroke={2} aria-hidden /> Held to {heldTo(own, all)} by All plans
+          <IconAlert size={13} stroke={2} aria-hidden /> Limited to {heldTo(own, all)} by All plans
         </span>
       </Tooltip>
       {onSplit && (

@@ -115,7 +115,7 @@ export function MatrixGrid(props: Props) {
         <thead>
           <tr>
             <th scope="col" className={styles.corner}>
-              Limit
+              Rule
             </th>
             {plans.map((plan) => (
               <th key={plan.name} scope="col">

@@ -27,7 +27,7 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
   const exists = row !== undefined && taken.includes(rowId(row));
 
   return (
-    <Dialog onClose={onClose} size={560} title="New limit">
+    <Dialog onClose={onClose} size={560} title="Add rule">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -40,9 +40,9 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
         <TextInput
           mt="md"
           label="Name"
-          description="Tells several limits of the same requests apart: daily, per second. May be empty."
+          description="Distinguishes rules with the same pattern, such as daily and per second. Optional."
           value={name}
-          error={exists && 'There is a row of this pattern and name already; choose another name.'}
+          error={exists && 'A rule with this pattern and name already exists. Choose another name.'}
           onChange={(event) => setName(event.currentTarget.value)}
         />
         <Group justify="flex-end" mt="lg">
@@ -50,7 +50,7 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
             Cancel
           </Button>
           <Button type="submit" disabled={!row || exists}>
-            Add row
+            Add rule
           </Button>
         </Group>
       </form>

@@ -36,7 +36,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
         : body(api.POST('/api/v1/tenants/{tenant}/plans', { params: { path }, body: { name, description } })),
     onSuccess: async () => {
       await changed(queries, tenant, 'plan');
-      done(plan ? `Plan ${name} saved` : `Plan ${name} made`);
+      done(`Plan ${name} ${plan ? 'saved' : 'created'}`);
       onClose();
     },
     onError: async (error) => {
@@ -60,7 +60,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
         {!plan && (
           <TextInput
             label="Name"
-            description="Short, as services write it: free, pro, enterprise"
+            description="The identifier that services send: free, pro, enterprise"
             required
             withAsterisk={false}
             data-autofocus
@@ -88,7 +88,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
             Cancel
           </Button>
           <Button type="submit" loading={save.isPending}>
-            {plan ? 'Save' : 'Make plan'}
+            {plan ? 'Save' : 'Create plan'}
           </Button>
         </Group>
       </form>

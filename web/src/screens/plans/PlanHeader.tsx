@@ -43,7 +43,8 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
           </Menu.Target>
           <Menu.Dropdown>
             <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>
-              Describe
+              {' '}
+              Edit
             </Menu.Item>
             <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('delete')}>
               Delete
@@ -67,10 +68,10 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
 
 function deletion(plan: Plan): string {
   const holds = [
-    plan.users > 0 && `${plural(plan.users, 'user')} ${plan.users === 1 ? 'is' : 'are'} on it`,
-    plan.rules > 0 && `${plural(plan.rules, 'rule')} ${plan.rules === 1 ? 'is' : 'are'} for it`,
-    plan.is_default && 'users without a plan of their own are on it',
+    plan.users > 0 && plural(plan.users, 'user'),
+    plan.rules > 0 && plural(plan.rules, 'rule'),
+    plan.is_default && 'it is the default plan',
   ].filter(Boolean);
-  if (holds.length === 0) return 'Nobody is on it and no rule is for it: no limit changes.';
-  return `It cannot be deleted while it is in use: ${holds.join(', ')}. Move them first.`;
+  if (holds.length === 0) return 'The plan has no users and no rules. No limit changes.';
+  return `The plan is in use: ${holds.join(', ')}. Move them to another plan first.`;
 }

@@ -28,7 +28,7 @@ test('plans stand in the order of their tiers, and a cell says what it denied', 
   open('/t/acme/plans');
   const headers = await screen.findAllByRole('columnheader');
   expect(headers.map(({ textContent }) => textContent?.replace(/(default|\d).*/, ''))).toEqual([
-    'Limit',
+    'Rule',
     'free',
     'pro',
     'All plans',
@@ -94,7 +94,7 @@ test('a viewer walks the cells and changes nothing', async () => {
   await user.keyboard('9{Enter}{Delete}');
   expect(screen.queryByRole('textbox')).toBeNull();
   expect(screen.queryByText(/not saved/)).toBeNull();
-  expect(screen.queryByRole('button', { name: 'New limit' })).toBeNull();
+  expect(screen.queryByRole('button', { name: 'Add rule' })).toBeNull();
 });
 
 test('what is no limit stays in its cell, marked, and keeps the changes from being saved', async () => {
@@ -141,15 +141,15 @@ test('the limit of all plans stands in the cells that have none, and can be spli
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro, all] }]) });
   const { user } = open('/t/acme/plans');
   expect((await cell('free')).textContent).toMatch(/6\/min.*All plans/);
-  expect((await cell('pro')).textContent).toMatch(/Held to 6\/min, burst 6 by All plans/);
+  expect((await cell('pro')).textContent).toMatch(/Limited to 6\/min, burst 6 by All plans/);
   await user.click(screen.getByRole('button', { name: /^Split All plans/ }));
   expect((await cell('free')).textContent).toMatch(/^6\/minburst 6$/);
-  expect((await cell('pro')).textContent).not.toMatch(/Held/);
+  expect((await cell('pro')).textContent).not.toMatch(/Limited to/);
   expect((await cell('All plans')).textContent).toMatch(/removed/);
   expect(screen.getByText('2 changes not saved')).toBeDefined();
 });
 
-test('the review says what today’s limit did, and of a new limit nothing', async () => {
+test('the review says what the current limit did, and of a new limit nothing', async () => {
   const diff = {
     dry_run: true,
     text: '',
@@ -165,16 +165,16 @@ test('the review says what today’s limit did, and of a new limit nothing', asy
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const dialog = await screen.findByRole('dialog');
   const items = await within(dialog).findAllByRole('listitem');
-  expect(items[0]?.textContent).toMatch(/In the last hour today’s limit denied 412 of 1,840 checks/);
+  expect(items[0]?.textContent).toMatch(/In the last hour the current limit denied 412 of 1,840 checks/);
   expect(items[1]?.textContent).not.toMatch(/checks/);
 });
 
 test('the focus is in a row that was just added', async () => {
   fakeServer(world());
   const { user } = open('/t/acme/plans');
-  await user.click(await screen.findByRole('button', { name: 'New limit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'New limit' });
-  await user.click(within(dialog).getByRole('button', { name: 'Add row' }));
+  await user.click(await screen.findByRole('button', { name: 'Add rule' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Add rule' });
+  await user.click(within(dialog).getByRole('button', { name: 'Add rule' }));
   await user.keyboard('5/s{Enter}');
   expect(screen.getByText('1 change not saved')).toBeDefined();
 });

@@ -85,17 +85,13 @@ export default function Plans() {
         New plan
       </Button>
       <Button leftSection={<IconPlus size={15} />} onClick={() => setOpen('limit')}>
-        New limit
+        Add rule
       </Button>
     </Group>
   );
 
   return (
-    <Page
-      title="Plan tiers"
-      lead="What each plan allows. Changes collect, and are saved as one."
-      actions={actions}
-    >
+    <Page title="Plans" lead="The limits of each plan. Changes are saved together." actions={actions}>
       <Query query={plans} loading={<Loading />}>
         {(allPlans) => (
           <Query query={matrix} loading={<Loading />}>
@@ -190,8 +186,8 @@ export default function Plans() {
 
 function unsaved(changes: number, unread: number): string {
   if (unread === 0) return `${plural(changes, 'change')} not saved`;
-  const cells = unread === 1 ? '1 cell is no limit' : `${plural(unread, 'cell')} are no limits`;
-  return `${cells}. Correct what is marked, or press Escape in it`;
+  const cells = unread === 1 ? '1 cell is invalid' : `${unread} cells are invalid`;
+  return `${cells}. Correct the marked cells, or press Escape in them`;
 }
 
 /** The rows that exist, and above them those that were begun here and have no cell yet. */
@@ -212,13 +208,13 @@ function Teach({ plans, edit, onNew }: { plans: Plan[]; edit: boolean; onNew: ()
   return (
     <EmptyState
       icon={<IconPlans size={20} aria-hidden />}
-      title="No limits yet"
-      action={edit && <Button onClick={onNew}>Make the first limit</Button>}
+      title="No rules yet"
+      action={edit && <Button onClick={onNew}>Add rule</Button>}
     >
-      Here each row is a limit and each column a plan: 10 per second on free, 100 per second on pro.{' '}
+      Each row is a rule and each column a plan: 10 per second on free, 100 per second on pro.{' '}
       {plans.length === 0
-        ? 'There are no plans yet; a limit for all plans needs none.'
-        : `There ${plans.length === 1 ? 'is' : 'are'} ${plural(plans.length, 'plan')} to fill.`}
+        ? 'There are no plans yet. A rule for all plans needs none.'
+        : `This tenant has ${plural(plans.length, 'plan')}.`}
     </EmptyState>
   );
 }
@@ -227,7 +223,7 @@ function Keys() {
   return (
     <p className={styles.kbd}>
       <span>
-        <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> walk
+        <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> move
       </span>
       <span>
         <kbd>Enter</kbd> or typing edits
@@ -236,7 +232,7 @@ function Keys() {
         <kbd>Delete</kbd> removes
       </span>
       <span>
-        Write rates as <code>10/s</code>, <code>600/min</code>, <code>1000/day</code>
+        Type rates as <code>10/s</code>, <code>600/min</code>, <code>1000/day</code>
       </span>
     </p>
   );

@@ -55,7 +55,7 @@ export function Review(props: Props) {
     mutationFn: () => ask(false),
     onSuccess: async (diff) => {
       await changed(queries, tenant, 'rule');
-      done(`${plural(diff.changes.length, 'change')} saved; in force everywhere within 2 s`);
+      done(`${plural(diff.changes.length, 'change')} saved. They take effect within 2 s`);
       onSaved();
     },
   });
@@ -112,7 +112,8 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
   return (
     <>
       <p className="soft">
-        In force within 2 s. A changed limit keeps its buckets; a new one begins with full buckets.
+        The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
+        buckets.
       </p>
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
@@ -135,8 +136,8 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
               {denials && <span className={styles.hint}>{today(before, denials)}</span>}
               {!after && before?.plan === null && (
                 <span className={styles.hint}>
-                  Users on no plan, and plans that are made later, are not limited by it. Its overrides are
-                  removed with it.
+                  Users without a plan and plans created later are no longer limited by it. Its overrides are
+                  removed too.
                 </span>
               )}
             </li>
@@ -150,7 +151,7 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
 /** What today's limit did: nobody knows yet what the new one would have denied. */
 function today({ mode }: Rule, { denied, checks }: Verdicts): string {
   const did = mode === 'shadow' ? 'would have denied' : 'denied';
-  return `In the last hour today’s limit ${did} ${exactNumber(denied)} of ${exactNumber(checks)} checks.`;
+  return `In the last hour the current limit ${did} ${exactNumber(denied)} of ${exactNumber(checks)} checks.`;
 }
 
 interface HeldProps {

@@ -44,7 +44,7 @@ test('rules that are off or in shadow mode hold nobody, and a block or bypass ho
   );
 });
 
-test('what a looser limit is held to is the lower of each', () => {
+test('what a looser limit is limited to is the lower of each', () => {
   const all = perMinute(null, 6);
   expect(heldTo(perMinute('pro', 60), all)).toBe('6/min, burst 6');
   expect(heldTo(perMinute('pro', 60, { burst_capacity: 2 }), all)).toBe('6/min');
@@ -85,6 +85,6 @@ test('a limit of all plans that was never saved leaves no trace', () => {
 
 test('a plan whose own rule is in shadow mode keeps the limit of all plans from being split', () => {
   const it = row(perMinute(null, 6), perMinute('pro', 60, { mode: 'shadow' }));
-  expect(splitProblem(it, [plan('free'), plan('pro')])).toMatch(/On pro there is a rule/);
+  expect(splitProblem(it, [plan('free'), plan('pro')])).toMatch(/On pro, a rule is off/);
   expect(splitProblem(row(perMinute(null, 6)), [plan('free'), plan('pro')])).toBeNull();
 });

@@ -82,7 +82,7 @@ export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   });
   if (idle.length === 0) return null;
   const names = idle.map(({ name }) => name).join(', ');
-  return `On ${names} there is a rule that is off or in shadow mode: nothing would be enforced there.`;
+  return `On ${names}, a rule is off or in shadow mode. Nothing would be enforced there.`;
 }
 
 /** The draft in which each plan without its own limit gets that of all plans, which is removed. */
@@ -110,6 +110,6 @@ function baseOf(draft: Draft, row: MatrixRow, plan: string | null): Rule | null 
 
 /** "pro stays at 6/min, burst 6": who is held, and to what. */
 export function heldSentence({ all, plans }: HeldRow): string {
-  const held = plans.map(({ name, own }) => `${name} is held to ${heldTo(own, all)}`).join('; ');
-  return `${held}. The limit of all plans, ${limitSentence(all)}, must pass too.`;
+  const held = plans.map(({ name, own }) => `${name} is limited to ${heldTo(own, all)}`).join('; ');
+  return `${held}. The limit for all plans, ${limitSentence(all)}, applies too.`;
 }

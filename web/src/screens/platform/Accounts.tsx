@@ -1,5 +1,4 @@
-import { ActionIcon, Button, Menu, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { ActionIcon, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -7,10 +6,12 @@ import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Account } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
-import { IconBan, IconCheck, IconDots, IconSearch, IconTenants } from '~/components/icons';
+import { FilterField } from '~/components/FilterField';
+import { IconBan, IconCheck, IconDots, IconTenants } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, NoPermission } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
@@ -27,7 +28,7 @@ export default function Accounts() {
   if (!account.platform_admin) {
     return (
       <Page title="Accounts">
-        <NoPermission need="platform">It takes a platform admin, who can make you one.</NoPermission>
+        <NoPermission need="platform">This requires a platform admin.</NoPermission>
       </Page>
     );
   }
@@ -39,10 +40,6 @@ function AccountList({ self }: { self: number }) {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [asking, setAsking] = useState<AccountChange | null>(null);
-  const find = useDebouncedCallback(
-    (text: string) => navigate({ to: '.', search: { q: text || undefined }, replace: true }),
-    200,
-  );
   const accounts = useInfiniteQuery({
     queryKey: ['accounts', q],
     initialPageParam: undefined as string | undefined,
@@ -69,7 +66,7 @@ function AccountList({ self }: { self: number }) {
       width: 140,
       render: ({ platform_admin, disabled }) =>
         disabled ? (
-          <Outcome tone="denied">disabled</Outcome>
+          <Outcome tone="denied">Disabled</Outcome>
         ) : platform_admin ? (
           'Platform admin'
         ) : (
@@ -107,48 +104,35 @@ function AccountList({ self }: { self: number }) {
   }
 
   return (
-    <Page
-      title="Accounts"
-      lead="Everybody who can sign in. Accounts are made by accepting an invitation to a tenant."
-    >
+    <Page title="Accounts" lead="Everyone who can sign in. Accepting an invitation creates an account.">
       <Card flush>
         <div className={styles.find}>
-          <TextInput
-            aria-label="Find an account"
+          <FilterField
+            search
+            label="Find an account"
             placeholder="Name or e-mail"
-            leftSection={<IconSearch size={14} aria-hidden />}
-            defaultValue={q}
-            onChange={(event) => find(event.currentTarget.value)}
+            value={q}
+            onChange={(text) => navigate({ to: '.', search: { q: text }, replace: true })}
           />
         </div>
         <Query query={accounts}>
           {({ pages }) => {
             const rows = pages.flatMap(({ items }) => items);
             return rows.length === 0 ? (
-              <EmptyState title="Nobody is called that">
-                Neither a name nor an address has “{q}” in it.
-              </EmptyState>
+              <EmptyState title="No results">No name or e-mail contains “{q}”.</EmptyState>
             ) : (
-              <DataTable
-                label="Accounts"
-                columns={columns}
-                rows={rows}
-                rowKey={({ account_id }) => account_id}
-              />
+              <>
+                <DataTable
+                  label="Accounts"
+                  columns={columns}
+                  rows={rows}
+                  rowKey={({ account_id }) => account_id}
+                />
+                <ShowMore list={accounts} rows={rows} noun="account" />
+              </>
             );
           }}
         </Query>
-        {accounts.hasNextPage && (
-          <Button
-            variant="subtle"
-            color="gray"
-            m={8}
-            loading={accounts.isFetchingNextPage}
-            onClick={() => accounts.fetchNextPage()}
-          >
-            More
-          </Button>
-        )}
       </Card>
       <ConfirmAction
         opened={asking !== null}

@@ -32,12 +32,12 @@ export function NewTenant({ onClose, onCreated }: Props) {
   async function create() {
     await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
     await onCreated(slug);
-    done(`Tenant ${name} made`);
+    done(`Tenant ${name} created`);
     await navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
   }
 
   return (
-    <FormDialog title="New tenant" verb="Make tenant" onClose={onClose} save={create}>
+    <FormDialog title="New tenant" verb="Create tenant" onClose={onClose} save={create}>
       {(wrong) => (
         <>
           <TextInput
@@ -51,7 +51,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
           />
           <TextInput
             label="Slug"
-            description="In addresses and commands. It never changes."
+            description="Used in URLs and commands. It cannot be changed later."
             required
             withAsterisk={false}
             value={slug}
@@ -60,7 +60,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
           />
           <TextInput
             label="Default plan"
-            description="Created with the tenant, for users without a plan of their own. May be empty."
+            description="Created with the tenant, for users without an assigned plan. Optional."
             value={plan}
             error={wrong('/default_plan')}
             onChange={(event) => setPlan(event.currentTarget.value)}

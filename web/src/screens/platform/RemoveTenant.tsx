@@ -25,8 +25,8 @@ export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
 
   return (
     <FormDialog
-      title={`Remove ${tenant.name} for good?`}
-      lead="Its plans, rules, users, keys and violations are gone, and its slug is not free again. This cannot be undone."
+      title={`Permanently remove ${tenant.name}?`}
+      lead="Its plans, rules, users, keys and violations are removed. The slug cannot be used again. This cannot be undone."
       verb="Remove tenant"
       destructive
       disabled={typed !== tenant.slug}
@@ -35,7 +35,7 @@ export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
     >
       {() => (
         <TextInput
-          label={`Type ${tenant.slug} to go on`}
+          label={`Type ${tenant.slug} to confirm`}
           data-autofocus
           autoComplete="off"
           value={typed}

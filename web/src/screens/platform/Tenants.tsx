@@ -1,5 +1,4 @@
-import { ActionIcon, Button, Menu, TextInput } from '@mantine/core';
-import { useDebouncedCallback } from '@mantine/hooks';
+import { ActionIcon, Button, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -9,19 +8,13 @@ import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
+import { FilterField } from '~/components/FilterField';
 import { InShadow } from '~/components/InShadow';
-import {
-  IconBan,
-  IconCheck,
-  IconDots,
-  IconPlus,
-  IconSearch,
-  IconTenants,
-  IconTrash,
-} from '~/components/icons';
+import { IconBan, IconCheck, IconDots, IconPlus, IconTenants, IconTrash } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, NoPermission } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
@@ -39,7 +32,7 @@ export default function Tenants() {
   if (!account.platform_admin) {
     return (
       <Page title="Tenants">
-        <NoPermission need="platform">It takes a platform admin, who can make you one.</NoPermission>
+        <NoPermission need="platform">This requires a platform admin.</NoPermission>
       </Page>
     );
   }
@@ -54,10 +47,6 @@ function TenantList() {
   const queries = useQueryClient();
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
-  const find = useDebouncedCallback(
-    (text: string) => navigate({ to: '.', search: { q: text || undefined }, replace: true }),
-    200,
-  );
   const tenants = useInfiniteQuery({
     queryKey: ['tenants', 'found', q],
     initialPageParam: undefined as string | undefined,
@@ -77,8 +66,8 @@ function TenantList() {
       header: 'State',
       width: 132,
       render: ({ suspended, enforcement }) => {
-        if (suspended) return <Outcome tone="denied">suspended</Outcome>;
-        return enforcement === 'shadow' ? <InShadow /> : <Outcome tone="allowed">served</Outcome>;
+        if (suspended) return <Outcome tone="denied">Suspended</Outcome>;
+        return enforcement === 'shadow' ? <InShadow /> : <Outcome tone="allowed">Active</Outcome>;
       },
     },
     {
@@ -108,40 +97,32 @@ function TenantList() {
     <Page title="Tenants" lead="Each has its own plans, rules, users, keys and members." actions={create}>
       <Card flush>
         <div className={styles.find}>
-          <TextInput
-            aria-label="Find a tenant"
+          <FilterField
+            search
+            label="Find a tenant"
             placeholder="Name or slug"
-            leftSection={<IconSearch size={14} aria-hidden />}
-            defaultValue={q}
-            onChange={(event) => find(event.currentTarget.value)}
+            value={q}
+            onChange={(text) => navigate({ to: '.', search: { q: text }, replace: true })}
           />
         </div>
         <Query query={tenants}>
           {({ pages }) => {
             const rows = pages.flatMap(({ items }) => items);
-            if (rows.length === 0) return q ? <Nothing q={q} /> : <Teach />;
+            if (rows.length === 0) return q ? <Nothing q={q} /> : <Teach action={create} />;
             return (
-              <DataTable
-                label="Tenants"
-                columns={columns}
-                rows={rows}
-                rowKey={({ slug }) => slug}
-                to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
-              />
+              <>
+                <DataTable
+                  label="Tenants"
+                  columns={columns}
+                  rows={rows}
+                  rowKey={({ slug }) => slug}
+                  to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
+                />
+                <ShowMore list={tenants} rows={rows} noun="tenant" />
+              </>
             );
           }}
         </Query>
-        {tenants.hasNextPage && (
-          <Button
-            variant="subtle"
-            color="gray"
-            m={8}
-            loading={tenants.isFetchingNextPage}
-            onClick={() => tenants.fetchNextPage()}
-          >
-            More
-          </Button>
-        )}
       </Card>
       {open?.act === 'new' && <NewTenant onClose={close} onCreated={refetch} />}
       {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={refetch} />}
@@ -156,7 +137,7 @@ function TenantList() {
           if (!acting || !words) return;
           await words.act();
           await refetch(acting.slug);
-          done(`${acting.name} is ${acting.suspended ? 'served again' : 'suspended'}`);
+          done(`${acting.name} is ${acting.suspended ? 'active again' : 'suspended'}`);
         }}
       />
     </Page>
@@ -183,7 +164,7 @@ function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void
             Remove …
           </Menu.Item>
         ) : (
-          <Menu.Label>Suspend it before it can be removed</Menu.Label>
+          <Menu.Label>Suspend the tenant before you remove it</Menu.Label>
         )}
       </Menu.Dropdown>
     </Menu>
@@ -191,14 +172,13 @@ function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void
 }
 
 function Nothing({ q }: { q: string }) {
-  return <EmptyState title="No tenant is called that">Neither a name nor a slug has “{q}” in it.</EmptyState>;
+  return <EmptyState title="No results">No name or slug contains “{q}”.</EmptyState>;
 }
 
-function Teach() {
+function Teach({ action }: { action: React.ReactNode }) {
   return (
-    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="No tenants yet">
-      A tenant is one product or team with its own plans, rules and users. New tenant, above, makes the first
-      one.
+    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="No tenants yet" action={action}>
+      A tenant is one product or team with its own plans, rules and users.
     </EmptyState>
   );
 }

@@ -19,10 +19,10 @@ export function changes(account: Account): { admin: AccountChange; access: Accou
       ? {
           account,
           patch: { platform_admin: false },
-          verb: 'Take platform rights',
-          title: `Take platform rights from ${who}?`,
-          effect: 'They keep the tenants that they are a member of, and see no others.',
-          done: `${who} is no platform admin any more`,
+          verb: 'Revoke platform admin',
+          title: `Revoke platform admin from ${who}?`,
+          effect: 'They keep access only to the tenants where they are a member.',
+          done: `${who} is no longer a platform admin`,
           destructive: true,
         }
       : {
@@ -49,7 +49,7 @@ export function changes(account: Account): { admin: AccountChange; access: Accou
           patch: { disabled: true },
           verb: 'Disable',
           title: `Disable ${who}?`,
-          effect: 'All their sessions end at once, and they cannot sign in. What they changed stays.',
+          effect: 'All their sessions end at once, and they cannot sign in. Their past changes stay.',
           done: `${who} is disabled`,
           destructive: true,
         },

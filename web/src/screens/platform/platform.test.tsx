@@ -16,7 +16,7 @@ test('a tenant is made, its slug following its name', async () => {
   await user.click(await screen.findByRole('button', { name: 'New tenant' }));
   await user.type(await screen.findByLabelText('Name'), 'Big Shop!');
   expect(screen.getByLabelText('Slug')).toHaveProperty('value', 'big-shop');
-  await user.click(screen.getByRole('button', { name: 'Make tenant' }));
+  await user.click(screen.getByRole('button', { name: 'Create tenant' }));
   await waitFor(() =>
     expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
       slug: 'big-shop',
@@ -60,7 +60,7 @@ test('a suspended tenant is removed only when its slug was typed', async () => {
   await user.click(await screen.findByRole('menuitem', { name: 'Remove …' }));
   const remove = await screen.findByRole('button', { name: 'Remove tenant' });
   expect(remove).toHaveProperty('disabled', true);
-  await user.type(screen.getByLabelText('Type acme to go on'), 'acme');
+  await user.type(screen.getByLabelText('Type acme to confirm'), 'acme');
   await user.click(remove);
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"6"');
@@ -84,12 +84,12 @@ test('an account is disabled after its effect was said; of the last admin the se
 test.each(['tenants', 'accounts'])('who is no platform admin sees no %s', async (screenName) => {
   const requests = fakeServer({ 'GET /api/v1/session': session() });
   open(`/platform/${screenName}`);
-  expect(await screen.findByText('Your role does not include this')).toBeDefined();
+  expect(await screen.findByText('You do not have permission')).toBeDefined();
   expect(requests.some(({ path }) => path === `/api/v1/${screenName}`)).toBe(false);
 });
 
 test('finding nothing says so', async () => {
   fakeServer({ 'GET /api/v1/session': admin, 'GET /api/v1/tenants': page([]) });
   open('/platform/tenants?q=zzz');
-  expect(await screen.findByText('No tenant is called that')).toBeDefined();
+  expect(await screen.findByText('No results')).toBeDefined();
 });

@@ -37,7 +37,7 @@ export function NameCard() {
       >
         <TextInput
           label="Name"
-          description="What others see in the audit log and among the members"
+          description="Shown in the audit log and in the list of members"
           autoComplete="name"
           maxLength={100}
           value={name}

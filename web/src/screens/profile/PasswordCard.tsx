@@ -22,7 +22,7 @@ export function PasswordCard() {
       setNow('');
       setNext('');
       await queries.invalidateQueries({ queryKey: sessionsKey });
-      done('Password changed; all other sessions have ended');
+      done('Password changed. All other sessions have ended');
     },
   });
   const { wrong, rest } = fieldErrors(change.error);

@@ -69,7 +69,7 @@ test('signing out everywhere asks first, and leads to signing in', async () => {
   const { user, router } = open('/profile');
   await screen.findByText('curl');
   await user.click(screen.getByRole('button', { name: 'Sign out everywhere …' }));
-  expect(await screen.findByText(/ends all 2 sessions at once/)).toBeDefined();
+  expect(await screen.findByText(/Ends all 2 sessions at once/)).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Sign out everywhere' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
 });

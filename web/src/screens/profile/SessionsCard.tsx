@@ -59,7 +59,7 @@ export function SessionsCard() {
         opened={asking}
         onClose={() => setAsking(false)}
         title="Sign out everywhere?"
-        effect={`It ends ${count > 1 ? `all ${plural(count, 'session')}` : 'your session'} at once, this one too.`}
+        effect={`Ends ${count > 1 ? `all ${plural(count, 'session')}` : 'your session'} at once, including this one.`}
         verb="Sign out everywhere"
         destructive
         action={everywhere}
@@ -74,14 +74,14 @@ function Session({ session }: { session: SessionItem }) {
   const end = useMutation({
     mutationFn: () => api.DELETE('/api/v1/sessions/{session_id}', { params: { path: { session_id } } }),
     onSuccess: () => done('Session ended'),
-    onError: (error) => failed('The session has not ended', error),
+    onError: (error) => failed('Could not end the session', error),
     onSettled: () => queries.invalidateQueries({ queryKey: sessionsKey }),
   });
   return (
     <li>
       <div>
         <div>
-          <strong>{browserOf(user_agent)}</strong> {current && <Outcome tone="allowed">this one</Outcome>}
+          <strong>{browserOf(user_agent)}</strong> {current && <Outcome tone="allowed">This session</Outcome>}
         </div>
         <div className={styles.detail}>
           {ip && <>{ip} · </>}

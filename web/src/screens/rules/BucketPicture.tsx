@@ -26,9 +26,9 @@ interface Props {
 export function BucketPicture({ limit }: Props) {
   const { rate, burst } = limitProblems(limit);
   return (
-    <Card title="What it does" lead="Drag the bars: how many requests come, and which of them pass.">
+    <Card title="Simulation" lead="Drag the bars to change the traffic, and see which requests are allowed.">
       {rate || burst ? (
-        <p className="soft">There is a picture once the rate and the burst are right.</p>
+        <p className="soft">Enter a valid rate and burst to see the simulation.</p>
       ) : (
         <Picture limit={limit} />
       )}
@@ -84,14 +84,14 @@ function Picture({ limit }: Props) {
     <div className={styles.picture}>
       <SegmentedControl
         size="xs"
-        aria-label="How requests come"
+        aria-label="Traffic"
         value={shape}
         onChange={(value) => setShape(value as Shape | 'own')}
         data={[
-          { value: 'spike', label: 'A spike' },
-          { value: 'steady', label: 'Just too fast' },
-          { value: 'ramp', label: 'More and more' },
-          { value: 'own', label: 'Your own', disabled: own === null },
+          { value: 'spike', label: 'Spike' },
+          { value: 'steady', label: 'Above the rate' },
+          { value: 'ramp', label: 'Ramp' },
+          { value: 'own', label: 'Custom', disabled: own === null },
         ]}
       />
       <div className={styles.chart}>
@@ -130,10 +130,10 @@ function inWords(timeline: Timeline, arrivals: Arrivals): string {
   const denied = deniedBySlice(arrivals, timeline).reduce((sum, count) => sum + count, 0);
   const time = duration(arrivals.sliceMs * arrivals.counts.length);
   const begin = `${plural(total, 'request')} in ${time}: `;
-  const each = bundle(arrivals) > 1 ? ` They are looked at ${exactNumber(bundle(arrivals))} at a time.` : '';
-  if (timeline.first_denial_ms === null) return `${begin}all pass.${each}`;
+  const each = bundle(arrivals) > 1 ? ` Simulated ${exactNumber(bundle(arrivals))} at a time.` : '';
+  if (timeline.first_denial_ms === null) return `${begin}all allowed.${each}`;
   return (
-    `${begin}${exactNumber(total - denied)} pass, ${exactNumber(denied)} are denied, the first after ` +
+    `${begin}${exactNumber(total - denied)} allowed, ${exactNumber(denied)} denied, the first after ` +
     `${duration(timeline.first_denial_ms)}; the longest wait is ${duration(timeline.longest_wait_ms)}.${each}`
   );
 }

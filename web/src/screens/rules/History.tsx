@@ -9,7 +9,7 @@ import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { isAsLeft, isPromotion, isUndo } from '~/domain/audit';
-import { limitSentence } from '~/domain/rate';
+import { ruleEffect } from '~/domain/rule';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
@@ -27,7 +27,7 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
       params: { path: { tenant, audit_id: entry.audit_id } },
     });
     await changed(queries, tenant, 'rule');
-    done('Undone; in force everywhere within 2 s');
+    done('Change undone. It takes effect within 2 s');
   }
 
   return (
@@ -40,7 +40,7 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
                 <RelativeTime at={entry.at} />
                 <div className={styles.changes}>
                   {(isUndo(entry) || isPromotion(entry)) && (
-                    <span className="soft">{isUndo(entry) ? 'Undone' : 'From a shadow rule'}</span>
+                    <span className="soft">{isUndo(entry) ? 'Undo' : 'Enforced from a shadow rule'}</span>
                   )}
                   <Change entry={entry} />
                   <span className={styles.who}>
@@ -59,12 +59,12 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
           <ConfirmAction
             opened={undoing !== null}
             onClose={() => setUndoing(null)}
-            title={undoing && isUndo(undoing) ? 'Make this change again?' : 'Undo this change?'}
+            title={undoing && isUndo(undoing) ? 'Redo this change?' : 'Undo this change?'}
             effect={
               <>
-                The rule becomes what it was before
-                {undoing && isPromotion(undoing) && ', and the shadow rule that was promoted comes back'}.
-                That is a change of its own, and can be undone too.
+                The rule returns to its previous values
+                {undoing && isPromotion(undoing) && ', and the shadow rule is restored'}. You can undo this
+                too.
               </>
             }
             verb={undoing && isUndo(undoing) ? 'Redo' : 'Undo'}
@@ -76,17 +76,12 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
   );
 }
 
-function effectOf(rule: Rule): string {
-  if (rule.action === 'block') return 'always denied';
-  return rule.action === 'bypass' ? 'let through without any other rule' : limitSentence(rule);
-}
-
 function Change({ entry: { action, before, after } }: { entry: AuditEntry }) {
   const [old, now] = [before as unknown as Rule | null, after as unknown as Rule | null];
   if (action === 'create' && now)
     return (
       <span>
-        Made{now.mode === 'shadow' && ' in shadow'}: {effectOf(now)}
+        Created{now.mode === 'shadow' && ' in shadow mode'}: {ruleEffect(now)}
       </span>
     );
   if (action === 'remove') return <span>Removed</span>;

@@ -55,8 +55,8 @@ function Form({ begin }: { begin: RuleDraft }) {
       await changed(queries, tenant, 'rule');
       done(
         rule.mode === 'shadow'
-          ? 'Rule made; within 2 s it reports, and denies nothing'
-          : 'Rule made; in force everywhere within 2 s',
+          ? 'Rule created. Within 2 s it reports what it would deny'
+          : 'Rule created. It takes effect within 2 s',
       );
       navigate({
         to: '/t/$tenant/rules/$rule',
@@ -90,7 +90,7 @@ function Form({ begin }: { begin: RuleDraft }) {
             Cancel
           </Button>
           <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
-            Make rule
+            Create rule
           </Button>
         </>
       }
@@ -102,7 +102,7 @@ function Form({ begin }: { begin: RuleDraft }) {
       )}
       <div className={styles.columns}>
         <div className={styles.column}>
-          <Card title="Which requests">
+          <Card title="Requests">
             <div className={styles.form}>
               <PatternBuilder
                 value={draft.key_pattern}
@@ -122,7 +122,7 @@ function Form({ begin }: { begin: RuleDraft }) {
                 />
                 <TextInput
                   label="Name"
-                  placeholder="may be empty"
+                  placeholder="Optional"
                   value={draft.name}
                   error={problem('/name')}
                   onChange={(event) => change({ name: event.currentTarget.value })}
@@ -130,13 +130,13 @@ function Form({ begin }: { begin: RuleDraft }) {
               </div>
             </div>
           </Card>
-          <Card title="What becomes of them">
+          <Card title="Action and limit">
             <RuleFields draft={draft} onChange={change} problem={problem} />
           </Card>
         </div>
         <div className={styles.column}>{draft.action === 'limit' && <BucketPicture limit={draft} />}</div>
       </div>
-      <Leaving when={dirty} what="The rule" />
+      <Leaving when={dirty} what="The new rule" />
     </Page>
   );
 }

@@ -9,7 +9,7 @@ import type { Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
-import { limitSentence } from '~/domain/rate';
+import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 
 /** Puts a shadow rule into force: in the place of a live rule of the same requests, or beside them. */
@@ -34,7 +34,7 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
     );
     await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(inForce.rule_id) } });
     await changed(queries, tenant, 'rule');
-    done('In force everywhere within 2 s');
+    done('Rule enforced. It takes effect within 2 s');
   }
 
   return (
@@ -43,17 +43,17 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
       <ConfirmAction
         opened={asking}
         onClose={() => setAsking(false)}
-        title="Put this rule into force?"
+        title="Enforce this rule?"
         effect={
           <div className={styles.form}>
             {live.length > 0 && (
               <NativeSelect
-                label="In the place of"
+                label="Replaces"
                 value={into ? String(into.rule_id) : ''}
                 onChange={(event) => setChosen(event.currentTarget.value)}
                 data={[
                   ...live.map((rule) => ({ value: String(rule.rule_id), label: nameOf(rule) })),
-                  { value: '', label: 'none: as a rule of its own, beside them' },
+                  { value: '', label: 'None: keep it as a separate rule' },
                 ]}
               />
             )}
@@ -87,8 +87,7 @@ export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
 }
 
 function nameOf(rule: Rule): string {
-  const limit = rule.action === 'limit' ? limitSentence(rule) : rule.action;
-  return rule.name ? `${rule.name}: ${limit}` : limit;
+  return [rule.name, ruleEffect(rule)].filter(Boolean).join(': ');
 }
 
 function Into({ live, shadow }: { live: Rule; shadow: Rule }) {
@@ -104,9 +103,8 @@ function Into({ live, shadow }: { live: Rule; shadow: Rule }) {
 function AsItIs({ shadow }: { shadow: Rule }) {
   return (
     <>
-      This rule begins to decide:{' '}
-      <strong>{shadow.action === 'limit' ? limitSentence(shadow) : 'always denied'}</strong>. What it only
-      reported is denied from then on.
+      This rule is enforced: <strong>{ruleEffect(shadow)}</strong>. Requests that it only reported are denied
+      from then on.
     </>
   );
 }

@@ -51,12 +51,12 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
     await changed(queries, tenant, 'rule');
-    done('Rule deleted; the audit log can bring it back');
+    done('Rule deleted. You can undo this from the audit log');
   }
 
   const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {
     shadow: {
-      title: 'Put this rule into shadow mode?',
+      title: 'Stop enforcing this rule?',
       verb: 'Stop enforcing',
       action: () => change({ mode: 'shadow' }, 'In shadow mode'),
     },
@@ -162,14 +162,14 @@ function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
   const limit = rule.action === 'limit' ? `the limit of ${limitSentence(rule)}` : 'the rule';
   switch (act) {
     case 'shadow':
-      return `Within 2 s ${limit} denies nothing any more: it only counts and reports what it would deny.${hour}`;
+      return `Within 2 s ${limit} denies nothing and only reports what it would deny.${hour}`;
     case 'off':
-      return `Within 2 s ${limit} is looked at by no check. Its overrides stay.${hour}`;
+      return `Within 2 s no check uses ${limit}. Its overrides stay.${hour}`;
     case 'on':
       return rule.mode === 'shadow'
-        ? 'It counts and reports again what it would deny.'
-        : `Within 2 s ${limit} decides again.`;
+        ? 'The rule reports again what it would deny.'
+        : `Within 2 s ${limit} is enforced again.`;
     case 'delete':
-      return `Within 2 s ${limit} is gone, and its overrides with it.${hour} The audit log can undo this; its buckets begin full then.`;
+      return `Within 2 s ${limit} and its overrides are removed.${hour} You can undo this from the audit log. The buckets then start full.`;
   }
 }

@@ -26,7 +26,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   const denials = lately?.get(rule.rule_id);
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
-    <Card title="The rule">
+    <Card title="Rule">
       <div className={styles.form} id="rule-form">
         <RuleFields
           draft={draft}
@@ -44,10 +44,10 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
                 </span>
               ))}
             </div>
-            {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep what they hold.</span>}
+            {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep their tokens.</span>}
             {stops && (
               <p className={styles.warning}>
-                It stops denying within 2 s of saving.
+                This rule stops denying within 2 s after you save.
                 {denials &&
                   ` In the last hour it denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks.`}
               </p>
@@ -68,7 +68,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
         onTakeTheirs={editor.takeTheirs}
         onClose={editor.closeConflict}
       />
-      <Leaving when={editor.dirty} what="What you changed in this rule" />
+      <Leaving when={editor.dirty} what="Your changes to this rule" />
     </Card>
   );
 }

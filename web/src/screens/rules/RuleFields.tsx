@@ -2,6 +2,7 @@ import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core'
 import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { limitProblems, limitSentence } from '~/domain/rate';
+import { actionLabels, choicesOf, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
 import styles from './Rules.module.css';
 import { burstCredit, type RuleDraft, strictPacing } from './ruleDraft';
 
@@ -16,26 +17,22 @@ interface Props {
 }
 
 const effects = {
-  enforce: 'It decides: what is above it is denied.',
-  shadow: 'It counts and reports what it would deny, and denies nothing.',
+  enforce: 'Requests above the limit are denied.',
+  shadow: 'The rule reports what it would deny, and denies nothing.',
 };
 
-const blocks = 'It decides: every request that matches is denied.';
+const blocks = 'Every matching request is denied.';
 
 /** Everything about a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   return (
     <div className={styles.form}>
       <NativeSelect
-        label="Requests that match are"
+        label="Action"
         value={draft.action}
         disabled={disabled}
         error={problem('/action')}
-        data={[
-          { value: 'limit', label: 'limited to a rate' },
-          { value: 'block', label: 'always denied' },
-          { value: 'bypass', label: 'let through without any other rule' },
-        ]}
+        data={choicesOf(actionLabels)}
         onChange={(event) => onChange(withAction(draft, event.currentTarget.value as RuleDraft['action']))}
       />
       {draft.action === 'limit' && (
@@ -50,31 +47,23 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
             value={draft.mode}
             disabled={disabled}
             onChange={(mode) => onChange({ mode: mode as RuleDraft['mode'] })}
-            data={[
-              { value: 'enforce', label: 'Enforced' },
-              { value: 'shadow', label: 'Shadow' },
-            ]}
+            data={choicesOf(modeLabels)}
           />
           <p className="field-note">
             {draft.action === 'block' && draft.mode === 'enforce' ? blocks : effects[draft.mode]}
           </p>
           {stops && draft.mode === 'shadow' && (
-            <p className={styles.warning}>Once this is saved, the limit stops: nothing is denied by it.</p>
+            <p className={styles.warning}>After you save, this rule denies nothing.</p>
           )}
         </div>
       )}
       {draft.action === 'limit' && (
         <NativeSelect
-          label="When Redis is away"
+          label={fieldLabels.failure_mode}
           value={draft.failure_mode ?? ''}
           disabled={disabled}
           error={problem('/failure_mode')}
-          data={[
-            { value: '', label: "as the tenant's settings say" },
-            { value: 'local', label: 'each process counts for itself' },
-            { value: 'open', label: 'this rule lets everything pass' },
-            { value: 'closed', label: 'requests are denied (503)' },
-          ]}
+          data={[{ value: '', label: 'Tenant default' }, ...choicesOf(failureModeLabels)]}
           onChange={(event) =>
             onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
           }
@@ -123,17 +112,17 @@ function LimitFields({ draft, onChange, problem, disabled }: Props) {
         <p className={styles.presets}>
           <span>Preset:</span>
           <button type="button" onClick={() => onChange(strictPacing(draft))}>
-            strict pacing (burst 1)
+            Strict pacing (burst 1)
           </button>
           <button type="button" onClick={() => onChange(burstCredit(draft))}>
-            burst credit (5 min of the rate)
+            Burst credit (5 min of the rate)
           </button>
         </p>
       )}
       {!wrong.rate && !wrong.burst && (
         <p className={styles.sentence}>
           <strong>{limitSentence(draft)}</strong>. A bucket of {draft.burst_capacity.toLocaleString('en')}{' '}
-          that fills at this rate; each request takes one.
+          tokens refills at this rate. Each request takes one.
         </p>
       )}
     </>

@@ -68,7 +68,7 @@ test('a lost race shows both versions, and mine is saved on top of theirs', asyn
   const dialog = await screen.findByRole('dialog');
   const row = within(dialog).getByRole('row', { name: /Burst/ });
   expect(row.textContent).toBe('Burst6080');
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(stored.burst_capacity).toBe(80));
   const sent = requests.filter(({ method }) => method === 'PATCH');
   expect(sent.map(({ headers }) => headers.get('If-Match'))).toEqual(['"3"', '"4"']);
@@ -136,7 +136,7 @@ test('the menu of a live rule stops enforcing it, and asks again with what chang
   ]);
   await user.click(screen.getByRole('menuitem', { name: /Stop enforcing/ }));
   const dialog = await screen.findByRole('dialog');
-  expect(dialog.textContent).toMatch(/10 per second, bursts to 50 denies nothing any more/);
+  expect(dialog.textContent).toMatch(/10 per second, bursts to 50 denies nothing/);
   stored = { ...live, burst_capacity: 60, version: 4 };
   etag = '"4"';
   await user.click(within(dialog).getByRole('button', { name: 'Stop enforcing' }));
@@ -160,9 +160,9 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   });
   const { user, router } = open('/t/acme/rules/1');
   await user.click(await screen.findByText('Shadow'));
-  expect(screen.getByText(/the limit stops: nothing is denied by it/)).toBeDefined();
+  expect(screen.getByText(/this rule denies nothing/)).toBeDefined();
   await user.click(screen.getByText('Enforced'));
-  expect(screen.queryByText(/the limit stops/)).toBeNull();
+  expect(screen.queryByText(/this rule denies nothing/)).toBeNull();
   const burst = screen.getByLabelText('Burst');
   await user.clear(burst);
   await user.type(burst, '20');
@@ -224,9 +224,9 @@ test('an override that somebody else gave meanwhile is shown beside mine', async
   await user.type(await screen.findByLabelText('User'), '7');
   await user.type(screen.getByLabelText('Reason'), 'mine');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override of user 7/ });
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed the override of user 7/ });
   expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });
 
@@ -252,9 +252,9 @@ test('a rule that was enforced today does not claim to have denied what it only 
   expect(
     await screen.findByText('26 of 30 checks were denied, or would have been while in shadow (87 %).'),
   ).toBeDefined();
-  expect(screen.queryByText('From a shadow rule')).toBeNull();
+  expect(screen.queryByText('Enforced from a shadow rule')).toBeNull();
   await user.click(screen.getByRole('button', { name: 'Undo' }));
-  expect((await screen.findByRole('dialog')).textContent).not.toMatch(/comes back/);
+  expect((await screen.findByRole('dialog')).textContent).not.toMatch(/is restored/);
 });
 
 test('a new shadow rule is announced and kept in the history as one', async () => {
@@ -276,18 +276,18 @@ test('a new shadow rule is announced and kept in the history as one', async () =
   });
   const { user } = open('/t/acme/rules/new');
   await user.click(await screen.findByText('Shadow'));
-  await user.click(screen.getByRole('button', { name: 'Make rule' }));
-  expect(await screen.findByText('Rule made; within 2 s it reports, and denies nothing')).toBeDefined();
-  expect(await screen.findByText('Made in shadow: 10 per second, bursts to 50')).toBeDefined();
-  expect(screen.getByText('Made: always denied')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Create rule' }));
+  expect(await screen.findByText('Rule created. Within 2 s it reports what it would deny')).toBeDefined();
+  expect(await screen.findByText('Created in shadow mode: 10 per second, bursts to 50')).toBeDefined();
+  expect(screen.getByText('Created: Always denied')).toBeDefined();
 });
 
 test('a new rule can begin as a block of an address', async () => {
   fakeServer(world());
   open('/t/acme/rules/new?block=203.0.113.9');
   expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:203.0.113.9');
-  expect(screen.getByLabelText('Requests that match are')).toHaveProperty('value', 'block');
-  expect(screen.getByText('It decides: every request that matches is denied.')).toBeDefined();
+  expect(screen.getByLabelText('Action')).toHaveProperty('value', 'block');
+  expect(screen.getByText('Every matching request is denied.')).toBeDefined();
 });
 
 test('the address of IPv6 that a block begins with is quoted', async () => {

@@ -12,7 +12,7 @@ import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
-import { limitSentence } from '~/domain/rate';
+import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
@@ -35,7 +35,7 @@ const columns: Column<Rule>[] = [
     ),
   },
   { key: 'plan', header: 'Plan', width: '14%', sortable: true, render: (rule) => rule.plan ?? 'all plans' },
-  { key: 'limit', header: 'Limit', width: '26%', sortable: true, render: (rule) => inWords(rule) },
+  { key: 'limit', header: 'Limit', width: '26%', sortable: true, render: ruleEffect },
   { key: 'state', header: 'State', width: 132, wide: true, render: (rule) => <RuleChips rule={rule} /> },
   {
     key: 'updated',
@@ -54,12 +54,6 @@ const sortBy = {
   limit: (rule: Rule) => rule.rate_per_second,
   updated: (rule: Rule) => rule.updated_at,
 };
-
-function inWords(rule: Rule): string {
-  if (rule.action === 'block') return 'nothing: always denied';
-  if (rule.action === 'bypass') return 'no end: passes without any other rule';
-  return limitSentence(rule);
-}
 
 /** All rules, found by a few letters or by what they are. */
 export default function Rules() {
@@ -85,7 +79,11 @@ export default function Rules() {
   );
 
   return (
-    <Page title="Rules" lead="Every active rule that matches a request must let it pass." actions={create}>
+    <Page
+      title="Rules"
+      lead="A request is allowed only if every active rule that matches allows it."
+      actions={create}
+    >
       <Query query={rules}>
         {(items) => {
           if (items.length === 0) return <Teach action={create} />;
@@ -101,14 +99,14 @@ export default function Rules() {
               <Card flush>
                 {shown.length === 0 ? (
                   <EmptyState
-                    title="No rule is like that"
+                    title="No results"
                     action={
                       <Button variant="default" onClick={() => navigate({ to: '.', search: {} })}>
                         Show all {plural(items.length, 'rule')}
                       </Button>
                     }
                   >
-                    The filters leave none of them.
+                    No rule matches these filters.
                   </EmptyState>
                 ) : (
                   <DataTable
@@ -155,11 +153,11 @@ interface FilterProps {
 
 function Filters({ tenant, search, set }: FilterProps) {
   const { data: plans = [] } = useQuery(plansQuery(tenant));
-  const filter = (name: keyof RulesSearch, label: string, choices: [string, string][]) => (
+  const filter = (name: keyof RulesSearch, label: string, choices: Choice[]) => (
     <NativeSelect
       aria-label={label}
       value={search[name] ?? ''}
-      data={[{ value: '', label }, ...choices.map(([value, text]) => ({ value, label: text }))]}
+      data={[{ value: '', label }, ...choices]}
       onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
     />
   );
@@ -173,24 +171,13 @@ function Filters({ tenant, search, set }: FilterProps) {
         onChange={(q) => set({ q })}
         className={styles.search}
       />
-      {filter('scope', 'Any scope', [
-        ['user', 'User'],
-        ['endpoint', 'Endpoint'],
-        ['ip', 'IP address'],
-        ['global', 'Global'],
-      ])}
+      {filter('scope', 'Any scope', choicesOf(scopeLabels))}
       {filter('plan', 'Any plan', [
-        ['*', 'For all plans'],
-        ...plans.map(({ name }): [string, string] => [name, name]),
+        { value: '*', label: 'All plans' },
+        ...plans.map(({ name }) => ({ value: name, label: name })),
       ])}
-      {filter('mode', 'Enforced or shadow', [
-        ['enforce', 'Enforced'],
-        ['shadow', 'Shadow'],
-      ])}
-      {filter('state', 'On or off', [
-        ['on', 'On'],
-        ['off', 'Off'],
-      ])}
+      {filter('mode', 'Enforced or shadow', choicesOf(modeLabels))}
+      {filter('state', 'On or off', choicesOf({ on: 'On', off: 'Off' }))}
     </Group>
   );
 }
@@ -198,8 +185,8 @@ function Filters({ tenant, search, set }: FilterProps) {
 function Teach({ action }: { action: React.ReactNode }) {
   return (
     <EmptyState icon={<IconRules size={20} aria-hidden />} title="No rules yet" action={action}>
-      A rule says which requests share a bucket of tokens, how fast it fills, and how much it holds: each user
-      may ask 10 times per second, in bursts of up to 50. Without rules everything passes.
+      A rule sets the rate and the burst of requests that share a bucket: each user may send 10 requests per
+      second, in bursts of up to 50. Without rules every request is allowed.
     </EmptyState>
   );
 }

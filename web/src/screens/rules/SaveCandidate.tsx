@@ -40,9 +40,9 @@ export function SaveCandidate({ tenant, rule, draft, ready, onSaved }: Props) {
         ignoreBlocker: true,
       });
       await changed(queries, tenant, 'rule');
-      done('Shadow candidate saved. The live rule is as it was');
+      done('Shadow candidate saved. The live rule is unchanged');
     },
-    onError: (error) => failed('The candidate is not saved', error),
+    onError: (error) => failed('Could not save the candidate', error),
   });
   return (
     <Button

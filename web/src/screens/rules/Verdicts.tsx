@@ -37,14 +37,14 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
       flush={false}
       actions={
         <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: rule.rule_id, range: '24h' }}>
-          Show violations
+          View violations
         </Link>
       }
     >
       <Query query={series}>
         {({ from, points, total }) => {
           const checks = total.allowed + total.denied;
-          if (checks === 0) return <p className="soft">It matched no check in this time.</p>;
+          if (checks === 0) return <p className="soft">No checks matched.</p>;
           // The counts do not say in which mode they were made.
           const mixed = changedMode(history?.items ?? [], from);
           const { verb, label } = mixed ? said.mixed : said[rule.mode];

@@ -1,6 +1,7 @@
 import type { NewRule, Rule, RulePatch } from '~/api/types';
 import { exactNumber } from '~/domain/format';
 import { type Limit, perUnit, rateSentence } from '~/domain/rate';
+import { actionLabels, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
 
 /** A rule as the form has it. A number that is none yet is NaN. */
 export type RuleDraft = Pick<
@@ -123,24 +124,13 @@ export interface FieldChange {
   to: string;
 }
 
-const labels: Record<(typeof changeable)[number], string> = {
-  rate_per_second: 'Rate',
-  rate_unit: 'Shown per',
-  burst_capacity: 'Burst',
-  mode: 'Mode',
-  action: 'Action',
-  failure_mode: 'When Redis is away',
-  is_active: 'State',
-  description: 'Description',
-};
-
 /** The differences between two states of a rule, in words. */
 export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] {
   return changeable
     .filter((field) => before[field] !== after[field])
     .filter((field) => field !== 'rate_unit' || before.rate_per_second === after.rate_per_second)
     .filter((field) => !limits.includes(field) || after.action === 'limit' || before.action === 'limit')
-    .map((field) => ({ label: labels[field], from: say(before, field), to: say(after, field) }));
+    .map((field) => ({ label: fieldLabels[field], from: say(before, field), to: say(after, field) }));
 }
 
 function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
@@ -154,7 +144,11 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
     case 'is_active':
       return rule.is_active ? 'on' : 'off';
     case 'failure_mode':
-      return rule.failure_mode ?? "the tenant's default";
+      return rule.failure_mode ? failureModeLabels[rule.failure_mode] : 'Tenant default';
+    case 'mode':
+      return modeLabels[rule.mode];
+    case 'action':
+      return actionLabels[rule.action];
     default:
       return rule[field] || 'none';
   }

@@ -52,7 +52,7 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
     onSuccess: async (next) => {
       queries.setQueryData(queryKey, next);
       setBegun(null);
-      done('Rule saved; in force everywhere within 2 s');
+      done('Rule saved. It takes effect within 2 s');
       await changed(queries, tenant, 'rule');
     },
     onError: async (error) => {

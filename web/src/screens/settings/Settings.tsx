@@ -38,11 +38,7 @@ export default function Settings() {
         </nav>
         <div className={styles.section}>
           <Suspense fallback={<LoadingLines />}>
-            {Section ? (
-              <Section />
-            ) : (
-              <ErrorState error={new Error('No section of the settings is called that.')} />
-            )}
+            {Section ? <Section /> : <ErrorState error={new Error('This page does not exist.')} />}
           </Suspense>
         </div>
       </div>

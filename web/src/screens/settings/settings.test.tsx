@@ -105,7 +105,7 @@ test('rotating gives the old key its grace', async () => {
   const { user } = open('/t/acme/settings/keys');
   await user.click(await screen.findByRole('button', { name: 'Actions of gateway' }));
   await user.click(await screen.findByRole('menuitem', { name: 'Rotate …' }));
-  await user.selectOptions(await screen.findByLabelText('The old key ends'), '604800');
+  await user.selectOptions(await screen.findByLabelText('The old key expires'), '604800');
   await user.click(screen.getByRole('button', { name: 'Rotate key' }));
   expect(await screen.findByText('slk_new_secret')).toBeDefined();
   const sent = requests.find(({ path }) => path.endsWith('/rotate'));
@@ -120,7 +120,7 @@ test('an invitation gives a link, its token in the fragment', async () => {
   const { user } = open('/t/acme/settings/members');
   await user.click(await screen.findByRole('button', { name: 'Invite' }));
   await user.type(await screen.findByLabelText('E-mail'), 'grace@example.com');
-  await user.click(screen.getByRole('button', { name: 'Make the link' }));
+  await user.click(screen.getByRole('button', { name: 'Create link' }));
   expect(await screen.findByText(`${window.location.origin}/invitation#3q2-7wAB9x`)).toBeDefined();
 });
 
@@ -157,9 +157,9 @@ test('a lost race over the settings shows both versions, and mine is saved over 
   await user.clear(name);
   await user.type(name, 'Acme Ltd');
   await user.click(screen.getByRole('button', { name: 'Save' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed these settings/ });
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed these settings/ });
   expect(within(dialog).getByText('Acme Corp')).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(saved.map(({ ifMatch }) => ifMatch)).toEqual(['"1"', '"2"']));
   expect(saved[1]?.body).toMatchObject({ name: 'Acme Ltd', default_plan: 'free' });
 });
@@ -188,11 +188,11 @@ test('an import changes nothing before its changes were seen', async () => {
   const { user } = open('/t/acme/settings/import-export');
   await user.click(await screen.findByLabelText('YAML'));
   await user.paste('rules: []');
-  await user.click(screen.getByRole('button', { name: 'Show what would change' }));
-  const diff = await screen.findByRole('region', { name: 'What would change' });
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const diff = await screen.findByRole('region', { name: 'Changes' });
   expect(diff.textContent).toMatch(/10 per second → 20 per second/);
   expect(asked).toEqual([{ dry: 'true', body: 'rules: []' }]);
-  await user.click(screen.getByRole('button', { name: 'Make 1 change' }));
+  await user.click(screen.getByRole('button', { name: 'Apply 1 change' }));
   await waitFor(() => expect(asked.at(-1)?.dry).toBe('false'));
 });
 
@@ -204,7 +204,7 @@ test('a file that cannot be read says on which line', async () => {
   const { user } = open('/t/acme/settings/import-export');
   await user.click(await screen.findByLabelText('YAML'));
   await user.paste('rules: x');
-  await user.click(screen.getByRole('button', { name: 'Show what would change' }));
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
   expect((await screen.findByText('Line 3:')).parentElement?.textContent).toBe('Line 3: rate is missing');
 });
 
@@ -224,7 +224,7 @@ test('what was undone from the audit log can be made again, but not undone twice
   const { user, router } = open('/t/acme/settings/audit?entry=812');
   await user.click(await screen.findByRole('button', { name: 'Undo …' }));
   await user.click(await screen.findByRole('button', { name: 'Undo' }));
-  expect(await screen.findByText('This was undone.')).toBeDefined();
+  expect(await screen.findByText('This change was undone.')).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Undo …' })).toBeNull();
   router.history.push('/t/acme/settings/audit?entry=813');
   expect(await screen.findByRole('button', { name: 'Redo …' })).toBeDefined();
@@ -253,7 +253,7 @@ test('the filters of the audit log are in the address, and asked of the server',
     },
   });
   open('/t/acme/settings/audit?kind=rule&object=12&actor=1&action=update');
-  expect(await screen.findByText('No change fits these filters')).toBeDefined();
+  expect(await screen.findByText('No results')).toBeDefined();
   expect(asked[0]).toBe('actor_id=1&action=update&object_kind=rule&object_id=12&limit=100');
 });
 
@@ -267,7 +267,7 @@ test('the first alert is made, and its secret shown once', async () => {
   await user.click(screen.getByRole('combobox', { name: 'Rule' }));
   await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
   await user.type(screen.getByLabelText('Webhook'), 'https://hooks.example.com/');
-  await user.click(screen.getByRole('button', { name: 'Make alert' }));
+  await user.click(screen.getByRole('button', { name: 'Create alert' }));
   expect(await screen.findByText('slw_secret')).toBeDefined();
   const shown = screen.getByRole('region', { name: 'Check a webhook in Node.js' }).textContent;
   expect(shown).toContain("update(t + '.').update(body)");
@@ -345,10 +345,10 @@ test('a lost race over an alert shows both versions, and mine is saved over thei
   await user.clear(name);
   await user.type(name, 'Louder');
   await user.click(screen.getByRole('button', { name: 'Save' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed this alert/ });
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed this alert/ });
   expect(within(dialog).getByRole('row', { name: 'Name Loud Louder' })).toBeDefined();
   expect(within(dialog).getByRole('row', { name: 'Denials 5,000 1,000' })).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(tags).toEqual(['"1"', '"2"']));
   await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
 });
@@ -365,7 +365,7 @@ test('a webhook that waits for its retry is sent again by a press', async () => 
   });
   const { user } = open('/t/acme/settings/alerts?entry=4');
   await user.click(await screen.findByRole('button', { name: 'Retry now' }));
-  expect(await screen.findByText('sending')).toBeDefined();
+  expect(await screen.findByText('Sending')).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Retry now' })).toBeNull();
   expect(requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
 });
@@ -405,6 +405,6 @@ test('a key without a recorded use is not said to be unused when it is revoked',
   await user.click(await screen.findByRole('button', { name: 'Actions of ci' }));
   await user.click(await screen.findByRole('menuitem', { name: /Revoke/ }));
   const dialog = await screen.findByRole('dialog');
-  expect(dialog.textContent).toMatch(/No use of it is known yet; uses show up within a minute\./);
+  expect(dialog.textContent).toMatch(/No use is recorded yet\. Uses appear within a minute\./);
   expect(dialog.textContent).not.toMatch(/last used never/);
 });

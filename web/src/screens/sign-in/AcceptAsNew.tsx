@@ -49,12 +49,12 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
       />
       <FormError>{rest()}</FormError>
       <Button type="submit" fullWidth loading={accept.isPending}>
-        Make an account and join
+        Create account and join
       </Button>
       <p className="soft">
-        You have an account already?{' '}
+        Already have an account?{' '}
         <Link to="/sign-in" search={{ next: '/invitation' }} hash={token}>
-          Sign in to it first
+          Sign in first
         </Link>
         .
       </p>

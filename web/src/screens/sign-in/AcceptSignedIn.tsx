@@ -34,8 +34,8 @@ export function AcceptSignedIn({ token, offer, account }: Props) {
         </p>
       ) : (
         <p>
-          You are signed in as <strong>{account.email}</strong>, and the invitation is for another address.
-          Sign out to accept it, or ask for one of your own.
+          You are signed in as <strong>{account.email}</strong>, but the invitation is for another address.
+          Sign out to accept it, or ask for an invitation to your own address.
         </p>
       )}
       <FormError>{fieldErrors(accept.error ?? leave.error).rest()}</FormError>

@@ -26,7 +26,7 @@ test('somebody new makes an account and begins in the tenant', async () => {
   const { user, router } = open('/invitation#3q2-7wAB9x');
   await user.type(await screen.findByLabelText('Your name'), 'Ada');
   await user.type(screen.getByLabelText('Choose a password'), 'eight old grey cats');
-  await user.click(screen.getByRole('button', { name: 'Make an account and join' }));
+  await user.click(screen.getByRole('button', { name: 'Create account and join' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/overview'));
   expect(requests.find(({ path }) => path.endsWith('/look'))?.body).toEqual({ token: '3q2-7wAB9x' });
   const sent = requests.find(({ path }) => path.endsWith('/accept'));
@@ -43,14 +43,14 @@ test('a weak password says what a good one needs, at its field', async () => {
   const { user } = open('/invitation#t');
   await user.type(await screen.findByLabelText('Your name'), 'Ada');
   await user.type(screen.getByLabelText('Choose a password'), 'password12');
-  await user.click(screen.getByRole('button', { name: 'Make an account and join' }));
+  await user.click(screen.getByRole('button', { name: 'Create account and join' }));
   expect(await screen.findByText('is a common one')).toBeDefined();
 });
 
 test('somebody with an account signs in first, and the token stays in the fragment', async () => {
   fakeServer({ 'GET /api/v1/session': () => problem(401, 'unauthorized'), [look]: offer });
   const { user, router } = open('/invitation#3q2-7wAB9x');
-  await user.click(await screen.findByRole('link', { name: 'Sign in to it first' }));
+  await user.click(await screen.findByRole('link', { name: 'Sign in first' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
   expect(router.state.location.search).toEqual({ next: '/invitation' });
   expect(router.state.location.hash).toBe('3q2-7wAB9x');
@@ -81,5 +81,5 @@ test.each(['/invitation', '/invitation#old'])('%s opens nothing, and says so', a
     [look]: () => problem(404, 'not-found'),
   });
   open(address);
-  expect(await screen.findByRole('heading', { name: 'This invitation is not open any more' })).toBeDefined();
+  expect(await screen.findByRole('heading', { name: 'This invitation is no longer valid' })).toBeDefined();
 });

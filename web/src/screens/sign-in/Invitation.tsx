@@ -30,8 +30,8 @@ export default function Invitation() {
   if (token === '' || isStatus(offer.error, 404)) {
     return (
       <Frame
-        title="This invitation is not open any more"
-        lead="It was accepted, taken back, or is older than seven days. Ask whoever sent it for a new one."
+        title="This invitation is no longer valid"
+        lead="It was accepted, revoked, or is older than seven days. Ask the sender for a new one."
       >
         <p>
           <Link to="/sign-in">Sign in</Link> if you are a member already.
@@ -41,7 +41,7 @@ export default function Invitation() {
   }
   if (offer.isError)
     return (
-      <Frame title="The invitation cannot be read now" lead={sentence(offer.error)}>
+      <Frame title="Could not load the invitation" lead={sentence(offer.error)}>
         <Button variant="default" onClick={() => offer.refetch()}>
           Try again
         </Button>
@@ -67,7 +67,7 @@ export default function Invitation() {
 function Lead({ offer: { invited_by, email, role, expires_at } }: { offer: InvitationOffer }) {
   return (
     <>
-      {invited_by} invites <strong>{email}</strong> as {roleNames[role]}. The invitation ends{' '}
+      {invited_by} invites <strong>{email}</strong> as {roleNames[role]}. The invitation expires{' '}
       <RelativeTime at={expires_at} />.
     </>
   );

@@ -35,7 +35,7 @@ export default function SignIn() {
   }
 
   return (
-    <Frame title="Sign in" lead="Plans, limits, and who is being limited.">
+    <Frame title="Sign in" lead="Rate limits, plans and violations.">
       <form className={styles.form} onSubmit={submit}>
         <TextInput
           label="E-mail"
@@ -73,7 +73,7 @@ export default function SignIn() {
 function message(error: unknown): string {
   if (isStatus(error, 401)) return 'The e-mail address or the password is wrong.';
   if (isStatus(error, 429) && error instanceof ProblemError && error.retryAfter) {
-    return `That was wrong too often. Try again in ${error.retryAfter} s.`;
+    return `Too many attempts. Try again in ${error.retryAfter} s.`;
   }
   return sentence(error);
 }

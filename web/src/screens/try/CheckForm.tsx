@@ -68,7 +68,7 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
       <TextInput label="IP address" placeholder="203.0.113.9" {...typed('ip')} />
       <Select
         label="Plan"
-        placeholder="The user’s own"
+        placeholder="The user’s plan"
         clearable
         data={plans}
         value={fields.plan ?? null}
@@ -83,7 +83,7 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
         error={cost ?? error?.field('/cost')}
       />
       <Attributes attributes={attributes} onChange={setAttributes} />
-      <Button type="submit">Ask</Button>
+      <Button type="submit">Run check</Button>
     </form>
   );
 }

@@ -1,12 +1,13 @@
-import { Link } from '@tanstack/react-router';
 import type { Explanation } from '~/api/types';
 import { CodeBlock } from '~/components/CodeBlock';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
 import { duration, plural } from '~/domain/format';
 import { limitSentence, unitOf } from '~/domain/rate';
+import { actionLabels } from '~/domain/rule';
 import styles from './TryIt.module.css';
 
 interface Props {
@@ -22,13 +23,13 @@ export function MatchedRules({ tenant, explanation }: Props) {
     <Card
       flush
       title={`${plural(rows.length, 'rule')} matched`}
-      lead="All of them must have the tokens; if one lacks them, none is charged."
+      lead="A check takes tokens from all of them or from none."
     >
       <table className={styles.matched} aria-label="Matched rules">
         <thead>
           <tr>
             <th scope="col">Rule and limit</th>
-            <th scope="col">Says</th>
+            <th scope="col">Result</th>
             <th scope="col">Tokens left</th>
           </tr>
         </thead>
@@ -36,7 +37,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
           {rows.map((row) => (
             <tr key={row.rule.rule_id}>
               <td>
-                <RuleLink tenant={tenant} rule={row.rule} />
+                <RuleLink tenant={tenant} id={row.rule.rule_id} rule={row.rule} />
                 <span className={styles.limit}>{limitOf(row.rule)}</span>
               </td>
               <td>
@@ -61,7 +62,7 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
       <ul className={styles.misses}>
         {near_misses.map((rule) => (
           <li key={rule.rule_id}>
-            <RuleLink tenant={tenant} rule={rule} />
+            <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
             <span className="soft">{rule.reason}</span>
           </li>
         ))}
@@ -74,38 +75,20 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
 export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>) {
   if (headers.length === 0) return null;
   return (
-    <Card title="Headers" lead="What a client that never looks at the body goes by.">
+    <Card title="Headers" lead="For clients that do not read the body.">
       <CodeBlock
-        label="Headers of the answer"
+        label="Response headers"
         code={headers.map(({ name, value }) => `${name}: ${value}`).join('\n')}
       />
     </Card>
   );
 }
 
-type Named = Pick<MatchedTier['rule'], 'rule_id' | 'key_pattern' | 'name' | 'plan'>;
-
-function RuleLink({ tenant, rule: { rule_id, key_pattern, name, plan } }: { tenant: string; rule: Named }) {
-  const beside = [name, plan].filter(Boolean).join(' · ');
-  return (
-    <Link
-      to="/t/$tenant/rules/$rule"
-      params={{ tenant, rule: String(rule_id) }}
-      className={styles.rule}
-      title={beside ? `${key_pattern} · ${beside}` : key_pattern}
-    >
-      <code>{key_pattern}</code>
-      {beside && <span> {beside}</span>}
-    </Link>
-  );
-}
-
 function limitOf({ action, rate_per_second, burst_capacity, overridden }: MatchedTier['rule']): string {
-  if (action === 'block') return 'Blocks';
-  if (action === 'bypass') return 'Passes without any other rule';
+  if (action !== 'limit') return actionLabels[action];
   if (rate_per_second === null || burst_capacity === null) return '–';
   const limit = limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
-  return overridden ? `${limit} (the user’s own)` : limit;
+  return overridden ? `${limit} (override)` : limit;
 }
 
 function Says({ rule, tier, decides }: MatchedTier) {

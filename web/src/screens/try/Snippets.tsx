@@ -14,16 +14,16 @@ export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
   const { url, isKnown, typed, type } = useCheckUrl();
   const lead = (
     <>
-      This one takes tokens. Put an{' '}
+      This takes tokens. Set <code>{keyVariable}</code> to an{' '}
       <Link to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }}>
         API key
       </Link>{' '}
-      into <code>{keyVariable}</code> first.
+      first.
     </>
   );
   return (
     <Card
-      title="The same check from your service"
+      title="Send this check from your service"
       lead={lead}
       actions={
         <SegmentedControl
@@ -44,7 +44,7 @@ export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
         {!isKnown && (
           <TextInput
             className={styles.address}
-            label="Address of your check endpoint"
+            label="URL of your check endpoint"
             placeholder="https://limits.example.com"
             value={typed}
             onChange={(event) => type(event.currentTarget.value)}

@@ -39,7 +39,7 @@ test('what is typed is asked, attributes and cost too', async () => {
   await user.click(screen.getByRole('button', { name: 'Add attribute' }));
   await user.type(screen.getByLabelText('Attribute 1: name'), 'org');
   await user.type(screen.getByLabelText('Attribute 1: value'), 'acme');
-  await user.click(screen.getByRole('button', { name: 'Ask' }));
+  await user.click(screen.getByRole('button', { name: 'Run check' }));
   await screen.findByRole('heading', { name: 'Allowed' });
   const sent = requests.find(({ path }) => path.endsWith('/explain'));
   expect(sent?.body).toEqual({ user_id: '7', cost: 2.5, attributes: { org: 'acme' } });
@@ -71,7 +71,7 @@ test('a denial names the rule that decides, and why others did not match', async
     ),
   );
   open('/t/acme/try?user=42');
-  expect(await screen.findByText(/user:\{user_id\} lacks the tokens/)).toBeDefined();
+  expect(await screen.findByText(/user:\{user_id\} has too few tokens/)).toBeDefined();
   const rows = within(screen.getByRole('table', { name: 'Matched rules' })).getAllByRole('row');
   expect(rows.map((row) => row.textContent)).toEqual([
     expect.stringContaining('Rule and limit'),
@@ -98,7 +98,7 @@ test('a cost that is none is not asked', async () => {
   const requests = server(explanation());
   const { user } = open('/t/acme/try');
   await user.type(await screen.findByLabelText('Cost'), 'many');
-  await user.click(screen.getByRole('button', { name: 'Ask' }));
+  await user.click(screen.getByRole('button', { name: 'Run check' }));
   expect(screen.getByText(/must be a number from 0/)).toBeDefined();
   expect(requests.some(({ path }) => path.endsWith('/explain'))).toBe(false);
 });

@@ -48,7 +48,7 @@ export default function TryIt() {
   return (
     <Page
       title="Try it"
-      lead="What a check would be answered, and why. Nothing is taken by asking here."
+      lead="See how a check would be decided, and why. This takes no tokens."
       actions={
         asked && (
           <Button
@@ -56,14 +56,14 @@ export default function TryIt() {
             leftSection={<IconRefresh size={15} aria-hidden />}
             onClick={() => answer.refetch()}
           >
-            Ask again
+            Refresh
           </Button>
         )
       }
     >
       <div className={styles.columns}>
         <div className={styles.question}>
-          <Card title="The check">
+          <Card title="Check">
             <CheckForm
               key={JSON.stringify(search)}
               search={search}
@@ -107,16 +107,16 @@ function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
   return (
     <EmptyState
       icon={<IconTry size={20} aria-hidden />}
-      title="Ask as your service would"
+      title="Try a check"
       action={
         <Button variant="default" onClick={() => onAsk(example)}>
           Fill in an example
         </Button>
       }
     >
-      A check says who asks, from where, and for what. The answer names every rule that matches, how many
-      tokens each has left, and why the others did not match. The same check is written for your service below
-      it, to copy.
+      A check has a user, an endpoint, an IP address and more. The result shows every matching rule, the
+      tokens that each has left, and why other rules do not match. Below it is code that sends the same check
+      from your service.
     </EmptyState>
   );
 }

@@ -25,7 +25,7 @@ export function Verdict({ explanation }: { explanation: Explanation }) {
         <code className="soft">
           {status.code} {status.text}
         </code>
-        {degraded && <Outcome tone="degraded">without Redis</Outcome>}
+        {degraded && <Outcome tone="degraded">Degraded</Outcome>}
       </div>
       <p>{verdict(explanation)}</p>
       <dl className={styles.numbers}>
@@ -39,10 +39,12 @@ export function Verdict({ explanation }: { explanation: Explanation }) {
           </Fact>
         )}
         {!allowed && (
-          <Fact name="Wait">{retry_after_ms === null ? 'none helps' : <Duration ms={retry_after_ms} />}</Fact>
+          <Fact name="Wait">
+            {retry_after_ms === null ? 'Waiting does not help' : <Duration ms={retry_after_ms} />}
+          </Fact>
         )}
         {reset_after_ms !== null && (
-          <Fact name="Full again">
+          <Fact name="Full">
             {reset_after_ms === 0 ? (
               'now'
             ) : (

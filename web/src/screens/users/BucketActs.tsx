@@ -29,20 +29,20 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
       }),
     );
     await changed(queries, tenant, 'bucket');
-    done(`The bucket holds ${plural(Math.floor(change.tokens_after), 'token')} again`);
+    done(`Bucket refilled to ${plural(Math.floor(change.tokens_after), 'token')}`);
   }
   return (
     <ConfirmAction
       opened
       onClose={onClose}
-      title="Fill this bucket up?"
+      title="Refill this bucket?"
       effect={
         <>
-          User {user} can spend all {exactNumber(burst_capacity)} tokens of <code>{key_pattern}</code> at
-          once, from now on. The limit itself stays.
+          User {user} can use all {exactNumber(burst_capacity)} tokens of <code>{key_pattern}</code> at once.
+          The limit does not change.
         </>
       }
-      verb="Fill it up"
+      verb="Refill"
       action={reset}
     />
   );
@@ -78,13 +78,13 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
       ),
     onSuccess: async ({ tokens_after }) => {
       await changed(queries, tenant, 'bucket');
-      done(`The bucket holds ${plural(Math.floor(tokens_after), 'token')}`);
+      done(`Bucket set to ${plural(Math.floor(tokens_after), 'token')}`);
       onClose();
     },
   });
 
   return (
-    <Dialog onClose={onClose} title="Add or take tokens" pending={credit.isPending}>
+    <Dialog onClose={onClose} title="Adjust tokens" pending={credit.isPending}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -93,7 +93,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
       >
         <NumberInput
           label="Tokens"
-          description="Negative takes tokens away."
+          description="A negative number takes tokens away."
           value={tokens}
           onChange={setTokens}
           decimalScale={6}
@@ -104,9 +104,9 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
         />
         {Number.isFinite(amount) && (
           <p className="soft" style={{ marginTop: 12 }}>
-            The bucket of <code>{key_pattern}</code> would hold about {exactNumber(Math.round(after))} of its{' '}
+            The bucket of <code>{key_pattern}</code> will hold about {exactNumber(Math.round(after))} of{' '}
             {exactNumber(burst_capacity)} tokens
-            {held + amount > burst_capacity && ', which is all it can'}.
+            {held + amount > burst_capacity && ', its maximum'}.
           </p>
         )}
         <Group justify="flex-end" mt="lg">

@@ -1,12 +1,12 @@
 import { ActionIcon, Menu } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { isStatus } from '~/api/problem';
 import type { Bucket } from '~/api/types';
 import { IconBolt, IconDots, IconPlus, IconRefresh } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
 import { splitsByUser } from '~/domain/pattern';
@@ -30,12 +30,11 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
   const [act, setAct] = useState<{ verb: 'reset' | 'credit'; bucket: Bucket } | null>(null);
   const done = () => setAct(null);
   return (
-    <Card title="Buckets" lead="As they stand now. Looking takes nothing from them." flush>
+    <Card title="Buckets" lead="Current levels. Viewing takes no tokens." flush>
       {buckets.data ? (
         buckets.data.items.length === 0 ? (
-          <EmptyState title="No rule limits this user alone">
-            A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket of their own; it would
-            fill here.
+          <EmptyState title="No buckets">
+            A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket. It appears here.
           </EmptyState>
         ) : (
           <>
@@ -54,14 +53,14 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
             </ul>
             {buckets.data.hasMore && (
               <p className={styles.none}>
-                More rules give this user a bucket. These are of the first 500, and of the recent denials.
+                Not all buckets are shown: only those of the first 500 rules and of recent denials.
               </p>
             )}
           </>
         )
       ) : isStatus(buckets.error, 409) ? (
-        <EmptyState title="These buckets cannot be seen from here">
-          No Redis is configured, so each process that answers checks keeps its buckets in its own memory.
+        <EmptyState title="Buckets are not visible here">
+          Redis is not configured, so each process keeps its own buckets in memory.
         </EmptyState>
       ) : buckets.isError ? (
         <ErrorState error={buckets.error} onRetry={() => buckets.refetch()} />
@@ -85,16 +84,13 @@ interface RowProps {
 
 function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
-  const { burst_capacity, key_pattern, rule_id, name, plan, mode, overridden, bucket_key } = bucket;
-  const label = ruleLabel({ key_pattern, name, plan });
+  const { burst_capacity, key_pattern, rule_id, mode, overridden, bucket_key } = bucket;
+  const label = ruleLabel(bucket);
   return (
     <li className={styles.bucket}>
-      <div className={styles.bucketName}>
+      <div className={styles.bucketName} title={bucket_key}>
         <div>
-          <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }} title={bucket_key}>
-            <code>{key_pattern}</code>
-          </Link>
-          <span className="soft">{[name, plan ?? 'all plans'].filter(Boolean).join(' · ')}</span>
+          <RuleLink tenant={tenant} id={rule_id} rule={bucket} />
           {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
           {overridden && <Outcome tone="neutral">Override</Outcome>}
         </div>
@@ -125,16 +121,16 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
       {edit && (
         <Menu position="bottom-end">
           <Menu.Target>
-            <ActionIcon aria-label={`What to do with the bucket of ${label}`}>
+            <ActionIcon aria-label={`Actions for the bucket of ${label}`}>
               <IconDots size={16} />
             </ActionIcon>
           </Menu.Target>
           <Menu.Dropdown>
             <Menu.Item leftSection={<IconRefresh size={14} />} onClick={() => onAct('reset')}>
-              Fill it up
+              Refill
             </Menu.Item>
             <Menu.Item leftSection={<IconPlus size={14} />} onClick={() => onAct('credit')}>
-              Add or take tokens
+              Adjust tokens
             </Menu.Item>
             {splitsByUser(key_pattern) && (
               <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onOverride(rule_id)}>

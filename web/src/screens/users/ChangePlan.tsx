@@ -9,7 +9,7 @@ import type { Rule, User } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
-import { limitSentence } from '~/domain/rate';
+import { ruleEffect } from '~/domain/rule';
 import { userQuery } from './queries';
 import styles from './Users.module.css';
 
@@ -65,7 +65,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
   return (
     <Dialog onClose={onClose} title={title} pending={save.isPending}>
       <form
-        className={styles.raise}
+        className={styles.form}
         onSubmit={(event) => {
           event.preventDefault();
           save.mutate(user.etag);
@@ -76,7 +76,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
           value={chosen}
           data-autofocus
           data={[
-            { value: '', label: `The tenant’s default${standard ? `, ${standard} now` : ''}` },
+            { value: '', label: `Tenant default${standard ? ` (${standard})` : ''}` },
             ...plans.map(({ name }) => name),
           ]}
           onChange={(event) => setChosen(event.currentTarget.value)}
@@ -120,18 +120,18 @@ function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: s
   const [begin, end] = [of(to), of(from)];
   return (
     <div className={styles.effect}>
-      <p>Within 2 s these limits hold instead of the ones now; limits for all plans stay.</p>
+      <p>These limits apply within 2 s. Limits for all plans stay.</p>
       <ul>
         {begin.map((rule) => (
           <li key={rule.rule_id}>
-            <code>{rule.key_pattern}</code> {rule.name} {said(rule)}
+            <code>{rule.key_pattern}</code> {rule.name} {effectOf(rule)}
           </li>
         ))}
-        {begin.length === 0 && <li>The plan {to ?? 'none'} has no limits of its own.</li>}
+        {begin.length === 0 && <li>{to ? `The plan ${to}` : 'No plan'} has no rules.</li>}
         {end.map((rule) => (
           <li key={rule.rule_id} className="soft">
             <del>
-              <code>{rule.key_pattern}</code> {rule.name} {said(rule)}
+              <code>{rule.key_pattern}</code> {rule.name} {effectOf(rule)}
             </del>
           </li>
         ))}
@@ -140,7 +140,6 @@ function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: s
   );
 }
 
-function said(rule: Rule): string {
-  const limit = rule.action === 'limit' ? limitSentence(rule) : rule.action;
-  return rule.mode === 'shadow' ? `${limit} (shadow)` : limit;
+function effectOf(rule: Rule): string {
+  return rule.mode === 'shadow' ? `${ruleEffect(rule)} (shadow)` : ruleEffect(rule);
 }

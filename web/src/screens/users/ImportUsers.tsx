@@ -46,10 +46,10 @@ export function ImportUsers({ tenant, onClose }: Props) {
 
   return (
     <Dialog onClose={onClose} size={560} title="Import plans" pending={load.isPending}>
-      <div className={styles.raise}>
+      <div className={styles.form}>
         <p className="soft">
-          A CSV file with the header <code>user_id,plan</code> and a user on each line. An empty plan is the
-          default one. Nothing changes before you have seen what would.
+          A CSV file with the header <code>user_id,plan</code> and one user per line. Leave the plan empty for
+          the default plan. You can review the changes before they are saved.
         </p>
         <FileButton accept="text/csv,.csv" onChange={read}>
           {(props) => (
@@ -64,7 +64,7 @@ export function ImportUsers({ tenant, onClose }: Props) {
           )}
         </FileButton>
         <Textarea
-          label="Or paste it here"
+          label="Or paste CSV"
           value={text}
           onChange={(event) => change(event.currentTarget.value)}
           placeholder={'user_id,plan\n42,pro\n43,'}
@@ -88,7 +88,7 @@ export function ImportUsers({ tenant, onClose }: Props) {
               loading={check.isPending}
               onClick={() => check.mutate(text)}
             >
-              Look it through
+              Review changes
             </Button>
           )}
         </Group>
@@ -100,10 +100,10 @@ export function ImportUsers({ tenant, onClose }: Props) {
 function WouldChange({ result: { lines, changed } }: { result: ImportedUsers }) {
   return (
     <p className={styles.effect} role="status">
-      The file names {plural(lines, 'user')}.{' '}
+      The file lists {plural(lines, 'user')}.{' '}
       {changed === 0
-        ? 'All of them are on these plans already.'
-        : `${plural(changed, 'user')} would change plan, within 2 s.`}
+        ? 'All of them are already on these plans.'
+        : `${plural(changed, 'user')} will change plan.`}
     </p>
   );
 }
@@ -114,15 +114,15 @@ function Errors({ error, text }: { error: unknown; text: string }) {
   return (
     <div role="alert">
       <p style={{ color: 'var(--denied)' }}>
-        {found.length > 0 ? `Nothing was changed: ${plural(found.length, 'mistake')}.` : sentence(error)}
+        {found.length > 0 ? `Nothing was changed: ${plural(found.length, 'error')}.` : sentence(error)}
       </p>
       {found.length > 0 && (
         <table className={styles.lines}>
           <thead>
             <tr>
               <th scope="col">Line</th>
-              <th scope="col">What it says</th>
-              <th scope="col">What is wrong</th>
+              <th scope="col">Content</th>
+              <th scope="col">Error</th>
             </tr>
           </thead>
           <tbody>

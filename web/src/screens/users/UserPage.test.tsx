@@ -125,9 +125,9 @@ test('a lost race shows both overrides, and mine can be saved over theirs', asyn
   const { user } = open('/t/acme/users/42?override=12');
   await user.type(await screen.findByLabelText('Reason'), 'mine');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed the override/ });
   expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });
 
@@ -188,7 +188,7 @@ test.each([404, 412])('removing an override that somebody removed says so, after
   await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  expect(await within(dialog).findByText('Somebody removed it already.')).toBeDefined();
+  expect(await within(dialog).findByText('Someone already removed it.')).toBeDefined();
   expect(within(dialog).getByRole('button', { name: 'Remove override' })).toHaveProperty('disabled', true);
   await user.click(within(dialog).getAllByRole('button', { name: 'Close' }).at(-1) as HTMLElement);
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
@@ -209,9 +209,9 @@ test('an override that somebody removed while it was edited can be given again',
   );
   const { user } = open('/t/acme/users/42?override=12');
   await user.click(await screen.findByRole('button', { name: 'Save override' }));
-  const dialog = await screen.findByRole('dialog', { name: /Somebody changed the override/ });
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed the override/ });
   expect(within(dialog).getByText(/^No override: 10 per second/)).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Save mine over it' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(tags).toEqual(['"31"', '*']));
 });
 
@@ -231,7 +231,7 @@ test('a user with more than is shown says so, and shows more overrides', async (
   await user.click(await screen.findByRole('button', { name: 'Show more' }));
   expect(await screen.findByText('the last of all')).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Show more' })).toBeNull();
-  expect(await screen.findByText(/More rules give this user a bucket/)).toBeDefined();
+  expect(await screen.findByText(/Not all buckets are shown/)).toBeDefined();
 });
 
 test('the plan changes with the tag that was read, after the limits of both were shown', async () => {
@@ -266,19 +266,19 @@ test('a bucket can be filled up and credited', async () => {
     [`POST ${its}/buckets/credit`]: { ...change, tokens_after: 10 },
   });
   const { user } = open('/t/acme/users/42');
-  const menu = await screen.findByRole('button', { name: /^What to do with the bucket of user:\{user_id\}/ });
+  const menu = await screen.findByRole('button', { name: /^Actions for the bucket of user:\{user_id\}/ });
   await user.click(menu);
-  await user.click(await screen.findByText('Fill it up'));
-  const ask = await screen.findByRole('dialog', { name: 'Fill this bucket up?' });
-  await user.click(within(ask).getByRole('button', { name: 'Fill it up' }));
-  expect(await screen.findByText('The bucket holds 50 tokens again')).toBeDefined();
+  await user.click(await screen.findByText('Refill'));
+  const ask = await screen.findByRole('dialog', { name: 'Refill this bucket?' });
+  await user.click(within(ask).getByRole('button', { name: 'Refill' }));
+  expect(await screen.findByText('Bucket refilled to 50 tokens')).toBeDefined();
   await user.click(menu);
-  await user.click(await screen.findByText('Add or take tokens'));
+  await user.click(await screen.findByText('Adjust tokens'));
   const field = await screen.findByLabelText('Tokens');
   await user.clear(field);
   await user.type(field, '-10');
   await user.click(screen.getByRole('button', { name: 'Take tokens' }));
-  expect(await screen.findByText('The bucket holds 10 tokens')).toBeDefined();
+  expect(await screen.findByText('Bucket set to 10 tokens')).toBeDefined();
   expect(requests.filter(({ method }) => method === 'POST').map(({ body }) => body)).toEqual([
     { bucket_key: '12:42' },
     { bucket_key: '12:42', tokens: -10 },
@@ -288,7 +288,7 @@ test('a bucket can be filled up and credited', async () => {
 test('buckets in the memory of other processes are said to be there', async () => {
   server({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
   open('/t/acme/users/42');
-  expect(await screen.findByText('These buckets cannot be seen from here')).toBeDefined();
+  expect(await screen.findByText('Buckets are not visible here')).toBeDefined();
 });
 
 test('a viewer sees all of it, and no button that would fail', async () => {
@@ -296,7 +296,7 @@ test('a viewer sees all of it, and no button that would fail', async () => {
   open('/t/acme/users/42?override=12');
   expect(await screen.findByText('migration week')).toBeDefined();
   expect(await screen.findByRole('meter')).toBeDefined();
-  for (const name of [/New override/, /Change/, /End/, /What to do/, /Actions/]) {
+  for (const name of [/New override/, /Change/, /End/, /Actions/]) {
     expect(screen.queryByRole('button', { name })).toBeNull();
   }
   expect(screen.queryByRole('dialog')).toBeNull();

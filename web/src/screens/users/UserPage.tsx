@@ -4,7 +4,7 @@ import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
-import type { User } from '~/api/types';
+import type { Rule, User } from '~/api/types';
 import { DataTable } from '~/components/DataTable';
 import { IconBolt } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
@@ -79,7 +79,7 @@ export default function UserPage() {
                 none={<p className={styles.none}>No overrides. The rules’ limits apply.</p>}
               />
             </Card>
-            <Denials tenant={tenant} user={value} open={search.open} onOpen={openViolation} />
+            <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (
               <OverrideDialog
                 tenant={tenant}
@@ -99,27 +99,29 @@ export default function UserPage() {
 }
 
 function PlanOf({ user: { plan, plan_source } }: { user: User }) {
-  if (plan === null) return <Outcome tone="neutral">on no plan</Outcome>;
+  if (plan === null) return <Outcome tone="neutral">No plan</Outcome>;
   return (
     <Outcome tone="neutral">
-      on {plan}
-      {plan_source === 'tenant' && ', the default'}
+      {' '}
+      Plan {plan}
+      {plan_source === 'tenant' && ' (default)'}
     </Outcome>
   );
 }
 
 interface DenialsProps {
   tenant: string;
+  rules: Rule[];
   user: User;
   open: string | undefined;
   onOpen: (id: string | undefined) => void;
 }
 
-function Denials({ tenant, user: { user_id, recent_violations }, open, onOpen }: DenialsProps) {
+function Denials({ tenant, rules, user: { user_id, recent_violations }, open, onOpen }: DenialsProps) {
   return (
     <Card
       title="Recent denials"
-      lead="And what shadow rules would have denied."
+      lead="Includes what shadow rules would have denied."
       flush
       actions={
         recent_violations.length > 0 && (
@@ -130,11 +132,11 @@ function Denials({ tenant, user: { user_id, recent_violations }, open, onOpen }:
       }
     >
       {recent_violations.length === 0 ? (
-        <p className={styles.none}>None. This user was not limited lately.</p>
+        <p className={styles.none}>No recent denials.</p>
       ) : (
         <DataTable
           label="Recent denials"
-          columns={violationColumns('who')}
+          columns={violationColumns(rules, 'who')}
           rows={recent_violations}
           rowKey={({ violation_id }) => violation_id}
           open={open}

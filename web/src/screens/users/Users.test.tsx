@@ -47,9 +47,9 @@ test('an import is looked through first, its mistakes beside their lines', async
   });
   const { user } = open('/t/acme/users');
   await user.click(await screen.findByRole('button', { name: 'Import plans' }));
-  await user.click(await screen.findByLabelText('Or paste it here'));
+  await user.click(await screen.findByLabelText('Or paste CSV'));
   await user.paste('user_id,plan\n42,pro\n43,gold\n');
-  await user.click(screen.getByRole('button', { name: 'Look it through' }));
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const row = (await screen.findByText('"gold" is none')).closest('tr');
   expect(row?.textContent).toBe('343,gold"gold" is none');
   const sent = requests.find(({ method }) => method === 'POST');
@@ -67,10 +67,10 @@ test('an import says how many would change, and then changes them', async () => 
   });
   const { user } = open('/t/acme/users');
   await user.click(await screen.findByRole('button', { name: 'Import plans' }));
-  await user.click(await screen.findByLabelText('Or paste it here'));
+  await user.click(await screen.findByLabelText('Or paste CSV'));
   await user.paste('user_id,plan\n1,pro\n2,pro\n3,pro\n');
-  await user.click(screen.getByRole('button', { name: 'Look it through' }));
-  expect(await screen.findByText(/The file names 3 users. 2 users would change plan/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  expect(await screen.findByText(/The file lists 3 users. 2 users will change plan/)).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Change 2 users' }));
   expect(await screen.findByText('2 users changed plan')).toBeDefined();
   expect(dry).toEqual(['true', 'false']);
@@ -79,6 +79,6 @@ test('an import says how many would change, and then changes them', async () => 
 test('a viewer cannot import, and is not offered to', async () => {
   server({ 'GET /api/v1/session': session('viewer'), [`GET ${base}/users`]: page([]) });
   open('/t/acme/users');
-  expect(await screen.findByRole('heading', { name: 'Everybody is on the default plan' })).toBeDefined();
+  expect(await screen.findByRole('heading', { name: 'All users are on the default plan' })).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Import plans' })).toBeNull();
 });

@@ -2,6 +2,7 @@ import { Button, Group, NativeSelect } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { exportAddress } from '~/api/exports';
 import { plansQuery } from '~/api/queries';
 import { topQuery } from '~/api/traffic';
 import type { Assignment } from '~/api/types';
@@ -11,9 +12,9 @@ import { IconDownload, IconUpload, IconUsers } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { plural } from '~/domain/format';
 import { namedSpan } from '~/domain/range';
 import type { UsersSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
@@ -37,14 +38,14 @@ export default function Users() {
   return (
     <Page
       title="Users"
-      lead="The ids that your services send. Those without a plan of their own are on the default one."
+      lead="User ids that your services send. Users without an assigned plan are on the default plan."
       actions={
         <>
           <Button
             variant="default"
             component="a"
             download
-            href={exportAddress(tenant, search)}
+            href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
             leftSection={<IconDownload size={14} />}
           >
             Export
@@ -62,7 +63,7 @@ export default function Users() {
           search
           className={styles.prefix}
           label="User id"
-          placeholder="A user id, or how it begins"
+          placeholder="User id or prefix"
           value={search.prefix}
           onChange={(prefix) => set({ prefix })}
         />
@@ -108,7 +109,7 @@ const columns: Column<Assignment>[] = [
 function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
   const list = useInfiniteQuery(usersQuery(tenant, search));
   return (
-    <Card title="On a plan of their own" flush>
+    <Card title="Assigned plans" flush>
       <Query query={list} loading={<LoadingLines />}>
         {({ pages }) => {
           const rows = pages.flatMap(({ items }) => items);
@@ -116,27 +117,13 @@ function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
           return (
             <>
               <DataTable
-                label="Users on a plan of their own"
+                label="Users with an assigned plan"
                 columns={columns}
                 rows={rows}
                 rowKey={({ user_id }) => user_id}
                 to={({ user_id }) => ({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })}
               />
-              <footer className={styles.footer}>
-                <span role="status">
-                  {plural(rows.length, 'user')}
-                  {list.hasNextPage ? ' so far' : ''}
-                </span>
-                {list.hasNextPage && (
-                  <Button
-                    variant="default"
-                    loading={list.isFetchingNextPage}
-                    onClick={() => list.fetchNextPage()}
-                  >
-                    Show more
-                  </Button>
-                )}
-              </footer>
+              <ShowMore list={list} rows={rows} noun="user" />
             </>
           );
         }}
@@ -149,17 +136,17 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
   const icon = <IconUsers size={20} aria-hidden />;
   if (search.prefix || search.plan) {
     return (
-      <EmptyState icon={icon} title="Nobody like that has a plan of their own">
+      <EmptyState icon={icon} title="No results">
         {search.prefix
-          ? 'Every id is a user nevertheless: open it to see its limits and buckets.'
-          : 'Users without a plan of their own are on the default one.'}
+          ? 'No user with this prefix has an assigned plan. Open the id to see its limits and buckets.'
+          : 'No user is assigned to this plan.'}
       </EmptyState>
     );
   }
   return (
     <EmptyState
       icon={icon}
-      title="Everybody is on the default plan"
+      title="All users are on the default plan"
       action={
         edit && (
           <Button variant="default" onClick={onImport}>
@@ -168,8 +155,8 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
         )
       }
     >
-      Users need not be made: any id that a service sends is one. Put those who pay for more on a plan, one by
-      one on their page or many at once from a CSV file.
+      Users need no setup: every id that a service sends is a user. Assign a plan on the user’s page, or
+      import many from a CSV file.
     </EmptyState>
   );
 }
@@ -182,7 +169,7 @@ function Limited({ tenant }: { tenant: string }) {
       <Query query={top} loading={<LoadingLines />}>
         {({ items }) =>
           items.length === 0 ? (
-            <p className={styles.none}>Nobody.</p>
+            <p className={styles.none}>No denials.</p>
           ) : (
             <ol className={styles.limited}>
               {items.map(({ value, denied, last_at }) => (
@@ -204,11 +191,4 @@ function Limited({ tenant }: { tenant: string }) {
       </Query>
     </Card>
   );
-}
-
-function exportAddress(tenant: string, { prefix, plan }: UsersSearch): string {
-  const query = new URLSearchParams();
-  if (prefix) query.set('prefix', prefix);
-  if (plan) query.set('plan', plan);
-  return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/export?${query}`;
 }

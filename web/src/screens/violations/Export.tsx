@@ -1,7 +1,8 @@
 import { Button, Menu } from '@mantine/core';
-import { exportAddress, type ViolationFilter } from '~/api/violations';
+import { exportAddress } from '~/api/exports';
+import type { ViolationFilter } from '~/api/violations';
 import { IconDownload } from '~/components/icons';
-import type { Span } from '~/domain/range';
+import { isoMoments, type Span } from '~/domain/range';
 
 interface Props {
   tenant: string;
@@ -9,8 +10,10 @@ interface Props {
   filter: ViolationFilter;
 }
 
-/** Downloads all that the filters match, however much it is. */
+/** Downloads everything that the filters match. */
 export function Export({ tenant, span, filter }: Props) {
+  const address = (format: 'csv' | 'jsonl') =>
+    exportAddress(tenant, 'violations/export', { format, ...isoMoments(span), ...filter });
   return (
     <Menu position="bottom-end">
       <Menu.Target>
@@ -19,10 +22,10 @@ export function Export({ tenant, span, filter }: Props) {
         </Button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item component="a" download href={exportAddress(tenant, span, filter, 'csv')}>
+        <Menu.Item component="a" download href={address('csv')}>
           CSV, for spreadsheets
         </Menu.Item>
-        <Menu.Item component="a" download href={exportAddress(tenant, span, filter, 'jsonl')}>
+        <Menu.Item component="a" download href={address('jsonl')}>
           JSON lines, for programs
         </Menu.Item>
       </Menu.Dropdown>

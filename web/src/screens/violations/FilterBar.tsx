@@ -4,6 +4,7 @@ import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { FilterField } from '~/components/FilterField';
 import { IconX } from '~/components/icons';
+import { choicesOf, ruleLabel, scopeLabels } from '~/domain/rule';
 import type { ViolationsSearch } from '~/search';
 import styles from './Violations.module.css';
 
@@ -80,7 +81,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
       <NativeSelect
         aria-label="Scope"
         value={search.scope ?? ''}
-        data={[{ value: '', label: 'Any scope' }, 'user', 'endpoint', 'ip', 'global']}
+        data={[{ value: '', label: 'Any scope' }, ...choicesOf(scopeLabels)]}
         onChange={(event) =>
           onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
         }
@@ -105,12 +106,9 @@ export function FilterBar({ tenant, search, onChange }: Props) {
   );
 }
 
-/** The rules there are, and the one that is asked for even if it was removed: its violations remain. */
+/** The rules, and the one in the filter even if it was removed: its violations remain. */
 function ruleChoices(rules: Rule[], asked: number | undefined): { value: string; label: string }[] {
-  const choices = rules.map(({ rule_id, key_pattern, name, plan }) => ({
-    value: String(rule_id),
-    label: [key_pattern, name, plan].filter(Boolean).join(' · '),
-  }));
+  const choices = rules.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
   if (asked !== undefined && !rules.some(({ rule_id }) => rule_id === asked)) {
     choices.push({ value: String(asked), label: `Rule ${asked}, removed` });
   }

@@ -16,12 +16,12 @@ export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   const checks = rows.reduce((sum, { count }) => sum + count, 0);
   const found = `${plural(rows.length, 'violation')}, ${plural(checks, 'check')}`;
   const back = reachedBackTo(list);
-  const text = back === null ? `${found}. That is all in this time.` : `${found} back to ${back}.`;
+  const text = back === null ? `${found}. End of the list.` : `${found} back to ${back}.`;
   return (
     <footer className={styles.footer}>
       <span>{text}</span>
       <Announce>{text}</Announce>
-      {list.hasNextPage && <GoOn list={list}>Show earlier ones</GoOn>}
+      {list.hasNextPage && <GoOn list={list}>Show more</GoOn>}
     </footer>
   );
 }
@@ -33,15 +33,15 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
   const back = reachedBackTo(list);
   if (back !== null) {
     return (
-      <EmptyState icon={icon} title="Nothing found so far" action={<GoOn list={list}>Go on looking</GoOn>}>
-        Everything back to {back} was looked at. Filters that no index answers are looked for piece by piece.
+      <EmptyState icon={icon} title="No results so far" action={<GoOn list={list}>Continue searching</GoOn>}>
+        Searched back to {back}. These filters have no index, so the search runs in steps.
       </EmptyState>
     );
   }
   if (filtered) {
     return (
-      <EmptyState icon={icon} title="No violation matches these filters">
-        {live ? 'Those that arrive will appear here.' : 'Take one filter away, or choose a longer time.'}
+      <EmptyState icon={icon} title="No results">
+        {live ? 'New violations will appear here.' : 'Remove a filter, or choose a longer time range.'}
       </EmptyState>
     );
   }
@@ -58,8 +58,8 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
         </Button>
       }
     >
-      A violation is a check that a rule denied, or that a shadow rule would have denied. Each says who asked,
-      what for, which rule decided and how long the wait was.
+      A violation is a check that a rule denied, or that a shadow rule would have denied. Each shows the user,
+      the endpoint, the rule that decided and the wait.
     </EmptyState>
   );
 }

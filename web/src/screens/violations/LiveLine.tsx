@@ -11,18 +11,16 @@ export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; 
   const words = {
     off: 'Paused.',
     connecting: 'Connecting …',
-    live: waiting > 0 ? 'Live.' : 'Live. New violations are announced here.',
-    stopped: isStatus(error, 429)
-      ? 'You have four live views open already; close one of them.'
-      : sentence(error),
+    live: waiting > 0 ? 'Live.' : 'Live. New violations appear here.',
+    stopped: isStatus(error, 429) ? 'Four live views are already open. Close one of them.' : sentence(error),
   }[state];
   return (
     <div className={styles.live} data-state={state}>
       <span className={styles.dot} aria-hidden />
       <span>
         {words}
-        {skipped && ' More arrive than can be shown: the latest 500 of each second are.'}
-        {dropped && ' The latest 2,000 are kept here.'}
+        {skipped && ' Showing the latest 500 of each second.'}
+        {dropped && ' Only the latest 2,000 are kept.'}
       </span>
       {dropped && (
         <Button size="xs" variant="default" onClick={tail.forget}>

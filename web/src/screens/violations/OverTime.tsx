@@ -64,7 +64,7 @@ function Recorded({ tenant, span, search, onBrush }: Props) {
       atLeast
       onBrush={onBrush}
     >
-      Recorded violations only; a flood has more.{' '}
+      Recorded violations only. The real number can be higher.{' '}
       {data.looked_back_to &&
         `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
     </Bars>

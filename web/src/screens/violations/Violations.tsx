@@ -1,7 +1,8 @@
 import { Button } from '@mantine/core';
-import { useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useMemo } from 'react';
+import { rulesQuery } from '~/api/queries';
 import type { Violation } from '~/api/types';
 import { filterOf, violationsQuery } from '~/api/violations';
 import { DataTable } from '~/components/DataTable';
@@ -45,6 +46,7 @@ export default function Violations() {
     if (list.data && rows.length === 0 && waiting > 0) show();
   });
 
+  const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const open = usePanel<string>('open');
   const set = (change: Partial<ViolationsSearch>) =>
     navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
@@ -63,7 +65,7 @@ export default function Violations() {
   return (
     <Page
       title="Violations"
-      lead="Checks that were denied, and those that shadow rules would have denied."
+      lead="Checks that rules denied, or that shadow rules would have denied."
       actions={
         <>
           <TimeRange fallback="1h" />
@@ -95,7 +97,7 @@ export default function Violations() {
           <div className={list.isPlaceholderData ? styles.old : undefined} aria-busy={list.isPlaceholderData}>
             <DataTable
               label="Violations"
-              columns={violationColumns()}
+              columns={violationColumns(rules)}
               rows={rows}
               rowKey={({ violation_id }) => violation_id}
               open={search.open}

@@ -92,7 +92,7 @@ async function watch(
         const end = events.find((event) => event.event === 'ended');
         if (end?.reason === 'signed_out') return signedOut();
         if (end?.reason === 'forbidden') {
-          const error = new Error('Your role in this tenant ended.');
+          const error = new Error('You no longer have access to this tenant.');
           return update((now) => ({ ...now, state: 'stopped', error }));
         }
       }

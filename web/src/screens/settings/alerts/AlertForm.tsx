@@ -8,7 +8,8 @@ import type { Alert, Rule } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
-import { type AlertFields, alertVersions, countedAs, ruleLabel } from './versions';
+import { ruleLabel } from '~/domain/rule';
+import { type AlertFields, alertVersions, countedAs } from './versions';
 
 type Choice = 'mine' | 'theirs' | 'back';
 
@@ -89,7 +90,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   const form = (
     <FormDialog
       title={alert ? `Alert ${alert.name}` : 'New alert'}
-      verb={alert ? 'Save' : 'Make alert'}
+      verb={alert ? 'Save' : 'Create alert'}
       disabled={rule === null}
       onClose={onClose}
       save={save}
@@ -98,7 +99,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
         <>
           <TextInput
             label="Name"
-            placeholder="Somebody hammers search"
+            placeholder="Search abuse"
             required
             withAsterisk={false}
             data-autofocus
@@ -108,8 +109,8 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
           />
           <Select
             label="Rule"
-            description="Of a shadow rule, what it would have denied counts"
-            placeholder="Choose one"
+            description="For a shadow rule, counts what it would have denied"
+            placeholder="Choose a rule"
             searchable
             data={rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) }))}
             value={rule}
@@ -138,7 +139,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             />
           </Group>
           <NativeSelect
-            label="Counted"
+            label="Count"
             data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
             value={per}
             error={wrong('/per')}
@@ -146,7 +147,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
           />
           <TextInput
             label="Webhook"
-            description="A public address; it gets a signed POST of JSON"
+            description="A public URL. It receives signed JSON by POST"
             placeholder="https://hooks.example.com/sluice"
             required
             withAsterisk={false}

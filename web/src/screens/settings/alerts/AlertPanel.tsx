@@ -34,7 +34,7 @@ export function AlertPanel({ alert, onClose, ...rest }: Props) {
       title={alert?.name ?? ''}
       beside={
         alert && (
-          <Outcome tone={alert.is_active ? 'allowed' : 'neutral'}>{alert.is_active ? 'on' : 'off'}</Outcome>
+          <Outcome tone={alert.is_active ? 'allowed' : 'neutral'}>{alert.is_active ? 'On' : 'Off'}</Outcome>
         )
       }
     >
@@ -50,9 +50,7 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
       {alert.rule_removed ? (
         <p>Its rule was removed, which turned the alert off. Edit it to watch another rule.</p>
       ) : (
-        <p>
-          Fires at {conditionOf(alert, patternOf(alert.rule_id))}, and again when a whole window has passed.
-        </p>
+        <p>Fires at {conditionOf(alert, patternOf(alert.rule_id))}. It can fire again after a full window.</p>
       )}
       <Facts
         facts={{
@@ -84,10 +82,10 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   const test = useMutation({
     mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/test', { params: { path } })),
     onSuccess: async () => {
-      done('A test is on its way; see the deliveries');
+      done('Test sent. See the deliveries');
       await refresh();
     },
-    onError: (error) => failed('The test is not sent', error),
+    onError: (error) => failed('Could not send the test', error),
   });
 
   async function rotate() {
@@ -120,16 +118,16 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <ConfirmAction
         opened={asking === 'rotate'}
         onClose={() => setAsking(null)}
-        title="Make a new signing secret?"
-        effect="Webhooks are signed with the new one at once. Whoever checks signatures must have it."
-        verb="Make new secret"
+        title="Create a new signing secret?"
+        effect="Webhooks are signed with the new secret at once. Update every receiver that verifies signatures."
+        verb="Create secret"
         action={rotate}
       />
       <ConfirmAction
         opened={asking === 'remove'}
         onClose={() => setAsking(null)}
         title={`Remove ${alert.name}?`}
-        effect="It fires no more, and the list of its deliveries is gone."
+        effect="It stops firing, and its delivery history is removed."
         verb="Remove alert"
         destructive
         action={remove}

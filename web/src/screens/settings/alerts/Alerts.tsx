@@ -21,7 +21,7 @@ import { alertsQuery } from './queries';
 import { recipe } from './recipe';
 import { conditionOf } from './words';
 
-/** Webhooks that are called when a rule denies much. */
+/** Webhooks that fire when a rule denies too many checks. */
 export default function Alerts() {
   const tenant = useTenant();
   const { own } = useRole();
@@ -38,7 +38,7 @@ export default function Alerts() {
     { key: 'name', header: 'Alert', render: ({ name }) => <strong>{name}</strong> },
     {
       key: 'when',
-      header: 'Fires',
+      header: 'Condition',
       wide: true,
       width: '44%',
       render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
@@ -48,7 +48,7 @@ export default function Alerts() {
       header: 'State',
       width: 100,
       render: ({ is_active }) =>
-        is_active ? <Outcome tone="allowed">on</Outcome> : <Outcome tone="neutral">off</Outcome>,
+        is_active ? <Outcome tone="allowed">On</Outcome> : <Outcome tone="neutral">Off</Outcome>,
     },
   ];
   const create = own && (
@@ -72,7 +72,7 @@ export default function Alerts() {
             <Card
               flush
               title="Alerts"
-              lead="Webhooks that are called when a rule denies much."
+              lead="Webhooks that fire when a rule denies too many checks."
               actions={create}
             >
               <DataTable

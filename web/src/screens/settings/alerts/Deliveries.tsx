@@ -22,7 +22,7 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
         {({ pages }) => {
           const items = pages.flatMap((page) => page.items);
           if (items.length === 0)
-            return <p className="soft">None yet. A test shows whether the webhook answers.</p>;
+            return <p className="soft">No deliveries yet. Send a test to check the webhook.</p>;
           return (
             <ul className={styles.deliveries}>
               {items.map((delivery) => (
@@ -39,7 +39,7 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
           loading={deliveries.isFetchingNextPage}
           onClick={() => deliveries.fetchNextPage()}
         >
-          Earlier ones
+          Show more
         </Button>
       )}
     </section>
@@ -62,7 +62,7 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
       <div>
         <div>
           {is_test ? (
-            'A test'
+            'Test'
           ) : (
             <>
               <Num value={denied} /> denied{subject !== null && ` of ${subject}`}
@@ -74,7 +74,7 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
           {detailOf(delivery)}
           {next_attempt_at && (
             <>
-              , again <RelativeTime at={next_attempt_at} />
+              , next attempt <RelativeTime at={next_attempt_at} />
             </>
           )}
           {own && next_attempt_at && (
@@ -97,7 +97,7 @@ function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; 
           params: { path },
         }),
       ),
-    onError: (error) => failed('The webhook is not sent again', error),
+    onError: (error) => failed('Could not retry the webhook', error),
     onSettled: () => queries.invalidateQueries({ queryKey: deliveriesQuery(tenant, alert).queryKey }),
   });
   return (

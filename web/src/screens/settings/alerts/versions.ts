@@ -1,6 +1,7 @@
 import type { Alert, Rule } from '~/api/types';
 import type { Versions } from '~/components/ConflictDialog';
 import { exactNumber, plural } from '~/domain/format';
+import { ruleLabel } from '~/domain/rule';
 
 /** What the form of an alert edits. */
 export type AlertFields = Pick<
@@ -9,8 +10,8 @@ export type AlertFields = Pick<
 >;
 
 export const countedAs = {
-  rule: 'All that the rule denies together',
-  subject: 'Each subject (user, address) alone',
+  rule: 'All denials of the rule',
+  subject: 'Denials of each user or address',
 } as const;
 
 /** Mine and theirs, field by field. */
@@ -29,12 +30,8 @@ export function alertVersions(mine: AlertFields, theirs: AlertFields, rules: Rul
     row('Rule', ruleOf),
     row('Denials', ({ threshold }) => exactNumber(threshold)),
     row('Within', ({ window_minutes }) => plural(window_minutes, 'minute')),
-    row('Counted', ({ per }) => countedAs[per]),
+    row('Count', ({ per }) => countedAs[per]),
     row('Webhook', ({ url }) => url),
     row('State', ({ is_active }) => (is_active ? 'on' : 'off')),
   ];
-}
-
-export function ruleLabel({ key_pattern, name, plan }: Rule): string {
-  return [key_pattern, name, plan].filter(Boolean).join(' · ');
 }

@@ -13,11 +13,11 @@ export function conditionOf({ threshold, per, window_minutes }: Alert, pattern: 
 export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone; word: string } {
   switch (state) {
     case 'delivered':
-      return { tone: 'allowed', word: 'delivered' };
+      return { tone: 'allowed', word: 'Delivered' };
     case 'failed':
-      return { tone: 'denied', word: 'given up' };
+      return { tone: 'denied', word: 'Failed' };
     default:
-      return { tone: 'degraded', word: is_under_way ? 'sending' : 'waiting' };
+      return { tone: 'degraded', word: is_under_way ? 'Sending' : 'Pending' };
   }
 }
 

@@ -2,17 +2,20 @@ import { Button } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
+import { exportAddress } from '~/api/exports';
 import { tenantKey } from '~/api/queries';
 import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconDownload, IconHistory } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
-import { actorOf, type Names, objectOf, verbOf } from '~/domain/audit';
+import { actorOf, causeOf, type Names, objectOf, verbOf } from '~/domain/audit';
+import { isoMoments, type Span } from '~/domain/range';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
 import { EntryPanel } from './EntryPanel';
@@ -21,7 +24,7 @@ import { useNames } from './names';
 
 const pageSize = 100;
 
-/** Every change of the tenant, the latest first; a row opens to what differed, and to undoing it. */
+/** Every change of the tenant, latest first. A row opens what differed, and the button to undo it. */
 export default function Audit() {
   const tenant = useTenant();
   const search = useSearch({ strict: false }) as SettingsSearch;
@@ -33,7 +36,7 @@ export default function Audit() {
     queryFn: ({ pageParam: cursor, signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: { path: { tenant }, query: { ...filterOf(search, range.at), limit: pageSize, cursor } },
+          params: { path: { tenant }, query: { ...filterOf(search, range), limit: pageSize, cursor } },
           signal,
         }),
       ),
@@ -45,13 +48,13 @@ export default function Audit() {
     <Card
       flush
       title="Audit log"
-      lead="Every change, by whom, and from what to what. Most can be undone."
+      lead="Every change, with its author and the values before and after. Most changes can be undone."
       actions={
         <Button
           component="a"
           variant="default"
           leftSection={<IconDownload size={15} aria-hidden />}
-          href={exportUrl(tenant, filterOf(search, range.at))}
+          href={exportAddress(tenant, 'audit/export', { format: 'csv', ...filterOf(search, range) })}
           download
         >
           Export CSV
@@ -74,17 +77,7 @@ export default function Audit() {
                 to={({ audit_id }) => here({ entry: audit_id })}
                 onOpen={({ audit_id }) => open(audit_id)}
               />
-              {entries.hasNextPage && (
-                <Button
-                  variant="subtle"
-                  color="gray"
-                  m={8}
-                  loading={entries.isFetchingNextPage}
-                  onClick={() => entries.fetchNextPage()}
-                >
-                  Earlier changes
-                </Button>
-              )}
+              <ShowMore list={entries} rows={rows} noun="change" />
             </>
           );
         }}
@@ -114,19 +107,17 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
     render: (entry) => (
       <>
         {actorOf(entry)}
-        {entry.actor.act && <span className="soft"> · {entry.actor.act}</span>}
+        {causeOf(entry) && <span className="soft"> · {causeOf(entry)}</span>}
       </>
     ),
   },
 ];
 
-/** What the server is asked for. */
-function filterOf(search: SettingsSearch, at: (now: number) => { from: number; until: number }) {
+/** The filters of the address, in the API's names. */
+function filterOf(search: SettingsSearch, span: Span) {
   const { range, actor, action, kind, object, change } = search;
-  const moments = range ? at(Date.now()) : null;
   return {
-    from: moments ? new Date(moments.from).toISOString() : undefined,
-    until: moments ? new Date(moments.until).toISOString() : undefined,
+    ...(range && isoMoments(span)),
     actor_id: actor,
     action: action as AuditAction | undefined,
     object_kind: kind as AuditObjectKind | undefined,
@@ -135,21 +126,15 @@ function filterOf(search: SettingsSearch, at: (now: number) => { from: number; u
   };
 }
 
-function exportUrl(tenant: string, filter: ReturnType<typeof filterOf>): string {
-  const query = new URLSearchParams({ format: 'csv' });
-  for (const [name, value] of Object.entries(filter)) if (value !== undefined) query.set(name, String(value));
-  return `/api/v1/tenants/${encodeURIComponent(tenant)}/audit/export?${query}`;
-}
-
 function Nothing({ filtered }: { filtered: boolean }) {
   return (
     <EmptyState
       icon={<IconHistory size={20} aria-hidden />}
-      title={filtered ? 'No change fits these filters' : 'Nothing has changed yet'}
+      title={filtered ? 'No results' : 'No changes yet'}
     >
       {filtered
-        ? 'Take one of them away to see more.'
-        : 'Each change of a plan, a rule, a user, a key or these settings is kept here, with what it was before.'}
+        ? 'Remove a filter to see more.'
+        : 'Every change of a plan, rule, user, key or setting is recorded here with the previous values.'}
     </EmptyState>
   );
 }

@@ -15,6 +15,7 @@ import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import {
   actorOf,
+  causeOf,
   changesOf,
   isAsLeft,
   isUndo,
@@ -35,7 +36,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** One change: what differed, who asked for it, and undoing it. */
+/** One change: what differed, who made it, and the button to undo it. */
 export function EntryPanel({ tenant, id, onClose }: Props) {
   const entry = useQuery({
     queryKey: tenantKey(tenant, 'audit', id),
@@ -83,7 +84,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
       }),
     );
     await changed(queries, tenant, object.kind);
-    done('Undone; in force everywhere within 2 s');
+    done('Change undone. It takes effect within 2 s');
   }
 
   return (
@@ -99,7 +100,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
               {exactTime(Date.parse(at))} (<RelativeTime at={at} />)
             </>
           ),
-          'Asked for': actor.act || null,
+          'Part of': causeOf(entry),
           Request: actor.request_id ? <code>{actor.request_id}</code> : null,
           Entry: <span className="numeric">{audit_id}</span>,
         }}
@@ -107,8 +108,8 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
       {may && newest && !isAsLeft(entry, newest) && (
         <p className="soft">
           {newest.actor.act === `revert ${audit_id}`
-            ? 'This was undone.'
-            : 'This was changed since, and cannot be undone by itself.'}
+            ? 'This change was undone.'
+            : 'A later change builds on this one, so it cannot be undone.'}
         </p>
       )}
       <div className={styles.acts}>
@@ -125,23 +126,23 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           variant="default"
           renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
         >
-          Its history
+          View history
         </Button>
         {actor.act && (
           <Button
             variant="default"
             renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}
           >
-            All of this change
+            View full change
           </Button>
         )}
       </div>
       <ConfirmAction
         opened={asking}
         onClose={() => setAsking(false)}
-        title="Undo this change?"
-        effect={`${revertEffect(entry, names)} It is a change of its own, with an entry here.`}
-        verb="Undo"
+        title={isUndo(entry) ? 'Redo this change?' : 'Undo this change?'}
+        effect={`${revertEffect(entry, names)} The undo is recorded as a new change.`}
+        verb={isUndo(entry) ? 'Redo' : 'Undo'}
         action={revert}
       />
     </>
@@ -151,7 +152,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
 function Diff({ entry }: { entry: AuditEntry }) {
   const changes = changesOf(entry);
   const both = entry.before !== null && entry.after !== null;
-  if (changes.length === 0) return <p className="soft">No value of it differs.</p>;
+  if (changes.length === 0) return <p className="soft">No values changed.</p>;
   return (
     <table className={styles.diff} aria-label="What changed">
       <thead>

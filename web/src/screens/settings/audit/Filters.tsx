@@ -3,13 +3,14 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { IconX } from '~/components/icons';
 import { actions, kinds } from '~/domain/audit';
+import { keyLabel } from '~/domain/key';
 import { ranges } from '~/domain/range';
 import type { SettingsSearch } from '~/search';
 import { keysQuery } from '../keys/queries';
 import { membersQuery } from '../members/queries';
 import styles from './Audit.module.css';
 
-/** What of the log is shown; it lives in the address. */
+/** The filters of the audit log, which live in the address. */
 export function Filters({ tenant, search }: { tenant: string; search: SettingsSearch }) {
   const navigate = useNavigate();
   const members = useQuery(membersQuery(tenant));
@@ -18,7 +19,10 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
     navigate({ to: '.', search: (old: object) => ({ ...old, ...more, entry: undefined }) });
   const actors = [
     ...(members.data ?? []).map(({ account_id, email }) => ({ value: String(account_id), label: email })),
-    ...(keys.data ?? []).map(({ key_id, name }) => ({ value: key_id, label: `API key ${name || key_id}` })),
+    ...(keys.data ?? []).map((key, _, all) => ({
+      value: key.key_id,
+      label: `API key ${keyLabel(key, all)}`,
+    })),
   ];
   const filtered = Object.entries(search).some(([name, value]) => name !== 'entry' && value !== undefined);
   const common = { clearable: true, size: 'sm', className: styles.filter } as const;
@@ -26,24 +30,24 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
     <div className={styles.filters}>
       <Select
         {...common}
-        aria-label="What was changed"
-        placeholder="Anything"
+        aria-label="Object"
+        placeholder="Any object"
         data={kinds}
         value={search.kind ?? null}
         onChange={(kind) => set({ kind: kind ?? undefined, object: undefined })}
       />
       <Select
         {...common}
-        aria-label="How it was changed"
-        placeholder="Any change"
+        aria-label="Action"
+        placeholder="Any action"
         data={actions}
         value={search.action ?? null}
         onChange={(action) => set({ action: action ?? undefined })}
       />
       <Select
         {...common}
-        aria-label="Who changed it"
-        placeholder="Anybody"
+        aria-label="Author"
+        placeholder="Anyone"
         searchable
         data={actors}
         value={search.actor ?? null}
@@ -51,8 +55,8 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
       />
       <Select
         {...common}
-        aria-label="When it was changed"
-        placeholder="At any time"
+        aria-label="Time range"
+        placeholder="Any time"
         data={ranges.map(({ value, label }) => ({ value, label }))}
         value={search.range ?? null}
         onChange={(range) => set({ range: range ?? undefined })}
@@ -64,7 +68,7 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
           leftSection={<IconX size={14} aria-hidden />}
           onClick={() => navigate({ to: '.', search: {} })}
         >
-          {search.change ? 'One change; show all' : search.object ? 'One object; show all' : 'Clear'}
+          Clear
         </Button>
       )}
     </div>

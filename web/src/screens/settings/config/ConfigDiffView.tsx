@@ -10,10 +10,10 @@ export function changesIn({ plans, rules, overrides }: ConfigDiff): number {
 export function ConfigDiffView({ diff }: { diff: ConfigDiff }) {
   const count = changesIn(diff);
   if (count === 0) {
-    return <p className="soft">Nothing would change: everything is as the file says.</p>;
+    return <p className="soft">No changes. Everything already matches the file.</p>;
   }
   return (
-    <section className={styles.diff} aria-label="What would change">
+    <section className={styles.diff} aria-label="Changes">
       <h3>{plural(count, 'change')}</h3>
       <Group name="Plans" changes={diff.plans} />
       <Group name="Rules" changes={diff.rules} />

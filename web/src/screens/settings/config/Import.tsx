@@ -40,7 +40,7 @@ export function Import({ tenant }: { tenant: string }) {
     mutationFn: () => send(false),
     onSuccess: async (diff) => {
       await changed(queries, tenant, 'plan', 'rule', 'override');
-      done(`${plural(changesIn(diff), 'change')} made; in force everywhere within 2 s`);
+      done(`${plural(changesIn(diff), 'change')} applied. They take effect within 2 s`);
       edit('');
     },
   });
@@ -56,7 +56,7 @@ export function Import({ tenant }: { tenant: string }) {
   const changes = diff ? changesIn(diff) : 0;
   const error = apply.error ?? preview.error;
   return (
-    <Card title="Import" lead="Nothing changes before you have seen what would.">
+    <Card title="Import" lead="You can review the changes before they are saved.">
       <div className={styles.import}>
         <Group gap={8}>
           <FileButton
@@ -83,7 +83,7 @@ export function Import({ tenant }: { tenant: string }) {
           onChange={(event) => edit(event.currentTarget.value)}
         />
         <Checkbox
-          label="Remove plans, rules and overrides that the file does not name"
+          label="Remove plans, rules and overrides that are not in the file"
           checked={prune}
           onChange={(event) => {
             setPrune(event.currentTarget.checked);
@@ -97,7 +97,7 @@ export function Import({ tenant }: { tenant: string }) {
           {diff && changes > 0 ? (
             <>
               <Button loading={apply.isPending} onClick={() => apply.mutate()}>
-                Make {plural(changes, 'change')}
+                Apply {plural(changes, 'change')}
               </Button>
               <Button variant="default" onClick={() => preview.reset()}>
                 Back
@@ -109,12 +109,12 @@ export function Import({ tenant }: { tenant: string }) {
               loading={preview.isPending}
               onClick={() => preview.mutate()}
             >
-              Show what would change
+              Review changes
             </Button>
           )}
         </Group>
       </div>
-      <Leaving when={text.trim() !== ''} what="What you pasted" />
+      <Leaving when={text.trim() !== ''} what="The pasted file" />
     </Card>
   );
 }

@@ -1,4 +1,5 @@
 import { Button } from '@mantine/core';
+import { exportAddress } from '~/api/exports';
 import { IconDownload } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { useRole, useTenant } from '~/session';
@@ -14,14 +15,14 @@ export default function ImportExport() {
       <Card title="Export">
         <div className={styles.apart}>
           <p className="soft">
-            Plans, rules and overrides as YAML, to keep in a repository or to import into another tenant. It
-            is the file that <code>admin apply</code> reads.
+            Plans, rules and overrides as YAML, to keep in a repository or to import into another tenant. The
+            command <code>admin apply</code> reads the same file.
           </p>
           <Button
             component="a"
             variant="default"
             leftSection={<IconDownload size={15} aria-hidden />}
-            href={`/api/v1/tenants/${encodeURIComponent(tenant)}/export`}
+            href={exportAddress(tenant, 'export')}
             download
           >
             Download YAML

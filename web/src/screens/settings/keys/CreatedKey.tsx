@@ -25,15 +25,15 @@ export function CreatedKey({
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
       {created.key.permissions.includes('check') && (
         <>
-          <h3>Ask a first time</h3>
+          <h3>Send a first check</h3>
           <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />
           <CheckUrlHint />
           <p className="soft">
-            It works within 2 s.{' '}
+            The key works within 2 s.{' '}
             <Link to="/t/$tenant/try" params={{ tenant }}>
               Try it
             </Link>{' '}
-            writes checks for Go, Python and JavaScript.
+            has code for Go, Python and JavaScript.
           </p>
         </>
       )}

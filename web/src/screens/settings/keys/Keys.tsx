@@ -9,17 +9,19 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime, useNow } from '~/components/Time';
+import { plural } from '~/domain/format';
+import { keyLabel, keyState } from '~/domain/key';
 import { useRole, useTenant } from '~/session';
 import styles from '../Settings.module.css';
 import { type Created, CreatedKey } from './CreatedKey';
 import { NewKey } from './NewKey';
-import { keyState, keysQuery } from './queries';
+import { keysQuery } from './queries';
 import { RevokeKey } from './RevokeKey';
 import { RotateKey } from './RotateKey';
 
 type Open = { act: 'new' } | { act: 'rotate' | 'revoke'; key: Key } | null;
 
-/** API keys: who may ask, since when, and when they last did. */
+/** API keys: their permissions, state and last use. */
 export default function Keys() {
   const tenant = useTenant();
   const { own } = useRole();
@@ -29,22 +31,23 @@ export default function Keys() {
   const [all, setAll] = useState(false);
   const now = useNow();
   const close = () => setOpen(null);
+  const labelOf = (key: Key) => keyLabel(key, keys.data ?? []);
 
   const columns: Column<Key>[] = [
-    { key: 'name', header: 'Name', render: (key) => <strong>{key.name || key.key_id}</strong> },
+    { key: 'name', header: 'Name', render: (key) => <strong>{labelOf(key)}</strong> },
     {
       key: 'id',
       header: 'Key',
       wide: true,
       render: ({ key_id }) => <code className="soft">slk_{key_id}_…</code>,
     },
-    { key: 'may', header: 'May', wide: true, render: ({ permissions }) => permissions.join(', ') },
+    { key: 'may', header: 'Permissions', wide: true, render: ({ permissions }) => permissions.join(', ') },
     {
       key: 'used',
       header: 'Last used',
       width: 120,
       wide: true,
-      render: ({ last_used_at: at }) => (at ? <RelativeTime at={at} /> : <span className="soft">never</span>),
+      render: ({ last_used_at: at }) => (at ? <RelativeTime at={at} /> : <span className="soft">Never</span>),
     },
     { key: 'state', header: 'State', width: 150, render: (key) => <State item={key} now={now} /> },
   ];
@@ -54,7 +57,7 @@ export default function Keys() {
       header: 'Actions',
       quiet: true,
       width: 60,
-      render: (key) => (key.revoked_at ? null : <Acts item={key} onOpen={setOpen} />),
+      render: (key) => (key.revoked_at ? null : <Acts item={key} label={labelOf(key)} onOpen={setOpen} />),
     });
   }
 
@@ -67,7 +70,7 @@ export default function Keys() {
     <>
       <Query query={keys}>
         {(items) => {
-          const live = items.filter((key) => ['active', 'ending'].includes(keyState(key, now)));
+          const live = items.filter((key) => ['active', 'expiring'].includes(keyState(key, now)));
           const ended = items.length - live.length;
           if (items.length === 0)
             return (
@@ -79,7 +82,7 @@ export default function Keys() {
             <Card
               flush
               title="API keys"
-              lead="Services show one to ask; automation shows one to change rules."
+              lead="Services send a key with each check. Automation uses one to change rules."
               actions={own && create}
             >
               <DataTable
@@ -90,7 +93,7 @@ export default function Keys() {
               />
               {ended > 0 && (
                 <Button variant="subtle" color="gray" m={8} onClick={() => setAll(!all)}>
-                  {all ? 'Hide' : 'Show'} {ended} that ended
+                  {all ? 'Hide' : 'Show'} {plural(ended, 'inactive key')}
                 </Button>
               )}
             </Card>
@@ -99,9 +102,20 @@ export default function Keys() {
       </Query>
       {open?.act === 'new' && <NewKey tenant={tenant} onClose={close} onCreated={setCreated} />}
       {open?.act === 'rotate' && (
-        <RotateKey tenant={tenant} item={open.key} onClose={close} onCreated={setCreated} />
+        <RotateKey
+          tenant={tenant}
+          item={open.key}
+          label={labelOf(open.key)}
+          onClose={close}
+          onCreated={setCreated}
+        />
       )}
-      <RevokeKey tenant={tenant} item={open?.act === 'revoke' ? open.key : null} onClose={close} />
+      <RevokeKey
+        tenant={tenant}
+        item={open?.act === 'revoke' ? open.key : null}
+        label={open?.act === 'revoke' ? labelOf(open.key) : ''}
+        onClose={close}
+      />
       {created && <CreatedKey tenant={tenant} created={created} onClose={() => setCreated(null)} />}
     </>
   );
@@ -110,8 +124,7 @@ export default function Keys() {
 function Teach({ action }: { action: React.ReactNode }) {
   return (
     <EmptyState icon={<IconKey size={20} aria-hidden />} title="No API keys yet" action={action}>
-      A service shows an API key when it asks whether a request may pass. The key names the tenant, so it is
-      the first thing a new service needs.
+      A service sends an API key with each check. The key identifies the tenant.
     </EmptyState>
   );
 }
@@ -119,26 +132,26 @@ function Teach({ action }: { action: React.ReactNode }) {
 function State({ item, now }: { item: Key; now: number }) {
   switch (keyState(item, now)) {
     case 'revoked':
-      return <Outcome tone="denied">revoked</Outcome>;
+      return <Outcome tone="denied">Revoked</Outcome>;
     case 'expired':
-      return <Outcome tone="denied">expired</Outcome>;
-    case 'ending':
+      return <Outcome tone="denied">Expired</Outcome>;
+    case 'expiring':
       return (
         <span className={styles.row}>
-          <Outcome tone="degraded">ends</Outcome>
+          <Outcome tone="degraded">Expires</Outcome>
           {item.expires_at && <RelativeTime at={item.expires_at} />}
         </span>
       );
     default:
-      return <Outcome tone="allowed">active</Outcome>;
+      return <Outcome tone="allowed">Active</Outcome>;
   }
 }
 
-function Acts({ item, onOpen }: { item: Key; onOpen: (open: Open) => void }) {
+function Acts({ item, label, onOpen }: { item: Key; label: string; onOpen: (open: Open) => void }) {
   return (
     <Menu position="bottom-end">
       <Menu.Target>
-        <ActionIcon aria-label={`Actions of ${item.name || item.key_id}`}>
+        <ActionIcon aria-label={`Actions of ${label}`}>
           <IconDots size={16} />
         </ActionIcon>
       </Menu.Target>

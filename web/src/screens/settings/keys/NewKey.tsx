@@ -8,12 +8,12 @@ import { FormDialog } from '~/components/FormDialog';
 import type { Created } from './CreatedKey';
 
 const permissions: { value: Permission; label: string; description: string }[] = [
-  { value: 'check', label: 'Check', description: 'Ask whether requests may pass. What a service needs.' },
-  { value: 'explain', label: 'Explain', description: 'Ask why, without taking a token.' },
+  { value: 'check', label: 'Check', description: 'Send checks. Services need this.' },
+  { value: 'explain', label: 'Explain', description: 'Explain decisions without taking tokens.' },
   {
     value: 'manage',
     label: 'Manage',
-    description: 'Change plans, rules and users through this API. For automation.',
+    description: 'Change plans, rules and users. For automation.',
   },
 ];
 
@@ -65,7 +65,7 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
         <>
           <TextInput
             label="Name"
-            description="Who will use it: gateway, billing worker"
+            description="The service that uses it: gateway, billing worker"
             required
             withAsterisk={false}
             data-autofocus
@@ -73,13 +73,13 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
             error={wrong('/name')}
             onChange={(event) => setName(event.currentTarget.value)}
           />
-          <Checkbox.Group label="It may" value={may} onChange={setMay} error={wrong('/permissions')}>
+          <Checkbox.Group label="Permissions" value={may} onChange={setMay} error={wrong('/permissions')}>
             {permissions.map((one) => (
               <Checkbox key={one.value} mt="sm" size="sm" {...one} />
             ))}
           </Checkbox.Group>
           <NativeSelect
-            label="It ends"
+            label="Expires"
             data={lives}
             value={life}
             error={wrong('/expires_at')}

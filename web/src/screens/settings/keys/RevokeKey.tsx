@@ -6,14 +6,16 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 
-/** Asks before a key ends for good; null: nothing is asked. */
+/** Asks before it revokes a key; null: closed. */
 export function RevokeKey({
   tenant,
   item,
+  label,
   onClose,
 }: {
   tenant: string;
   item: Key | null;
+  label: string;
   onClose: () => void;
 }) {
   const queries = useQueryClient();
@@ -26,25 +28,25 @@ export function RevokeKey({
       }),
     );
     await changed(queries, tenant, 'api_key');
-    done(`Key ${item.name} revoked`);
+    done(`Key ${label} revoked`);
   }
 
   return (
     <ConfirmAction
       opened={item !== null}
       onClose={onClose}
-      title={`Revoke ${item?.name || 'this key'}?`}
+      title={`Revoke ${label}?`}
       effect={
         <>
-          Whoever shows it is refused everywhere within 2 s, and it cannot be brought back.{' '}
+          Requests with this key are refused within 2 s. This cannot be undone.{' '}
           {item?.last_used_at ? (
             <>
               It was last used <RelativeTime at={item.last_used_at} />.
             </>
           ) : (
-            'No use of it is known yet; uses show up within a minute.'
+            'No use is recorded yet. Uses appear within a minute.'
           )}{' '}
-          To replace a key that is in use, rotate it instead.
+          Rotate a key instead if it is in use.
         </>
       }
       verb="Revoke key"

@@ -18,12 +18,13 @@ const graces = [
 interface Props {
   tenant: string;
   item: Key;
+  label: string;
   onClose: () => void;
   onCreated: (created: Created) => void;
 }
 
-/** Replaces a key by a new one that may do the same; the old one goes on for a while. */
-export function RotateKey({ tenant, item, onClose, onCreated }: Props) {
+/** Replaces a key with a new one that has the same permissions. The old key works for a while. */
+export function RotateKey({ tenant, item, label, onClose, onCreated }: Props) {
   const queries = useQueryClient();
   const [grace, setGrace] = useState('86400');
 
@@ -41,15 +42,15 @@ export function RotateKey({ tenant, item, onClose, onCreated }: Props) {
 
   return (
     <FormDialog
-      title={`Rotate ${item.name}`}
-      lead="A new key with the same name and permissions takes over. The old one goes on until you have replaced it everywhere."
+      title={`Rotate ${label}`}
+      lead="Creates a new key with the same name and permissions. The old key works until it expires."
       verb="Rotate key"
       onClose={onClose}
       save={rotate}
     >
       {(wrong) => (
         <NativeSelect
-          label="The old key ends"
+          label="The old key expires"
           data={graces}
           value={grace}
           error={wrong('/grace_seconds')}

@@ -2,7 +2,6 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
-import type { Key } from '~/api/types';
 
 export const keysQuery = (tenant: string) =>
   queryOptions({
@@ -17,10 +16,3 @@ export const keysQuery = (tenant: string) =>
         ),
       ),
   });
-
-/** Whether a key still opens anything. */
-export function keyState(key: Key, now: number): 'active' | 'ending' | 'expired' | 'revoked' {
-  if (key.revoked_at) return 'revoked';
-  if (!key.expires_at) return 'active';
-  return Date.parse(key.expires_at) <= now ? 'expired' : 'ending';
-}

@@ -41,7 +41,7 @@ export function Invitations() {
       width: 60,
       render: (invitation) => (
         <ActionIcon
-          aria-label={`Take back the invitation of ${invitation.email}`}
+          aria-label={`Revoke the invitation of ${invitation.email}`}
           onClick={() => setRevoking(invitation)}
         >
           <IconX size={15} />
@@ -56,7 +56,7 @@ export function Invitations() {
       params: { path: { tenant, invitation_id: revoking.invitation_id } },
     });
     await changed(queries, tenant, 'invitation');
-    done(`The invitation of ${revoking.email} is taken back`);
+    done(`Invitation of ${revoking.email} revoked`);
   }
 
   if (invitations.data?.length === 0) return null;
@@ -75,9 +75,9 @@ export function Invitations() {
       <ConfirmAction
         opened={revoking !== null}
         onClose={() => setRevoking(null)}
-        title="Take this invitation back?"
-        effect={`The link that was sent to ${revoking?.email} opens nothing any more.`}
-        verb="Take back"
+        title="Revoke this invitation?"
+        effect={`The link that was sent to ${revoking?.email} stops working.`}
+        verb="Revoke invitation"
         destructive
         action={revoke}
       />

@@ -37,9 +37,9 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
   }
   return (
     <FormDialog
-      title="Invite somebody"
-      lead="You get a link to send; no mail leaves from here."
-      verb="Make the link"
+      title="Invite a member"
+      lead="Creates a link for you to send. Sluice sends no e-mail."
+      verb="Create link"
       onClose={onClose}
       onSaved={() => undefined}
       save={invite}
@@ -58,7 +58,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
           />
           <NativeSelect
             label="Role"
-            description="Viewers look, editors change plans, rules and users, owners everything."
+            description="Viewers can read. Editors can change plans, rules and users. Owners can change everything."
             data={roles}
             value={role}
             error={wrong('/role')}

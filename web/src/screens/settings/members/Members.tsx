@@ -49,7 +49,7 @@ export default function Members() {
       width: 140,
       wide: true,
       render: ({ created_at, disabled }) =>
-        disabled ? <Outcome tone="denied">disabled</Outcome> : <RelativeTime at={created_at} />,
+        disabled ? <Outcome tone="denied">Disabled</Outcome> : <RelativeTime at={created_at} />,
     },
   ];
   if (own) {
@@ -74,7 +74,7 @@ export default function Members() {
     const self = removing.account_id === account.account_id;
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
     else await changed(queries, tenant, 'member');
-    done(`${removing.email} is no member any more`);
+    done(`${removing.email} removed`);
   }
 
   return (
@@ -82,7 +82,7 @@ export default function Members() {
       <Card
         flush
         title="Members"
-        lead="Viewers look, editors change plans, rules and users, owners change everything here."
+        lead="Viewers can read. Editors can change plans, rules and users. Owners can change everything."
         actions={
           own && (
             <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setInviting(true)}>
@@ -110,8 +110,8 @@ export default function Members() {
         title={`Remove ${removing?.name || removing?.email}?`}
         effect={
           removing?.account_id === account.account_id
-            ? 'It is you: this tenant is closed to you at once, and only another owner can invite you again.'
-            : 'The tenant is closed to them at once. Their account stays, and what they changed stays.'
+            ? 'This is you. You lose access at once, and only another owner can invite you again.'
+            : 'They lose access at once. Their account and their past changes stay.'
         }
         verb="Remove member"
         destructive
@@ -139,11 +139,11 @@ function RoleOf({ member }: { member: Member }) {
     );
     await changed(queries, tenant, 'member');
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
-    done(`${member.email} is ${roleNames[role]} now`);
+    done(`${member.email} is now ${roleNames[role]}`);
   };
   const changing = useMutation({
     mutationFn: change,
-    onError: (error) => failed(`The role of ${member.email} is not changed`, error),
+    onError: (error) => failed(`Could not change the role of ${member.email}`, error),
     onSettled: () => changed(queries, tenant, 'member'),
   });
 
@@ -166,7 +166,7 @@ function RoleOf({ member }: { member: Member }) {
         opened={asking !== null}
         onClose={() => setAsking(null)}
         title="Give up your own role?"
-        effect="You are no owner then, and only another owner can give the role back."
+        effect="You will no longer be an owner. Only another owner can give the role back."
         verb={`Become ${asking ? roleNames[asking] : ''}`}
         destructive
         action={async () => asking && change(asking)}

@@ -14,14 +14,17 @@ export function EnforcementCard({ tenant }: { tenant: Tenant }) {
   const [asking, setAsking] = useState(false);
   const on = tenant.enforcement === 'on';
   return (
-    <Card title="Enforcement" lead="A switch for bad days, such as a limit that denies customers by mistake.">
+    <Card
+      title="Enforcement"
+      lead="An emergency switch, for example when a rule denies customers by mistake."
+    >
       <div className={styles.apart}>
         <div>
-          {on ? <Outcome tone="allowed">on</Outcome> : <InShadow />}
+          {on ? <Outcome tone="allowed">On</Outcome> : <InShadow />}
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {on
-              ? 'Every rule acts in its own mode. In shadow every rule would only report, and every check would pass.'
-              : 'Every check passes. Every rule, blocks included, takes tokens and reports what it would have denied.'}
+              ? 'Every rule uses its own mode. In shadow, every rule only reports and every check is allowed.'
+              : 'Every check is allowed. Every rule, including blocks, takes tokens and reports what it would have denied.'}
           </p>
         </div>
         {own && (

@@ -20,12 +20,12 @@ export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant>
       <div className={styles.apart}>
         <div>
           <Outcome tone={tenant.suspended ? 'denied' : 'allowed'}>
-            {tenant.suspended ? 'suspended' : 'served'}
+            {tenant.suspended ? 'Suspended' : 'Active'}
           </Outcome>
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {tenant.suspended
-              ? 'Every check is refused with 403, and members can look and not change.'
-              : 'Checks are answered. Suspending refuses all of them within 2 s, and keeps everything.'}
+              ? 'Every check is refused with 403. Members can read, but not change anything.'
+              : 'Checks are answered. Suspending refuses them within 2 s, and keeps all data.'}
           </p>
         </div>
         <Button variant="default" onClick={() => setAsking(true)}>

@@ -10,8 +10,9 @@ import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { done } from '~/components/toast';
+import { choicesOf, failureModeLabels, fieldLabels } from '~/domain/rule';
 import styles from '../Settings.module.css';
-import { type Draft, described, draftOf, failureModes, patchOf } from './settings';
+import { type Draft, described, draftOf, failureModeMeans, patchOf } from './settings';
 
 /** Edits the tenant. A lost race shows both versions. */
 export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: string[] }) {
@@ -36,7 +37,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     onSuccess: async (now) => {
       adopt(now);
       await changed(queries, slug, 'tenant');
-      done('Settings saved; in force everywhere within 2 s');
+      done('Settings saved. They take effect within 2 s');
     },
     onError: async (error) => {
       if (isStatus(error, 412))
@@ -60,7 +61,6 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     allowNegative: false,
     onChange: (value: number | string) => set(field, value),
   });
-  const mode = failureModes.find(({ value }) => value === draft.failure_mode);
 
   return (
     <form
@@ -72,30 +72,30 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     >
       <TextInput
         label="Name"
-        description={`Its slug, ${slug}, never changes`}
+        description={`The slug ${slug} cannot be changed`}
         value={draft.name}
         error={wrong('/name')}
         onChange={(event) => set('name', event.currentTarget.value)}
       />
       <NativeSelect
         label="Default plan"
-        description="The plan of users who have none of their own"
+        description="For users without an assigned plan"
         data={[{ value: '', label: 'None' }, ...plans]}
         value={draft.default_plan}
         error={wrong('/default_plan')}
         onChange={(event) => set('default_plan', event.currentTarget.value)}
       />
       <NativeSelect
-        label="While Redis is away"
-        description={mode?.means}
-        data={failureModes.map(({ value, label }) => ({ value, label }))}
+        label={fieldLabels.failure_mode}
+        description={failureModeMeans[draft.failure_mode]}
+        data={choicesOf(failureModeLabels)}
         value={draft.failure_mode}
         error={wrong('/settings/failure_mode')}
         onChange={(event) => set('failure_mode', event.currentTarget.value as FailureMode)}
       />
       <NumberInput
         label="Retry jitter"
-        description="How far Retry-After is spread over callers, so that they do not all come back at once; 0 to 50 %"
+        description="Spreads Retry-After, so that callers do not all retry at once. 0 to 50 %"
         suffix=" %"
         max={50}
         {...number('jitter', 'retry_jitter_percent')}
@@ -103,14 +103,14 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       <Group grow gap={8} align="start">
         <NumberInput
           label="IPv4 prefix"
-          description="Leading bits that share a bucket"
+          description="Addresses with the same prefix share a bucket"
           prefix="/"
           max={32}
           {...number('ipv4', 'ipv4_prefix')}
         />
         <NumberInput
           label="IPv6 prefix"
-          description="One customer usually has a /64"
+          description="A customer usually has a /64"
           prefix="/"
           max={128}
           {...number('ipv6', 'ipv6_prefix')}
@@ -127,7 +127,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           </Button>
         )}
       </Group>
-      <Leaving when={dirty} what="What you typed" />
+      <Leaving when={dirty} what="Your changes" />
       <ConflictDialog
         opened={theirs !== null}
         what="these settings"

@@ -19,10 +19,7 @@ export default function TenantSettings() {
     <Query query={tenant}>
       {(saved) => (
         <>
-          <Card
-            title="Tenant"
-            lead="What holds for all rules of this tenant, unless one of them says otherwise."
-          >
+          <Card title="Tenant" lead="Defaults for all rules of this tenant.">
             {own ? (
               <Query query={plans}>
                 {(items) => <TenantForm saved={saved} plans={items.map(({ name }) => name)} />}

@@ -1,21 +1,14 @@
 import type { FailureMode, Tenant } from '~/api/types';
+import { failureModeLabels, fieldLabels } from '~/domain/rule';
 
-/** What a rule does while Redis cannot answer, in words. */
-export const failureModes: { value: FailureMode; label: string; means: string }[] = [
-  {
-    value: 'local',
-    label: 'Local: limit by what each process knows',
-    means: 'Each process counts by itself meanwhile, with the same limits.',
-  },
-  { value: 'open', label: 'Open: let requests pass', means: 'Nobody is limited meanwhile.' },
-  {
-    value: 'closed',
-    label: 'Closed: refuse requests',
-    means: 'Every matching request is refused with 503 meanwhile.',
-  },
-];
+/** What each failure mode means for requests. */
+export const failureModeMeans: Record<FailureMode, string> = {
+  local: 'Each process applies the same limits by itself.',
+  open: 'No request is limited.',
+  closed: 'Every matching request is denied with 503.',
+};
 
-/** What the form edits, as it is typed. */
+/** The fields of the form, as they are typed. */
 export interface Draft {
   name: string;
   default_plan: string;
@@ -36,7 +29,7 @@ export function draftOf({ name, default_plan, settings }: Tenant): Draft {
   };
 }
 
-/** The tenant as the draft wants it; an empty number is none, and the server says so. */
+/** The body of a save. An empty number becomes NaN, which the server refuses at its field. */
 export function patchOf(draft: Draft) {
   const number = (value: number | string) => (value === '' ? Number.NaN : Number(value));
   return {
@@ -51,12 +44,12 @@ export function patchOf(draft: Draft) {
   };
 }
 
-/** The draft as people read it, a line for each field. */
+/** The draft in words, one line per field. */
 export function described(draft: Draft): Record<string, string> {
   return {
     Name: draft.name,
     'Default plan': draft.default_plan || 'none',
-    'While Redis is away': draft.failure_mode,
+    [fieldLabels.failure_mode]: failureModeLabels[draft.failure_mode],
     'Retry jitter': `${draft.jitter} %`,
     'IPv4 prefix': `/${draft.ipv4}`,
     'IPv6 prefix': `/${draft.ipv6}`,

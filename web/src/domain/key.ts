@@ -1,0 +1,15 @@
+import type { Key } from '~/api/types';
+
+/** Whether a key still works. */
+export function keyState(key: Key, now: number): 'active' | 'expiring' | 'expired' | 'revoked' {
+  if (key.revoked_at) return 'revoked';
+  if (!key.expires_at) return 'active';
+  return Date.parse(key.expires_at) <= now ? 'expired' : 'expiring';
+}
+
+/** A key's name. Keys that share it, as after a rotation, also show their id: "gateway (k3Jx9mQ2)". */
+export function keyLabel({ key_id, name }: Key, keys: Key[]): string {
+  if (!name) return key_id;
+  const isShared = keys.some((key) => key.name === name && key.key_id !== key_id);
+  return isShared ? `${name} (${key_id})` : name;
+}
