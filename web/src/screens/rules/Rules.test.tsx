@@ -161,7 +161,7 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   const { user, router } = open('/t/acme/rules/1');
   await user.click(await screen.findByText('Shadow'));
   expect(screen.getByText(/this rule denies nothing/)).toBeDefined();
-  await user.click(screen.getByText('Enforced'));
+  await user.click(screen.getByRole('radio', { name: 'Enforced' }));
   expect(screen.queryByText(/this rule denies nothing/)).toBeNull();
   const burst = screen.getByLabelText('Burst');
   await user.clear(burst);

@@ -1,7 +1,7 @@
 /** How a receiver checks a webhook, for Node.js. docs/violations.md shows the same. */
 export const recipe = `import { createHmac, timingSafeEqual } from 'node:crypto';
 
-// signature is the header Sluice-Signature: t=…,v1=…; body is the bytes as they came.
+// signature is the header Sluice-Signature: t=…,v1=…; body is the raw bytes.
 function isFromSluice(secret, signature, body) {
   const { t, v1 = '' } = Object.fromEntries(signature.split(',').map((part) => part.split('=')));
   const expected = createHmac('sha256', secret).update(t + '.').update(body).digest('hex');
