@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/sluicegate/sluice/api"
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -20,7 +21,8 @@ func (s *surface) GetDescription(context.Context, openapi.GetDescriptionRequestO
 func (s *surface) GetReference(ctx context.Context, _ openapi.GetReferenceRequestObject) (openapi.GetReferenceResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/reference.html", nil)
 	if s.UI == nil {
-		return referencePage{http.NotFoundHandler(), r}, err
+		page := `<!doctype html><title>Sluice API</title><a href="openapi.yaml">openapi.yaml</a>`
+		return openapi.GetReference200TexthtmlResponse{Body: strings.NewReader(page), ContentLength: int64(len(page))}, nil
 	}
 	return referencePage{s.UI, r}, err
 }
