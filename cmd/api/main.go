@@ -7,13 +7,14 @@ import (
 	"os"
 
 	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/app/decide"
 	"github.com/sluicegate/sluice/internal/config"
 )
 
 func main() { os.Exit(app.Main("api", run)) }
 
 func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	api, err := app.NewAPI(ctx, cfg, log)
+	api, err := decide.NewAPI(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

@@ -4,24 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
-
-// Readiness is what readyz reports; its words are those of the check API.
-type Readiness struct {
-	// RulesLoaded says that rules and API keys were loaded at least once, which makes the process ready.
-	RulesLoaded bool
-	// RulesAge is how long ago they were last known to be those of the database.
-	RulesAge time.Duration
-	// Database and Redis are single words, such as up, down, or memory.
-	Database, Redis string
-	// Warnings are sentences about what keeps limits from holding, such as a setting of Redis.
-	Warnings []string
-}
 
 // GetHealth handles GET /healthz.
 func (s *surface) GetHealth(context.Context, openapi.GetHealthRequestObject) (openapi.GetHealthResponseObject, error) {

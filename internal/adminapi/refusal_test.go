@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -312,7 +313,7 @@ func TestTheReferenceIsAPageOfTheUI(t *testing.T) {
 func TestReadinessHasTheStatusThatItTellsOf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *adminapi.Config) {
-		c.Readiness = func() adminapi.Readiness { return adminapi.Readiness{Database: "down", Redis: "memory"} }
+		c.Readiness = func() httpapi.Readiness { return httpapi.Readiness{Database: "down", Redis: "memory"} }
 	})
 	w.want(w.send(caller{}, "GET", "/readyz", nil), http.StatusServiceUnavailable)
 	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)

@@ -48,7 +48,7 @@ type Config struct {
 	// ObserveShares is called once for each class of places that this surface divides, with what counts them; it may be nil.
 	ObserveShares func(class string, count func() shares.Count)
 	// Readiness must answer from memory, at once.
-	Readiness func() Readiness
+	Readiness func() httpapi.Readiness
 	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
 	Requests *httpapi.Requests
 	// PlainCookies is for browsers on this machine that ask without TLS: cookies then lack the prefix __Host-

@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -17,7 +18,7 @@ import (
 func TestTheStatusShowsEveryProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *adminapi.Config) {
-		c.Readiness = func() adminapi.Readiness { return adminapi.Readiness{Database: "unknown", Redis: "down"} }
+		c.Readiness = func() httpapi.Readiness { return httpapi.Readiness{Database: "unknown", Redis: "down"} }
 	})
 	type process struct {
 		Name            string   `json:"name"`

@@ -26,7 +26,7 @@ import (
 	"github.com/sluicegate/sluice/api"
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -117,9 +117,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(context.Context, string) error { return nil },
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
-			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
+			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
 		},
-		Readiness: func() adminapi.Readiness { return adminapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
+		Readiness: func() httpapi.Readiness { return httpapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
 		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
 	}
 	for _, f := range change {

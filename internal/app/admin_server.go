@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -84,13 +84,13 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
-			return checkapi.Explain(ctx, limiter, body, tenant, time.Now())
+			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
 		},
 		Buckets:      a.manageable(),
 		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
 		ObserveShares: showPlaces,
-		Readiness:     func() adminapi.Readiness { return adminapi.Readiness(a.readiness()) },
+		Readiness:     a.readiness,
 		Requests:      &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
 		UI:            ui,
 	})
@@ -137,7 +137,7 @@ func (a *AdminServer) manageable() adminapi.Buckets {
 	return nil
 }
 
-func (a *AdminServer) readiness() checkapi.Readiness {
+func (a *AdminServer) readiness() httpapi.Readiness {
 	return readiness(a.cfg.Command, a.watcher, a.buckets)
 }
 

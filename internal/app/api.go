@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
@@ -41,9 +40,30 @@ type API struct {
 	metrics  *listener
 }
 
+// CheckServer answers checks.
+type CheckServer interface {
+	server
+	Connections() metrics.Connections
+}
+
+// CheckParts are what a CheckServer stands on.
+type CheckParts struct {
+	Watcher        *snapshot.Watcher
+	Limiter        *enforce.Limiter
+	KeyUsed        func(key *snapshot.Key, at time.Time)
+	Readiness      func() httpapi.Readiness
+	Log            *slog.Logger
+	Observer       httpapi.Observer
+	MaxConnections int
+}
+
+// NewCheckServer makes a CheckServer. The package decide has the one there is: whatever imports it links fasthttp,
+// which the admin binary does not need.
+type NewCheckServer func(CheckParts) CheckServer
+
 // NewAPI builds the decision plane and binds its addresses. Neither the database nor Redis needs to
 // answer yet.
-func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, err error) {
+func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, log *slog.Logger) (_ *API, err error) {
 	a := &API{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
@@ -68,8 +88,8 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
-	checks := checkapi.NewServer(checkapi.Config{
-		Snapshots: a.watcher,
+	checks := newServer(CheckParts{
+		Watcher:   a.watcher,
 		Limiter:   limiter,
 		KeyUsed:   a.keyUses.Note,
 		Readiness: a.readiness,
@@ -78,7 +98,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 
 		MaxConnections: checkConnections(cfg.CheckMaxConnections, log),
 	})
-	m.CheckConnections(func() metrics.Connections { return metrics.Connections(checks.Connections()) })
+	m.CheckConnections(checks.Connections)
 	if a.checks, err = listen("check", cfg.CheckAddr, checks); err != nil {
 		return nil, err
 	}
@@ -102,10 +122,10 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 }
 
 // listenForScrapes serves metrics and health.
-func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() checkapi.Readiness, log *slog.Logger) (*listener, error) {
+func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() httpapi.Readiness, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
-	scrapes.Handle("/", checkapi.HealthHandler(readiness))
+	scrapes.Handle("/", httpapi.HealthHandler(readiness))
 	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 
@@ -187,10 +207,10 @@ func checkSchema(ctx context.Context, cfg config.Config) error {
 	}
 }
 
-func (a *API) readiness() checkapi.Readiness { return readiness(a.cfg.Command, a.watcher, a.buckets) }
+func (a *API) readiness() httpapi.Readiness { return readiness(a.cfg.Command, a.watcher, a.buckets) }
 
-func readiness(command config.Command, watcher *snapshot.Watcher, buckets *buckets) checkapi.Readiness {
-	state := checkapi.Readiness{
+func readiness(command config.Command, watcher *snapshot.Watcher, buckets *buckets) httpapi.Readiness {
+	state := httpapi.Readiness{
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
 		Database:    "up",
@@ -222,7 +242,7 @@ type listener struct {
 	server server
 }
 
-// server is an *http.Server or a *checkapi.Server.
+// server is an *http.Server or a CheckServer.
 type server interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -21,7 +21,7 @@ type scratch struct {
 	checks    []enforce.Check
 	decisions []enforce.Decision
 	answer    []byte
-	headers   headerText
+	headers   checkjson.Headers
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -62,16 +62,18 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
 	}
-	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
+	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.OnePlan); err != nil {
 		return err
 	}
 	x.decide(c, s.Limiter, tenant)
 	d := &x.decisions[0]
-	x.answer = appendAnswer(x.answer[:0], d)
-	x.headers.reset()
-	x.headers.addRateLimit(d, s.Now(), jitter(&tenant.Tenant, &x.checks[0].Request))
-	x.headers.writeTo(&c.Response.Header)
-	write(c, status(d), jsonType, x.answer)
+	x.answer = checkjson.AppendDecision(x.answer[:0], d)
+	x.headers.Reset()
+	x.headers.AddRateLimit(d, s.Now(), checkjson.Jitter(&tenant.Tenant, &x.checks[0].Request))
+	for name, value := range x.headers.All() {
+		c.Response.Header.SetCanonical([]byte(name), value) // as it is: RateLimit, not Ratelimit
+	}
+	write(c, checkjson.Status(d), jsonType, x.answer)
 	return nil
 }
 
@@ -79,15 +81,15 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 	x := scratchOf(c)
 	x.read(c.PostBody())
-	x.checks = decodeBatch(&x.reader, x.checks[:0])
+	x.checks = checkjson.DecodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {
 		return err
 	}
-	if err := choosePlans(tenant, x.checks, batchPointer); err != nil {
+	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.BatchPlan); err != nil {
 		return err
 	}
 	x.decide(c, s.Limiter, tenant)
-	x.answer = appendBatchAnswer(x.answer[:0], x.decisions)
+	x.answer = checkjson.AppendBatch(x.answer[:0], x.decisions)
 	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
 }
@@ -103,29 +105,8 @@ func (x *scratch) read(body []byte) {
 // readCheck reads a body that is one check.
 func (x *scratch) readCheck(body []byte) error {
 	x.read(body)
-	x.checks = append(x.checks[:0], decodeCheck(&x.reader))
+	x.checks = append(x.checks[:0], checkjson.DecodeCheck(&x.reader))
 	return x.reader.Close()
-}
-
-// onePointer and batchPointer return the JSON pointer of the i-th check's plan.
-func onePointer(int) string     { return "/plan" }
-func batchPointer(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
-
-// choosePlans sets the plan that each check is judged on. It refuses a plan that does not exist: judging the check on
-// another one would hide the caller's mistake.
-func choosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
-	var unknown []httpapi.FieldError
-	for i := range checks {
-		plan, err := tenant.PlanOf(&checks[i].Request)
-		if err != nil {
-			unknown = append(unknown, httpapi.FieldError{
-				Pointer: pointer(i),
-				Detail:  "is not a plan of this tenant; leave it out to use the user's own",
-			})
-		}
-		checks[i].EffectivePlan = plan
-	}
-	return httpapi.BodyProblem(unknown)
 }
 
 func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *snapshot.Tenant) {
@@ -135,4 +116,19 @@ func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *
 		x.decisions = x.decisions[:n]
 	}
 	limiter.Decide(ctx, tenant, x.checks, x.decisions)
+}
+
+// explain handles POST /v1/explain.
+//
+// The answer has the decision of /v1/check, but nothing is taken and every matched rule has a tier, even behind a block or a
+// bypass; the source of the plan (see checkjson.Explain); the matched rules, in the order of the tiers; the rules that nearly
+// matched, with the reason; the tenant's enforcement, which in shadow makes every rule's mode shadow; and the headers that
+// the check would get.
+func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
+	answer, err := checkjson.Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
+	if err != nil {
+		return err
+	}
+	write(c, http.StatusOK, jsonType, answer)
+	return nil
 }

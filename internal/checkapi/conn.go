@@ -14,6 +14,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -51,7 +52,7 @@ type memory struct {
 }
 
 var memories = sync.Pool{New: func() any {
-	return &memory{ctx: newCtx(), in: bufio.NewReaderSize(nil, maxHeaderBytes), out: bufio.NewWriter(nil)}
+	return &memory{ctx: newCtx(), in: bufio.NewReaderSize(nil, httpapi.MaxHeaderBytes), out: bufio.NewWriter(nil)}
 }}
 
 func newCtx() *fasthttp.RequestCtx {
@@ -60,7 +61,7 @@ func newCtx() *fasthttp.RequestCtx {
 	return ctx
 }
 
-// reset makes the memory ready for the next request.
+// Reset makes the memory ready for the next request.
 func (m *memory) reset() {
 	if m.headers > keptHeaders {
 		m.ctx, m.headers = newCtx(), 0
@@ -138,7 +139,7 @@ func (c *conn) serveRequest() bool {
 		rest = false
 	}
 	// A small body is discarded, so that a caller whose key has expired keeps its connection.
-	drain := rest && !a.last && 0 < length && length <= maxBody && len(h.Peek("Expect")) == 0
+	drain := rest && !a.last && 0 < length && length <= checkjson.MaxBody && len(h.Peek("Expect")) == 0
 	c.unread = rest && !drain || a.broken
 	if !c.enter(busy) {
 		return false

@@ -25,7 +25,7 @@
 // All fields are always there, in one order; null is a value that does not exist. An allowed check has null in the violated
 // fields and in reason, and 0 in retry_after_ms. A denial that no wait ends (blocked, cost_exceeds_limit) has null there. A
 // recalled denial (see enforce.DenialCache) lists only the tiers that deny. Amounts are exact decimals, rounded down; times
-// are rounded up. Headers and body agree; see addRateLimit.
+// are rounded up. Headers and body agree; see checkjson.Headers.
 //
 // # When a neighbour is down
 //

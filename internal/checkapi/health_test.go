@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -13,26 +13,26 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		path   string
-		ready  checkapi.Readiness
+		ready  httpapi.Readiness
 		status int
 		body   string
 	}{
-		"the process lives": {"/healthz", checkapi.Readiness{}, 200, `{"status":"ok"}`},
+		"the process lives": {"/healthz", httpapi.Readiness{}, 200, `{"status":"ok"}`},
 		"rules were loaded": {
 			"/readyz",
-			checkapi.Readiness{RulesLoaded: true, RulesAge: 1500 * time.Microsecond, Database: "up", Redis: "memory"},
+			httpapi.Readiness{RulesLoaded: true, RulesAge: 1500 * time.Microsecond, Database: "up", Redis: "memory"},
 			200,
 			`{"status":"ready","rules_loaded":true,"rules_age_ms":2,"database":"up","redis":"memory","warnings":[]}`,
 		},
 		"neighbours that are down do not take the process out of service": {
 			"/readyz",
-			checkapi.Readiness{RulesLoaded: true, RulesAge: time.Hour, Database: "down", Redis: "down", Warnings: []string{"set noeviction", "and this"}},
+			httpapi.Readiness{RulesLoaded: true, RulesAge: time.Hour, Database: "down", Redis: "down", Warnings: []string{"set noeviction", "and this"}},
 			200,
 			`{"status":"ready","rules_loaded":true,"rules_age_ms":3600000,"database":"down","redis":"down","warnings":["set noeviction","and this"]}`,
 		},
 		"rules were never loaded": {
 			"/readyz",
-			checkapi.Readiness{Database: "down", Redis: "up"},
+			httpapi.Readiness{Database: "down", Redis: "up"},
 			503,
 			`{"status":"waiting for rules","rules_loaded":false,"rules_age_ms":null,"database":"down","redis":"up","warnings":[]}`,
 		},
@@ -41,11 +41,11 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
-			h.snapshot, h.ready = nil, func() checkapi.Readiness { return test.ready }
+			h.snapshot, h.ready = nil, func() httpapi.Readiness { return test.ready }
 			h.want(h.ask("GET", test.path, nil, ""), test.status, test.body)
 			h.want(h.ask("HEAD", test.path, nil, ""), test.status, "")
 			w := httptest.NewRecorder()
-			checkapi.HealthHandler(h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
+			httpapi.HealthHandler(h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
 			h.want(w, test.status, test.body)
 		})
 	}

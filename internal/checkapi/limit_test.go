@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -166,9 +167,9 @@ func TestRefusedConnectionsMakeRoom(t *testing.T) {
 // busy fills a server with requests that are being answered until leave is closed.
 func (h *harness) busy(t *testing.T, l *pipes, n int) (leave chan struct{}) {
 	leave = make(chan struct{})
-	h.ready = func() checkapi.Readiness {
+	h.ready = func() httpapi.Readiness {
 		<-leave
-		return checkapi.Readiness{}
+		return httpapi.Readiness{}
 	}
 	for range n {
 		c := l.call(t, "192.0.2.1")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
@@ -71,7 +71,7 @@ func TestEveryRequestIsObservedAndLoggedWithoutSecrets(t *testing.T) {
 func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
-	h.ready = func() checkapi.Readiness { panic("nil map of secrets") }
+	h.ready = func() httpapi.Readiness { panic("nil map of secrets") }
 	w := h.ask("GET", "/readyz", nil, "")
 	if w.Code != 500 || !strings.Contains(w.Body.String(), "urn:sluice:problem:internal") || strings.Contains(w.Body.String(), "secrets") {
 		t.Errorf("answered %d %s", w.Code, w.Body)

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -21,7 +22,7 @@ type Config struct {
 	Snapshots Snapshots
 	Limiter   *enforce.Limiter
 	// Readiness must not block.
-	Readiness func() Readiness
+	Readiness func() httpapi.Readiness
 	Log       *slog.Logger
 	// Observer is told of every request.
 	Observer httpapi.Observer
@@ -65,22 +66,18 @@ func newSurface(c Config) *surface {
 	}
 	s := &surface{Config: c, routes: map[string]*route{}}
 	for _, r := range []route{
-		{http.MethodPost, "/v1/check", auth.PermissionCheck, maxBody, s.check},
-		{http.MethodPost, batchPath, auth.PermissionCheck, maxBatchBody, s.checkBatch},
-		{http.MethodPost, "/v1/explain", auth.PermissionExplain, maxBody, s.explain},
-		{http.MethodGet, healthPath, "", maxBody, s.healthz},
-		{http.MethodGet, readyPath, "", maxBody, s.readyz},
+		{http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
+		{http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
+		{http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
+		{http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
+		{http.MethodGet, httpapi.ReadyPath, "", checkjson.MaxBody, s.readyz},
 	} {
 		s.routes[r.path] = &r
 	}
 	return s
 }
 
-const (
-	batchPath  = "/v1/check/batch"
-	healthPath = "/healthz"
-	readyPath  = "/readyz"
-)
+const batchPath = "/v1/check/batch"
 
 // unmatched is the route of other requests in logs and metrics, where callers must not make up names.
 const unmatched = "unmatched"

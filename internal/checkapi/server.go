@@ -14,22 +14,18 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The limits of a connection, against callers that are slow on purpose.
+// The limits of a connection, beside those of the package httpapi.
 const (
-	readTimeout  = 10 * time.Second // from a request's first byte to its last
-	writeTimeout = 30 * time.Second
-	// idleTimeout is above the 60 s of common load balancers, so that they never send into a closing connection.
-	idleTimeout = 2 * time.Minute
-	// reserveTimeout is readTimeout for the connections over the limit.
+	// reserveTimeout is the read timeout of connections over the limit.
 	reserveTimeout = time.Second
 	// silentGrace is how long a shutdown waits for the first request of a connection.
-	silentGrace    = 250 * time.Millisecond
-	maxHeaderBytes = 16 << 10
-	maxFields      = 100 // of headers
+	silentGrace = 250 * time.Millisecond
+	maxFields   = 100 // of headers
 	// Pools keep bodies up to these sizes, which fit batches of a hundred. Only authenticated callers send bodies and get
 	// large answers.
 	keptBody   = 16 << 10
@@ -67,7 +63,7 @@ func NewServer(c Config) *Server {
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
 	return &Server{
 		surface: newSurface(c), began: time.Now(),
-		readTimeout: readTimeout, writeTimeout: writeTimeout, idleTimeout: idleTimeout,
+		readTimeout: httpapi.ReadTimeout, writeTimeout: httpapi.WriteTimeout, idleTimeout: httpapi.IdleTimeout,
 		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, reserveOf: map[netip.Prefix]int{}},
 		bodies: bodies{max: maxHeld, share: maxHeldShare, tenants: map[rules.TenantID]int{}},
 	}
@@ -219,7 +215,7 @@ func unreadProblem(err error, timedOut bool) error {
 	var headers *fasthttp.ErrSmallBuffer
 	switch {
 	case timedOut:
-		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", readTimeout))
+		return httpapi.TooSlow.Problem(fmt.Sprintf("Send a request within %v.", httpapi.ReadTimeout))
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		return bodyTooLarge()
 	case errors.As(err, &headers):
@@ -231,11 +227,11 @@ func unreadProblem(err error, timedOut bool) error {
 }
 
 func bodyTooLarge() error {
-	return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", maxBody, batchPath, maxBatchBody))
+	return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", checkjson.MaxBody, batchPath, checkjson.MaxBatchBody))
 }
 
 func headersTooLarge() error {
-	return httpapi.HeaderTooLarge.Problem(fmt.Sprintf("Send at most %d headers, of %d bytes together.", maxFields, maxHeaderBytes))
+	return httpapi.HeaderTooLarge.Problem(fmt.Sprintf("Send at most %d headers, of %d bytes together.", maxFields, httpapi.MaxHeaderBytes))
 }
 
 func badHTTP() error {

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // hold has one question about readiness wait to be answered until leave is closed.
 func (h *harness) hold() (entered, leave chan struct{}) {
 	entered, leave = make(chan struct{}), make(chan struct{})
-	h.ready = func() checkapi.Readiness {
+	h.ready = func() httpapi.Readiness {
 		close(entered)
 		<-leave
-		return checkapi.Readiness{RulesLoaded: true}
+		return httpapi.Readiness{RulesLoaded: true}
 	}
 	return entered, leave
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -44,7 +45,7 @@ type harness struct {
 	now      time.Time
 	store    *membucket.Store
 	snapshot *snapshot.Snapshot
-	ready    func() checkapi.Readiness
+	ready    func() httpapi.Readiness
 	storeErr error         // what the shared buckets answer instead of asking the store
 	logged   slog.LevelVar // from this level on
 
@@ -59,8 +60,8 @@ type harness struct {
 // free-rider (on free, the default), one key for each permission, and the given rules of tenant 1.
 func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harness {
 	t.Helper()
-	h := &harness{t: t, now: start, ready: func() checkapi.Readiness {
-		return checkapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}
+	h := &harness{t: t, now: start, ready: func() httpapi.Readiness {
+		return httpapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"}
 	}}
 	h.store = membucket.New(membucket.Options{Clock: func() int64 { return h.now.UnixMicro() }})
 	key := func(id string, tenant rules.TenantID, permissions ...auth.Permission) auth.Key {
@@ -90,7 +91,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 	h.config = checkapi.Config{
 		Snapshots: h,
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
-		Readiness: func() checkapi.Readiness { return h.ready() },
+		Readiness: func() httpapi.Readiness { return h.ready() },
 		Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
 		Observer:  h,
 		KeyUsed: func(key *snapshot.Key, _ time.Time) {

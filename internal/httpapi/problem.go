@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -127,4 +128,17 @@ func AppendString(b []byte, s string) []byte {
 	// AppendQuote's only error is invalid UTF-8, which it has replaced by then.
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
+}
+
+// AppendText appends a string, or null for one without a value.
+func AppendText(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, `null`...)
+	}
+	return AppendString(b, s)
+}
+
+// AppendMillis appends a time in milliseconds, rounded up, so that waiting that long is enough.
+func AppendMillis(b []byte, d time.Duration) []byte {
+	return strconv.AppendInt(b, int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/app/decide"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err := createDemoAdmin(ctx, cfg, log); err != nil {
 		return fmt.Errorf("create the demo's admin: %w", err)
 	}
-	api, err := app.NewAPI(ctx, cfg, log)
+	api, err := decide.NewAPI(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,13 @@
-package checkapi
+package checkjson
 
 import (
+	"bytes"
 	"context"
-	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
@@ -16,39 +15,25 @@ import (
 // maxNearMisses caps the near misses of an explanation.
 const maxNearMisses = 100
 
-// explain handles POST /v1/explain.
-//
-// The answer has the decision of /v1/check, but nothing is taken and every matched rule has a tier, even behind a block or a
-// bypass; the source of the plan (see planSource); the matched rules, in the order of the tiers; the rules that nearly
-// matched, with the reason; the tenant's enforcement, which in shadow makes every rule's mode shadow; and the headers that
-// the check would get.
-func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
-	answer, err := Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
-	if err != nil {
-		return err
-	}
-	write(c, http.StatusOK, jsonType, answer)
-	return nil
-}
-
 // Explain returns the explanation, in JSON, of the check in a body. The caller must be authorized. The admin API uses it
 // too. The error is a *httpapi.Problem.
 func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant, now time.Time) ([]byte, error) {
-	x := scratches.Get().(*scratch)
-	defer x.release()
-	if err := x.readCheck(body); err != nil {
+	var r httpapi.Reader
+	r.Reset(bytes.NewBuffer(body))
+	checks := []enforce.Check{DecodeCheck(&r)}
+	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	check := &x.checks[0]
+	check := &checks[0]
 	source := planSource(tenant, &check.Request)
-	if err := choosePlans(tenant, x.checks, onePointer); err != nil {
+	if err := ChoosePlans(tenant, checks, OnePlan); err != nil {
 		return nil, err
 	}
 	d := limiter.Explain(ctx, tenant, check)
 	misses := tenant.Misses(&check.Request, check.EffectivePlan, maxNearMisses)
-	x.headers.reset()
-	x.headers.addRateLimit(asChecked(&d), now, jitter(&tenant.Tenant, &check.Request))
-	return appendExplanation(nil, tenant, &d, source, misses, &x.headers), nil
+	var headers Headers
+	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))
+	return appendExplanation(nil, tenant, &d, source, misses, &headers), nil
 }
 
 // asChecked returns an explained decision as a check would get it: without the limits behind a block or a bypass.
@@ -75,11 +60,11 @@ func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 }
 
 func appendExplanation(
-	b []byte, tenant *snapshot.Tenant, d *enforce.Decision, planSource string, misses []snapshot.Miss, headers *headerText,
+	b []byte, tenant *snapshot.Tenant, d *enforce.Decision, planSource string, misses []snapshot.Miss, headers *Headers,
 ) []byte {
-	b = appendAnswer(append(b, `{"decision":`...), d)
-	b = appendText(append(b, `,"plan_source":`...), planSource)
-	b = appendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
+	b = AppendDecision(append(b, `{"decision":`...), d)
+	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
+	b = httpapi.AppendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
 	b = append(b, `,"rules":[`...)
 	for i := range d.Tiers {
 		if i > 0 {
@@ -93,18 +78,16 @@ func appendExplanation(
 			b = append(b, ',')
 		}
 		b = appendRule(append(b, '{'), misses[i].Rule, misses[i].Rule.Mode)
-		b = appendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
-		b = append(appendText(append(b, `,"reason":`...), misses[i].Reason), '}')
+		b = httpapi.AppendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
+		b = append(httpapi.AppendText(append(b, `,"reason":`...), misses[i].Reason), '}')
 	}
 	b = append(b, `],"headers":[`...)
-	start := 0
-	for i, field := range headers.fields {
-		if i > 0 {
+	for name, value := range headers.All() {
+		if b[len(b)-1] == '}' {
 			b = append(b, ',')
 		}
-		b = appendText(append(b, `{"name":`...), field.name)
-		b = append(appendText(append(b, `,"value":`...), string(headers.text[start:field.end])), '}')
-		start = field.end
+		b = httpapi.AppendText(append(b, `{"name":`...), name)
+		b = append(httpapi.AppendText(append(b, `,"value":`...), string(value)), '}')
 	}
 	return append(b, `]}`...)
 }
@@ -112,18 +95,18 @@ func appendExplanation(
 // appendMatch appends a matched rule with the check's limit; overridden marks the limit of an override.
 func appendMatch(b []byte, m *rules.Match) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
-	b = appendText(append(b, `,"plan":`...), m.Rule.Plan)
-	b = appendText(append(b, `,"action":`...), string(m.Rule.Action))
+	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)
+	b = httpapi.AppendText(append(b, `,"action":`...), string(m.Rule.Action))
 	if unknown := m.Rule.Unknown; unknown != "" {
-		b = appendText(append(b, `,"unknown":`...), unknown)
-		b = appendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+		b = httpapi.AppendText(append(b, `,"unknown":`...), unknown)
+		b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 		return append(b, `,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
 	}
 	if m.Rule.Action != rules.ActionLimit {
 		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
 	}
 	overridden := m.Limit.Rate != m.Rule.RatePerSecond || m.Limit.Burst != m.Rule.Burst
-	b = appendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
 	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
 	return append(strconv.AppendBool(append(b, `,"overridden":`...), overridden), '}')

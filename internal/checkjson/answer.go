@@ -1,4 +1,8 @@
-package checkapi
+// Package checkjson is how a check looks in JSON and in headers: it reads checks, and writes decisions and
+// explanations. Both HTTP surfaces use it, the check endpoint for every check and the admin API for explanations.
+//
+// Reading and writing use no reflection. Whatever is wrong with a body is found before anything is decided.
+package checkjson
 
 import (
 	"net/http"
@@ -13,8 +17,8 @@ import (
 // storeRetryAfter is the wait for a closed tier while the store does not answer.
 const storeRetryAfter = time.Second
 
-// status is the HTTP status of a decision.
-func status(d *enforce.Decision) int {
+// Status is the HTTP status of a decision.
+func Status(d *enforce.Decision) int {
 	switch {
 	case d.Allowed:
 		return http.StatusOK
@@ -24,19 +28,19 @@ func status(d *enforce.Decision) int {
 	return http.StatusTooManyRequests
 }
 
-// appendAnswer appends a decision as a JSON object.
-func appendAnswer(b []byte, d *enforce.Decision) []byte {
+// AppendDecision appends a decision as a JSON object.
+func AppendDecision(b []byte, d *enforce.Decision) []byte {
 	return append(appendMembers(append(b, '{'), d), '}')
 }
 
-// appendBatchAnswer appends the results of a batch, each a decision with its status.
-func appendBatchAnswer(b []byte, decisions []enforce.Decision) []byte {
+// AppendBatch appends the results of a batch, each a decision with its status.
+func AppendBatch(b []byte, decisions []enforce.Decision) []byte {
 	b = append(b, `{"results":[`...)
 	for i := range decisions {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(append(b, `{"status":`...), int64(status(&decisions[i])), 10)
+		b = strconv.AppendInt(append(b, `{"status":`...), int64(Status(&decisions[i])), 10)
 		b = append(appendMembers(append(b, ','), &decisions[i]), '}')
 	}
 	return append(b, `]}`...)
@@ -44,16 +48,16 @@ func appendBatchAnswer(b []byte, decisions []enforce.Decision) []byte {
 
 func appendMembers(b []byte, d *enforce.Decision) []byte {
 	b = strconv.AppendBool(append(b, `"allowed":`...), d.Allowed)
-	b = appendText(append(b, `,"plan":`...), d.Plan)
+	b = httpapi.AppendText(append(b, `,"plan":`...), d.Plan)
 	deciding := d.DecidingTier()
 	if d.Allowed {
 		b = append(b, `,"violated_tier":null,"violated_rule":null,"violated_rule_id":null,"reason":null`...)
 	} else {
 		rule := deciding.Match.Rule
-		b = appendText(append(b, `,"violated_tier":`...), string(rule.Scope()))
-		b = appendText(append(b, `,"violated_rule":`...), rule.Pattern.String())
+		b = httpapi.AppendText(append(b, `,"violated_tier":`...), string(rule.Scope()))
+		b = httpapi.AppendText(append(b, `,"violated_rule":`...), rule.Pattern.String())
 		b = strconv.AppendInt(append(b, `,"violated_rule_id":`...), int64(rule.ID), 10)
-		b = appendText(append(b, `,"reason":`...), string(d.Reason))
+		b = httpapi.AppendText(append(b, `,"reason":`...), string(d.Reason))
 	}
 	b = append(b, `,"retry_after_ms":`...)
 	if d.Allowed {
@@ -99,9 +103,9 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	b = strconv.AppendInt(append(b, `"rule_id":`...), int64(rule.ID), 10)
 	b = httpapi.AppendString(append(b, `,"name":`...), rule.Name)
-	b = appendText(append(b, `,"scope":`...), string(rule.Scope()))
-	b = appendText(append(b, `,"key_pattern":`...), rule.Pattern.String())
-	return appendText(append(b, `,"mode":`...), string(mode))
+	b = httpapi.AppendText(append(b, `,"scope":`...), string(rule.Scope()))
+	b = httpapi.AppendText(append(b, `,"key_pattern":`...), rule.Pattern.String())
+	return httpapi.AppendText(append(b, `,"mode":`...), string(mode))
 }
 
 // appendLimit appends a tier's burst, or null if the tier is no limit.
@@ -118,9 +122,9 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	case enforce.Blocked, enforce.CostExceedsLimit:
 		return append(b, `null`...)
 	case enforce.StoreUnavailable:
-		return appendMillis(b, storeRetryAfter)
+		return httpapi.AppendMillis(b, storeRetryAfter)
 	}
-	return appendMillis(b, t.RetryAfter)
+	return httpapi.AppendMillis(b, t.RetryAfter)
 }
 
 // appendReset appends how long until a tier's bucket is full, or null if the bucket was not read.
@@ -128,12 +132,7 @@ func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || !t.BucketRead {
 		return append(b, `null`...)
 	}
-	return appendMillis(b, t.ResetAfter)
-}
-
-// appendMillis rounds up, so that waiting that long is enough.
-func appendMillis(b []byte, d time.Duration) []byte {
-	return strconv.AppendInt(b, int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	return httpapi.AppendMillis(b, t.ResetAfter)
 }
 
 // appendTokens appends an amount exactly, with as few decimals as it needs.
@@ -150,12 +149,4 @@ func appendTokens(b []byte, t enforce.Tokens) []byte {
 		decimals %= unit
 	}
 	return b
-}
-
-// appendText appends a string, or null for one without a value.
-func appendText(b []byte, s string) []byte {
-	if s == "" {
-		return append(b, `null`...)
-	}
-	return httpapi.AppendString(b, s)
 }

@@ -1,4 +1,4 @@
-package checkapi
+package checkjson
 
 import (
 	"bytes"
@@ -80,7 +80,7 @@ func FuzzAcceptedChecksMeanWhatTheyMeanToOthers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r httpapi.Reader
 		r.Reset(bytes.NewBuffer(bytes.Clone(body)))
-		got := decodeCheck(&r)
+		got := DecodeCheck(&r)
 		if r.Close() != nil {
 			return
 		}

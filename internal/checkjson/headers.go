@@ -1,19 +1,18 @@
-package checkapi
+package checkjson
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"strconv"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // headerText collects header fields in one buffer. The zero value is empty.
-type headerText struct {
+type Headers struct {
 	text   []byte
 	fields []headerField
 }
@@ -23,28 +22,33 @@ type headerField struct {
 	end  int    // of the value in text; it starts where the one before ends
 }
 
-func (t *headerText) reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
+// Reset forgets the fields and keeps the memory.
+func (t *Headers) Reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
 
 // endField makes a field of the text that was appended since the last one.
-func (t *headerText) endField(name string) {
+func (t *Headers) endField(name string) {
 	t.fields = append(t.fields, headerField{name, len(t.text)})
 }
 
-func (t *headerText) addInt(name string, value int64) {
+func (t *Headers) addInt(name string, value int64) {
 	t.text = strconv.AppendInt(t.text, value, 10)
 	t.endField(name)
 }
 
-// writeTo sets the fields. h does not keep t's memory.
-func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
-	start := 0
-	for _, f := range t.fields {
-		h.SetCanonical([]byte(f.name), t.text[start:f.end]) // as it is: RateLimit, not Ratelimit
-		start = f.end
+// All yields each field: its name, as HTTP/1 spells it, and its value.
+func (t *Headers) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		start := 0
+		for _, f := range t.fields {
+			if !yield(f.name, t.text[start:f.end]) {
+				return
+			}
+			start = f.end
+		}
 	}
 }
 
-// addRateLimit adds the rate-limit headers:
+// AddRateLimit adds the rate-limit headers:
 //
 //	RateLimit-Policy: "user-12";q=50;w=5
 //	RateLimit: "user-12";r=0;t=1
@@ -63,7 +67,7 @@ func (t *headerText) writeTo(h *fasthttp.ResponseHeader) {
 // seconds. Retry-After is there if a wait ends the denial: that wait plus the caller's jitter, at least 1 and never before
 // the t of the denying tier (section 6 of the draft). All seconds are rounded up. A check that no rule limits, or that a
 // rule bypasses, has none of these headers.
-func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
+func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
 	t.addItems("RateLimit-Policy", d, appendPolicyItem)
 	t.addItems("RateLimit", d, appendServiceLimitItem)
 	deciding := d.DecidingTier()
@@ -86,7 +90,7 @@ func (t *headerText) addRateLimit(d *enforce.Decision, now time.Time, jitter int
 }
 
 // addItems adds a list of one item for each enforced tier whose bucket was read, unless there is none.
-func (t *headerText) addItems(name string, d *enforce.Decision, appendItem func([]byte, *enforce.TierDecision) []byte) {
+func (t *Headers) addItems(name string, d *enforce.Decision, appendItem func([]byte, *enforce.TierDecision) []byte) {
 	start := len(t.text)
 	for i := range d.Tiers {
 		tier := &d.Tiers[i]
@@ -142,7 +146,7 @@ func retryAfter(wait time.Duration, jitter int64) int64 {
 // jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together. It
 // depends only on the tenant and the user, or else the address, so every process gives a caller the same. SHA-256 spreads
 // evenly; FNV would give neighbouring ids neighbouring values.
-func jitter(tenant *rules.Tenant, request *rules.Request) int64 {
+func Jitter(tenant *rules.Tenant, request *rules.Request) int64 {
 	maxJitter := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
 	if maxJitter == 0 {
 		return 0

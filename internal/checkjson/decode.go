@@ -1,4 +1,4 @@
-package checkapi
+package checkjson
 
 import (
 	"fmt"
@@ -20,14 +20,14 @@ const (
 	maxAttributes = 16
 	maxChecks     = 1000
 
-	maxBody      = 64 << 10
-	maxBatchBody = 1 << 20
+	MaxBody      = 64 << 10
+	MaxBatchBody = 1 << 20
 )
 
 const checkFields = "user_id, plan, endpoint, method, ip, cost and attributes"
 
 // decodeCheck reads one check. r records what is wrong with it.
-func decodeCheck(r *httpapi.Reader) enforce.Check {
+func DecodeCheck(r *httpapi.Reader) enforce.Check {
 	c := enforce.Check{Cost: enforce.Token}
 	if !r.Object() {
 		return c
@@ -55,8 +55,8 @@ func decodeCheck(r *httpapi.Reader) enforce.Check {
 	return c
 }
 
-// decodeBatch appends the checks of a batch to checks.
-func decodeBatch(r *httpapi.Reader, checks []enforce.Check) []enforce.Check {
+// DecodeBatch appends the checks of a batch to checks.
+func DecodeBatch(r *httpapi.Reader, checks []enforce.Check) []enforce.Check {
 	found := false
 	if !r.Object() {
 		return checks
@@ -73,7 +73,7 @@ func decodeBatch(r *httpapi.Reader, checks []enforce.Check) []enforce.Check {
 		n := 0
 		for ; r.More(); n++ {
 			if n < maxChecks {
-				checks = append(checks, decodeCheck(r))
+				checks = append(checks, DecodeCheck(r))
 			} else {
 				r.Skip()
 			}

@@ -1,0 +1,32 @@
+package checkjson
+
+import (
+	"strconv"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+// OnePlan says where the plan stands in a body of one check.
+func OnePlan(int) string { return "/plan" }
+
+// BatchPlan says where the plan of the i-th check stands in the body of a batch.
+func BatchPlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
+
+// ChoosePlans sets the plan that each check is judged on. It refuses a plan that does not exist: judging the check on
+// another one would hide the caller's mistake.
+func ChoosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
+	var unknown []httpapi.FieldError
+	for i := range checks {
+		plan, err := tenant.PlanOf(&checks[i].Request)
+		if err != nil {
+			unknown = append(unknown, httpapi.FieldError{
+				Pointer: pointer(i),
+				Detail:  "is not a plan of this tenant; leave it out to use the user's own",
+			})
+		}
+		checks[i].EffectivePlan = plan
+	}
+	return httpapi.BodyProblem(unknown)
+}
