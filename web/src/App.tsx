@@ -11,11 +11,11 @@ const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
 interface Props {
   queries: QueryClient;
   router: ReturnType<typeof newRouter>;
-  /** Where there is no layout: nothing fades, and nothing is hidden because it seems out of sight. */
+  /** In tests there is no layout: animations are off and nothing counts as out of view. */
   env?: 'test';
 }
 
-/** The whole product: look, data, screens. */
+/** The whole application: theme, query client, router. */
 export function App({ queries, router, env }: Props) {
   return (
     <MantineProvider theme={theme} env={env} colorSchemeManager={colorScheme} defaultColorScheme="auto">

@@ -39,12 +39,12 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
   validateSearch: (search: { next?: unknown }): { next?: string } =>
-    // Only a path of ours: the address bar must not be able to send people elsewhere.
+    // Only a local path: a link must not redirect people to another site.
     typeof search.next === 'string' && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
 });
 
-/** The token is in the fragment, which browsers send to no server. */
+/** The token is in the fragment, which browsers do not send. */
 const invitation = createRoute({
   getParentRoute: () => root,
   path: '/invitation',
@@ -100,7 +100,7 @@ const tenant = createRoute({
   component: OfTenant,
 });
 
-/** Each tenant's screens begin anew: nothing that one of them holds may be shown under another's name. */
+/** Remounts all screens per tenant, so that no state of one tenant is shown under another’s name. */
 function OfTenant() {
   return <Outlet key={tenant.useParams().tenant} />;
 }

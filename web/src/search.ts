@@ -1,6 +1,6 @@
 /**
- * What the address keeps of each screen: time range, filters, sort. Each function takes what stands in
- * the URL and returns what the screen can rely on; what makes no sense is left out, never an error.
+ * The URL parameters of each screen: time range, filters, sort. Each function reads the raw query and returns
+ * valid values. Invalid ones are left out.
  */
 type Raw = Record<string, unknown>;
 
@@ -18,12 +18,12 @@ export interface RulesSearch {
   sort?: string;
 }
 
-/** A new rule that begins as a copy of another. */
+/** A new rule; it can start as a copy. */
 export interface NewRuleSearch {
   from?: number;
-  /** shadow: a candidate that is tried beside it. */
+  /** shadow: the copy is a shadow candidate. */
   mode?: 'shadow';
-  /** Instead of a copy, a rule that blocks this address. */
+  /** Starts with a rule that blocks this address. */
   block?: string;
 }
 
@@ -58,7 +58,7 @@ export interface OverridesSearch {
   ends?: (typeof ends)[number];
 }
 
-/** The check that is tried. Texts, as they were typed: the server judges them. */
+/** The fields of the check as typed. The server validates them. */
 export interface TrySearch {
   user?: string;
   plan?: string;
@@ -70,7 +70,7 @@ export interface TrySearch {
   attributes?: string;
 }
 
-/** The audit log's filters, and its open entry; other sections of the settings have none. */
+/** The filters of the audit log and the open entry. Other sections have none. */
 export interface SettingsSearch extends TimeSearch {
   actor?: string;
   action?: string;
@@ -80,7 +80,7 @@ export interface SettingsSearch extends TimeSearch {
   entry?: number;
 }
 
-/** A list of the platform, narrowed by part of a name. */
+/** A search in a list of the platform. */
 export interface FindSearch {
   q?: string;
 }
@@ -102,7 +102,7 @@ const scopes = ['user', 'endpoint', 'ip', 'global'] as const;
 const modes = ['enforce', 'shadow'] as const;
 const ends = ['soon', 'expired'] as const;
 
-/** Without the names that have no value, so that the URL stays short. */
+/** Drops undefined values, so that the URL stays short. */
 function given<T extends object>(search: T): T {
   return Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined)) as T;
 }
@@ -185,7 +185,7 @@ export function findSearch(raw: Raw): FindSearch {
   return given({ q: text(raw.q) });
 }
 
-/** Reads the query as texts: the router's own reading would round a user id of twenty digits. */
+/** Reads the query as strings. The router’s parser would round a user id of twenty digits. */
 export function parseSearch(query: string): Record<string, string> {
   return Object.fromEntries(new URLSearchParams(query));
 }

@@ -6,12 +6,12 @@ import { sessionKey, sessionQuery } from '~/api/queries';
 import type { Membership, Session } from '~/api/types';
 import { type Permissions, permissions } from '~/domain/roles';
 
-/** Who is signed in, as the shell drew it. */
+/** The session that the shell rendered with. */
 export const SessionContext = createContext<Session | null>(null);
 
 /**
- * Who is signed in. Below the shell there always is somebody. That is why the shell hands it down: whatever
- * is drawn for the first time just when the session ends would find nobody in the cache, before the shell does.
+ * The session. Below the shell it is never null. It comes from context instead of the cache, because the
+ * cache is empty for a moment when the session ends.
  */
 export function useSession(): Session {
   const session = useContext(SessionContext);
@@ -19,7 +19,7 @@ export function useSession(): Session {
   return session;
 }
 
-/** The slug of the tenant that the screen is about. */
+/** The slug of the current tenant. */
 export function useTenant(): string {
   const { tenant } = useParams({ strict: false });
   if (!tenant) throw new Error('useTenant outside of a tenant');
@@ -27,8 +27,8 @@ export function useTenant(): string {
 }
 
 /**
- * What the reader may do in the tenant. Screens ask it before they draw a button, so that nobody sees
- * one that would fail: `const { edit } = useRole()`.
+ * The permissions of the reader in the tenant: `const { edit } = useRole()`. Screens hide buttons that would
+ * fail.
  */
 export function useRole(): Permissions {
   const { tenant } = useParams({ strict: false });
@@ -41,7 +41,7 @@ export function useRole(): Permissions {
     : permissions(membership.role);
 }
 
-/** The membership to begin with: the tenant of the last visit, else the first. */
+/** The tenant to start with: the last visited one, else the first. */
 export function firstTenant(memberships: Membership[]): string | undefined {
   const last = localStorage.getItem('sluice-tenant');
   const found = memberships.find((one) => one.tenant.slug === last) ?? memberships[0];
@@ -52,7 +52,7 @@ export function rememberTenant(slug: string): void {
   localStorage.setItem('sluice-tenant', slug);
 }
 
-/** Ends the session here and forgets everything that was read in it. */
+/** Signs out and clears the cache. */
 export function useSignOut(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from 'react';
 
-/** Whether the server answered when it was last asked. The client tells; the banner listens. */
+/** Whether the last request got no answer. The client sets it; the banner shows it. */
 let away = false;
 const listeners = new Set<() => void>();
 

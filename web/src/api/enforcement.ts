@@ -4,10 +4,10 @@ import { api, body, ifMatch, tagged } from './client';
 import { tenantKey } from './queries';
 import type { AuditEntry, Enforcement, Tenant } from './types';
 
-/** How many changes to a tenant are searched for the one that turned its enforcement. */
+/** How many changes of the tenant are searched. */
 const searched = 100;
 
-/** The latest change of a tenant's enforcement; null if it is not among the latest changes to the tenant. */
+/** The latest change of a tenant’s enforcement; null if it is not among the latest changes. */
 export const enforcementChangeQuery = (tenant: Tenant) =>
   queryOptions({
     queryKey: tenantKey(tenant.slug, 'enforcement change', tenant.version),
@@ -28,8 +28,8 @@ export const enforcementChangeQuery = (tenant: Tenant) =>
   });
 
 /**
- * Turns a tenant's enforcement. The tenant is read just before, so that somebody else's edit of its settings
- * does not stand in the way.
+ * Sets a tenant’s enforcement. It reads the ETag just before, so that another edit of the settings does not
+ * block it.
  */
 export async function setEnforcement(queries: QueryClient, slug: string, to: Enforcement): Promise<void> {
   const path = { tenant: slug };

@@ -10,13 +10,13 @@ export interface ProblemDocument {
 
 const prefix = 'urn:sluice:problem:';
 
-/** An answer that is an error. Screens decide by its kind, people read its detail. */
+/** An error response. Code decides by its kind; readers see its detail. */
 export class ProblemError extends Error {
   constructor(
     readonly document: ProblemDocument,
-    /** Of a 412: what the resource is now. */
+    /** For a 412: the current ETag of the resource. */
     readonly etag: string | null = null,
-    /** Of a 429 or 503: seconds until it is worth asking again. */
+    /** For a 429 or 503: seconds until a retry makes sense. */
     readonly retryAfter: number | null = null,
   ) {
     super(document.detail || document.title);

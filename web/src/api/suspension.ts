@@ -1,7 +1,7 @@
 import { api, etagOf, ifMatch } from './client';
 import type { Tenant } from './types';
 
-/** Suspending a tenant, or resuming it: what it is called, what it does, and how. */
+/** The suspension or resumption of a tenant: its words and its request. */
 export function suspension(tenant: Tenant) {
   const params = { path: { tenant: tenant.slug }, header: ifMatch(etagOf(tenant)) };
   return tenant.suspended

@@ -5,10 +5,7 @@ import { keepSame, tenantKey } from './queries';
 import type { TopBy } from './types';
 import type { ViolationFilter } from './violations';
 
-/**
- * How checks were decided, and who answers them. A range that moves with the clock is read again and again, so
- * that a screen left open stays true; one between two moments is read once.
- */
+/** Traffic and status. A range that ends now is refetched at an interval; a fixed range is read once. */
 const often = 5_000;
 const seldom = 15_000;
 
@@ -16,7 +13,7 @@ function again(span: Span, every: number) {
   return span.moves ? every : (false as const);
 }
 
-/** Verdicts over time: of all checks, or of one rule. */
+/** Verdicts over time, for all checks or one rule. */
 export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
   const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
   return queryOptions({
@@ -33,7 +30,7 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
   });
 };
 
-/** Checks that the violations which a filter wants stand for, over time. It reads records, so it is read seldom. */
+/** Denied checks over time for a filter. It reads violation records, so it refetches less often. */
 export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
   return queryOptions({
@@ -50,7 +47,7 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
   });
 };
 
-/** Sums of some time, and what shadow rules would have denied in it. */
+/** Totals of a range, and what shadow rules would have denied. */
 export const summaryQuery = (tenant: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'stats', 'summary', span.text);
   return queryOptions({
@@ -67,7 +64,7 @@ export const summaryQuery = (tenant: string, span: Span) => {
   });
 };
 
-/** Who or what was denied most. Shadow rules are not asked: nobody was limited by them. */
+/** The users, rules, endpoints or addresses with the most denials. Shadow rules do not count. */
 export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) => {
   const queryKey = tenantKey(tenant, 'stats', 'top', by, limit, span.text);
   return queryOptions({
@@ -84,7 +81,7 @@ export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) =
   });
 };
 
-/** How a tenant's checks go at the moment. */
+/** The current status of a tenant’s checks. */
 export const tenantStatusQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'status'),
@@ -93,7 +90,7 @@ export const tenantStatusQuery = (tenant: string) =>
     refetchInterval: often,
   });
 
-/** How the database, Redis and every process are. It is the installation's, which platform admins alone see. */
+/** The status of the database, Redis and every process. Only platform admins may read it. */
 export const statusQuery = queryOptions({
   queryKey: ['status'],
   queryFn: ({ signal }) => body(api.GET('/api/v1/status', { signal })),

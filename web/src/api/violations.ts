@@ -24,9 +24,9 @@ export function filterOf(search: ViolationsSearch): ViolationFilter {
 export interface ViolationPage {
   items: Violation[];
   next_cursor: string | null;
-  /** How far back the list is known so far; null when all of the time is. */
+  /** How far back the list is complete; null when it covers the whole range. */
   scanned_until: string | null;
-  /** The time that all pages are of: it must not move while one turns them. */
+  /** The range of all pages. It is fixed by the first page, because it moves with the clock otherwise. */
   moments: Moments;
 }
 
@@ -37,7 +37,7 @@ interface Place {
 
 const perPage = 100;
 
-/** Violations, the latest first, page by page. */
+/** Violations, latest first, page by page. */
 export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'violations', 'list', { range: span.text, ...filter });
   return infiniteQueryOptions({
@@ -63,7 +63,7 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
   });
 };
 
-/** One violation, with the rule as it is now and what else happened then. */
+/** One violation, with the current rule and the other violations of that minute. */
 export const violationQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'violations', 'one', id),

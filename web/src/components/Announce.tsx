@@ -2,10 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 
 const often = 15_000;
 
-/**
- * Tells screen readers a text when it changes, politely and at most every 15 seconds, however often that is. What is
- * seen stands elsewhere.
- */
+/** Announces a changing text to screen readers, politely and at most every 15 seconds. It is not visible. */
 export function Announce({ children }: { children: string }) {
   const [said, setSaid] = useState('');
   const at = useRef(0);

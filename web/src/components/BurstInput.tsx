@@ -12,8 +12,8 @@ interface Props {
 }
 
 /**
- * A whole number of tokens. The text stays as it was typed, also when it is no number; the value is NaN then,
- * which limitProblems() explains. Nothing typed is dropped: 1,5 must not become 15.
+ * A whole number of tokens. The text stays as typed, even if it is not a number; the value is then NaN, which
+ * limitProblems() explains. No character is dropped: 1,5 must not become 15.
  */
 export function BurstInput({ label, value, onChange, error, disabled }: Props) {
   const [typed, setTyped] = useState<string | null>(null);

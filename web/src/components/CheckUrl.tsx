@@ -2,7 +2,7 @@ import { useLocalStorage } from '@mantine/hooks';
 import { unknownCheckUrl } from '~/domain/snippets';
 import { useSession } from '~/session';
 
-/** Where services reach the check endpoint: what the server says, else what was typed here before. */
+/** The URL of the check endpoint: from the server, else as typed here before. */
 export function useCheckUrl() {
   const { check_url } = useSession();
   const [typed, type] = useLocalStorage({
@@ -13,7 +13,7 @@ export function useCheckUrl() {
   return { url: check_url ?? (typed || unknownCheckUrl), isKnown: check_url !== null, typed, type };
 }
 
-/** Says that the address in a snippet is a placeholder, and who can set it; nothing if the server knows it. */
+/** Explains the placeholder in a snippet while the URL is not known. */
 export function CheckUrlHint() {
   const { isKnown, typed } = useCheckUrl();
   if (isKnown || typed) return null;

@@ -1,7 +1,7 @@
 import styles from './CodeBlock.module.css';
 import { Copy } from './Copy';
 
-/** Code to copy: as it is, never wrapped into something that no longer runs. */
+/** Code to copy. It scrolls instead of wrapping, so that it stays runnable. */
 export function CodeBlock({ code, label }: { code: string; label: string }) {
   return (
     <div className={styles.block}>

@@ -9,26 +9,26 @@ interface Props {
   onClose: () => void;
   /** A question: "Delete this rule?" */
   title: string;
-  /** What will happen, in numbers where there are some. */
+  /** What the action does, in numbers where possible. */
   effect: React.ReactNode;
   /** The verb on the button: "Delete rule". */
   verb: string;
   destructive?: boolean;
-  /** Nothing is left to act on: somebody else removed it while this asked. */
+  /** The object is gone: somebody else removed it while the dialog was open. */
   gone?: boolean;
   action: () => Promise<unknown>;
 }
 
 /**
- * Asks before an act that limits or destroys, and says its effect. It stays open while the act runs and if it
- * fails. Focus is on Cancel where the act destroys, so that Enter alone destroys nothing.
+ * Asks before a destructive or limiting action, and says its effect. It stays open while the action runs and
+ * if it fails. For destructive actions Cancel has the focus, so that Enter alone destroys nothing.
  */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, gone, action }: Props) {
   const queries = useQueryClient();
   const [pending, setPending] = useState(false);
   const [error, setError] = useState<unknown>(null);
 
-  // While the act runs, its own success is what removed it.
+  // While the action runs, its own success may have removed the object.
   const removed = gone && !pending;
 
   function close() {
@@ -43,7 +43,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       await action();
       close();
     } catch (failure) {
-      // The effect and the tag come from queries: read again, they show the newer version, or that there is none.
+      // The effect and the ETag come from queries. A refetch shows the newer version, or that it is gone.
       if (isStatus(failure, 412) || isStatus(failure, 404)) await queries.invalidateQueries();
       setError(failure);
     } finally {

@@ -1,7 +1,7 @@
 import { Button, Group, Modal } from '@mantine/core';
 import styles from './ConflictDialog.module.css';
 
-/** One value in which the two versions may differ, as people read it. */
+/** A value of both versions, in words. */
 export interface Versions {
   label: string;
   mine: string;
@@ -21,7 +21,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** A lost race: somebody saved first. Both versions side by side; the reader chooses. */
+/** Shown when somebody else saved first: both versions side by side, to choose one. */
 export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
   const title = `Someone changed ${what} while you were editing`;
   return (

@@ -8,16 +8,16 @@ interface Props {
   onClose: () => void;
   title: React.ReactNode;
   size?: number;
-  /** The dialog stays open while its request is under way, so that a failure is seen. */
+  /** Keeps the dialog open while its request runs, so that an error is seen. */
   pending?: boolean;
-  /** Only its own buttons close it: it shows what cannot be shown again. */
+  /** Only its own buttons close it, because its content cannot be shown again. */
   keepOpen?: boolean;
   children: React.ReactNode;
 }
 
 /**
- * A modal dialog that does not lose what was typed into it. A click beside it closes it only while it is
- * unchanged; Escape asks first once something was typed.
+ * A modal that does not lose input. A click outside closes it only while it is unchanged. Escape asks first
+ * if something was typed.
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);

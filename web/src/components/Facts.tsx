@@ -1,6 +1,6 @@
 import styles from './Facts.module.css';
 
-/** Names and values, one a line: what is known of one thing. What is null or false is left out. */
+/** A list of names and values. Entries that are null, undefined or false are left out. */
 export function Facts({ facts }: { facts: Record<string, React.ReactNode> }) {
   return (
     <dl className={styles.facts}>

@@ -5,9 +5,9 @@ import { IconSearch } from './icons';
 interface Props {
   label: string;
   placeholder?: string;
-  /** As the URL has it. */
+  /** The value in the URL. */
   value: string | undefined;
-  /** What was typed, after a moment without typing or at once with Enter; undefined for nothing. */
+  /** Called with the text after a pause in typing, or at once on Enter; undefined if it is empty. */
   onChange: (value: string | undefined) => void;
   search?: boolean;
   className?: string;
@@ -15,7 +15,7 @@ interface Props {
 
 const moment = 400;
 
-/** A text that filters what is below, and lives in the URL. */
+/** The search field of the product. Its text filters a list and lives in the URL. */
 export function FilterField({ label, placeholder, value, onChange, search, className }: Props) {
   const [typed, setTyped] = useState(value ?? '');
   const latest = useRef(onChange);
@@ -26,8 +26,8 @@ export function FilterField({ label, placeholder, value, onChange, search, class
     latest.current(sent.current);
   });
 
-  // Back, a link, a cleared filter: the address has the last word. What the field itself sent comes back late, when
-  // more may have been typed, and changes nothing.
+  // Back, links and cleared filters change the URL, and the field follows. The value that the field itself
+  // sent arrives late and is ignored, because more may have been typed since.
   useEffect(() => {
     if (value === sent.current) return;
     sent.current = value;

@@ -4,10 +4,13 @@ import { ProblemError, sentence } from '~/api/problem';
 import { Dialog } from './Dialog';
 import styles from './FormDialog.module.css';
 
-/** What is wrong with the field at a JSON pointer: `error={wrong('/name')}`. */
+/** Returns the error of the field at a JSON pointer: `error={wrong('/name')}`. */
 export type Wrong = (pointer: string) => string | undefined;
 
-/** Tells each field what is wrong with it; what no field asked for is in `rest()`, asked last. */
+/**
+ * Splits an error into field errors and the rest. Call `rest()` last: it returns the errors that no field
+ * asked for.
+ */
 export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string | null } {
   const asked = new Set<string>();
   const wrong = (pointer: string) => {
@@ -24,7 +27,7 @@ export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string 
   return { wrong, rest };
 }
 
-/** What is wrong with a form as a whole. */
+/** An error of the form as a whole. */
 export function FormError({ children }: { children: string | null }) {
   return children ? (
     <p role="alert" className={styles.error}>
@@ -43,14 +46,14 @@ interface Props {
   disabled?: boolean;
   destructive?: boolean;
   onClose: () => void;
-  /** After it was saved; left out, it closes. */
+  /** Runs after a save; closes the dialog by default. */
   onSaved?: () => void;
-  /** Saves; the dialog stays open, and says why, if that fails. */
+  /** Saves. If it fails, the dialog stays open and shows why. */
   save: () => Promise<unknown>;
   children: (wrong: Wrong) => React.ReactNode;
 }
 
-/** A form in a dialog. It closes when it is saved, and keeps what was typed when it is not. */
+/** A form in a dialog. It closes on success and keeps the input on failure. */
 export function FormDialog(props: Props) {
   const { title, lead, verb, size = 480, disabled, destructive, onClose, onSaved = onClose, save } = props;
   const saving = useMutation({ mutationFn: save, onSuccess: onSaved });

@@ -1,7 +1,7 @@
 import { IconGhost } from './icons';
 import styles from './Outcome.module.css';
 
-/** Marks a tenant whose rules deny nothing: in red, unlike a single shadow rule, because nobody is protected. */
+/** Marks a tenant in shadow. Unlike a shadow rule it is red, because nothing is protected. */
 export function InShadow() {
   return (
     <span className={styles.chip} data-tone="denied">

@@ -1,7 +1,7 @@
 import { Button, Group, Modal } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
 
-/** Asks before a page with unsaved changes is left, by a link, by back, or by closing the tab. */
+/** Asks before the reader leaves a page with unsaved changes: by a link, by back or by closing the tab. */
 export function Leaving({ when, what }: { when: boolean; what: string }) {
   const { status, proceed, reset } = useBlocker({
     shouldBlockFn: ({ current, next }) => when && current.pathname !== next.pathname,

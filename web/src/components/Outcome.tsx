@@ -1,12 +1,12 @@
 import { IconAlert, IconBan, IconCheck, IconGhost } from './icons';
 import styles from './Outcome.module.css';
 
-/** The four outcomes; each has one hue and one shape, and is never told by its hue alone. */
+/** The outcomes. Each has its own colour and shape, so that colour is never the only sign. */
 export type Tone = 'allowed' | 'denied' | 'shadow' | 'degraded' | 'neutral';
 
 const shapes = { allowed: IconCheck, denied: IconBan, shadow: IconGhost, degraded: IconAlert, neutral: null };
 
-/** A word in the hue of an outcome, with its shape. */
+/** A word in the colour of an outcome, with its shape. */
 export function Outcome({ tone, children }: { tone: Tone; children: React.ReactNode }) {
   const Shape = shapes[tone];
   return (

@@ -14,7 +14,7 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** A screen: its title, its one primary action top right, its content. */
+/** A screen: its title, its primary action top right, its content. */
 export function Page({ title, beside, lead, above, actions, children }: Props) {
   useEffect(() => {
     document.title = `${title} · Sluice`;
@@ -46,7 +46,7 @@ interface CardProps {
   children: React.ReactNode;
 }
 
-/** A part of a page with a border of its own. */
+/** A bordered section of a page. */
 export function Card({ title, lead, actions, flush, children }: CardProps) {
   return (
     <section className={styles.card}>

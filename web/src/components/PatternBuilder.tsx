@@ -7,7 +7,7 @@ import { Outcome } from './Outcome';
 import styles from './PatternBuilder.module.css';
 
 interface Props {
-  /** The pattern's text; it may be none while somebody builds it. */
+  /** The pattern as text; it may be invalid while it is edited. */
   value: string;
   onChange: (text: string) => void;
   error?: string;
@@ -29,7 +29,7 @@ const eachLabel: Record<Field, string> = {
   global: 'all requests',
 };
 
-/** Which requests a rule is about: put together from parts, or typed. Either follows the other. */
+/** Edits a key pattern, as conditions or as text. Each follows the other. */
 export function PatternBuilder({ value, onChange, error }: Props) {
   const parsed = parsePattern(value);
   const [parts, setParts] = useState<Segment[]>(parsed.segments ?? []);
@@ -211,7 +211,7 @@ function Examples({ text, segments }: { text: string; segments: Segment[] }) {
   );
 }
 
-/** The request as far as it matters here: the address only where the pattern looks at it. */
+/** An example request in words; with its address only if the pattern uses it. */
 function inWords({ user, method, endpoint, ip, attributes = {} }: Request, segments: Segment[]): string {
   const address = segments.some(({ field }) => field === 'ip' || field === 'global') && ip;
   const parts = [user && `user ${user}`, endpoint && `${method} ${endpoint}`, address];

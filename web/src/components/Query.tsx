@@ -7,7 +7,7 @@ interface Props<T> {
   children: (data: T) => React.ReactNode;
 }
 
-/** What a query has: its data, even if it is from before the server went away; else why not. */
+/** Renders the data of a query, even if a refetch failed; else its error or a placeholder. */
 export function Query<T>({ query, loading, children }: Props<T>) {
   if (query.data !== undefined) return <>{children(query.data)}</>;
   if (query.isError) return <ErrorState error={query.error} onRetry={() => query.refetch()} />;

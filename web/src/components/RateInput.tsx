@@ -12,8 +12,8 @@ interface Props {
 }
 
 /**
- * A rate as people say it: a number, and per second, minute, hour or day. Typing "1000/day" sets both.
- * The text stays as it was typed, also when it is no rate; the value is NaN then, which limitProblems() explains.
+ * A rate: a number and its unit. Typing "1000/day" sets both. The text stays as typed, even if it is not a
+ * rate; the value is then NaN, which limitProblems() explains.
  */
 export function RateInput({ label, value, onChange, error, disabled }: Props) {
   const shown = perUnit(value);

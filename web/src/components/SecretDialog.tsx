@@ -7,7 +7,7 @@ import styles from './SecretDialog.module.css';
 
 interface Props {
   title: string;
-  /** What the secret is called: "API key". */
+  /** The name of the secret: "API key". */
   what: string;
   secret: string;
   /** How it is used. */
@@ -16,8 +16,8 @@ interface Props {
 }
 
 /**
- * A secret, shown once: only its digest is stored. Neither Escape nor a click beside it closes the
- * dialog, because the secret cannot be shown again.
+ * Shows a secret once, because only its digest is stored. Neither Escape nor a click outside closes the
+ * dialog.
  */
 export function SecretDialog({ title, what, secret, children, onClose }: Props) {
   const [copied, setCopied] = useState(false);

@@ -5,11 +5,11 @@ import styles from './ShowMore.module.css';
 interface Props {
   list: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown };
   rows: unknown[];
-  /** What a row is: "user". */
+  /** The noun for one row: "user". */
   noun: string;
 }
 
-/** The foot of a list that is read page by page: how many rows there are so far, and the button for more. */
+/** The footer of a paged list: the number of rows so far and the button for more. */
 export function ShowMore({ list, rows, noun }: Props) {
   return (
     <footer className={styles.footer}>

@@ -9,13 +9,13 @@ interface Props {
   title: string;
   /** Beside the title: a chip. */
   beside?: React.ReactNode;
-  /** To the row before and after, where there is one; also by the keys k and j. */
+  /** Steps to the previous and next row, also with the keys k and j. */
   onPrevious?: () => void;
   onNext?: () => void;
   children: React.ReactNode;
 }
 
-/** What a list row opens: a panel at the right, the list still in sight. */
+/** A panel at the right that a list row opens. The list stays visible. */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
   useHotkeys([
     ['k', () => opened && onPrevious?.()],

@@ -2,7 +2,7 @@ import { Tooltip } from '@mantine/core';
 import { useEffect, useState } from 'react';
 import { duration, exactTime, relative } from '~/domain/format';
 
-/** The time now, again every so many milliseconds. */
+/** The current time, updated at an interval in milliseconds. */
 export function useNow(every = 10_000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
@@ -12,7 +12,7 @@ export function useNow(every = 10_000): number {
   return now;
 }
 
-/** "3 min ago", the exact time on hover. */
+/** "3 min ago", with the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
   const now = useNow();
   const time = Date.parse(at);

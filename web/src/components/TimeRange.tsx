@@ -5,21 +5,21 @@ import { brushed, isNamedRange, parseRange, ranges } from '~/domain/range';
 import { IconCheck, IconChevronDown, IconClock } from './icons';
 import styles from './TimeRange.module.css';
 
-/** The time range of the page; it lives in the URL, so that back works and a link shows the same. */
+/** The time range of the page. It lives in the URL, so back works and links show the same range. */
 export function useTimeRange(fallback = '1h') {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const text = 'range' in search && search.range ? search.range : fallback;
   const set = (range: string) => navigate({ to: '.', search: (old: object) => ({ ...old, range }) });
   return {
-    /** As it stands in the URL; part of query keys. */
+    /** The text in the URL; part of query keys. */
     text,
     moves: parseRange(text, 0) === null || isNamedRange(text),
-    /** In milliseconds, as of now. */
+    /** The moments as of now, in milliseconds. */
     at: (now: number) =>
       parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
     set,
-    /** A range chosen on a chart, in seconds. */
+    /** Sets a range chosen on a chart, in seconds. */
     brush: (from: number, until: number) => set(brushed(from * 1000, until * 1000)),
   };
 }

@@ -7,13 +7,13 @@ import styles from './states.module.css';
 interface EmptyProps {
   icon?: React.ReactNode;
   title: string;
-  /** What this is, and why one wants it. */
+  /** What this is and why it is useful. */
   children: React.ReactNode;
   /** The button that makes the first one. */
   action?: React.ReactNode;
 }
 
-/** An empty screen teaches. */
+/** The state of an empty list: it explains what belongs here. */
 export function EmptyState({ icon, title, children, action }: EmptyProps) {
   return (
     <div className={styles.state}>
@@ -30,7 +30,7 @@ interface ErrorProps {
   onRetry?: () => void;
 }
 
-/** What went wrong, in the server's words, with the request id that operators ask for. */
+/** An error in the server’s words, with the request id for support. */
 export function ErrorState({ error, onRetry }: ErrorProps) {
   if (isStatus(error, 403)) return <NoPermission>{sentence(error)}</NoPermission>;
   const id = error instanceof ProblemError ? error.document.request_id : undefined;
@@ -64,7 +64,7 @@ function title(error: unknown): string {
   return 'Something went wrong';
 }
 
-/** A screen that the reader's role does not show. */
+/** Shown instead of a screen that the reader’s role does not allow. */
 export function NoPermission({
   need,
   children,
@@ -85,7 +85,7 @@ export function NoPermission({
   );
 }
 
-/** Lines where a table or a text will be. */
+/** Placeholder lines while data loads. */
 export function LoadingLines({ lines = 6 }: { lines?: number }) {
   const widths = ['92%', '76%', '84%', '68%', '88%', '72%'];
   return (

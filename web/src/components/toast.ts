@@ -3,12 +3,12 @@ import { ProblemError, sentence } from '~/api/problem';
 
 const closeButtonProps = { 'aria-label': 'Close' };
 
-/** Says that something was done, for a moment. */
+/** Confirms an action for a few seconds. */
 export function done(message: string): void {
   notifications.show({ message, withBorder: true, autoClose: 4000, closeButtonProps });
 }
 
-/** Says that something failed, until it is closed. */
+/** Reports a failure until it is closed. */
 export function failed(what: string, error: unknown): void {
   const id = error instanceof ProblemError ? error.document.request_id : undefined;
   notifications.show({

@@ -8,8 +8,8 @@ declare module '@tanstack/react-router' {
 }
 
 /**
- * Opens the panel that a parameter of the address names, and closes it without a value. All rows that are walked
- * share one history entry, so that back leaves the panel instead of stepping through them.
+ * Opens the panel that a URL parameter names, and closes it without a value. All rows that the reader steps
+ * through share one history entry, so back leaves the panel.
  */
 export function usePanel<Value extends string | number>(parameter: 'open' | 'entry' | 'override') {
   const navigate = useNavigate();
@@ -28,7 +28,7 @@ export function usePanel<Value extends string | number>(parameter: 'open' | 'ent
   };
 }
 
-/** This page with something of its address changed: where the row of a panel leads. */
+/** A link to this page with another panel open. */
 export function here(change: { open?: string; entry?: number }): LinkProps {
   return { to: '.', search: (before: object) => ({ ...before, ...change }), resetScroll: false } as LinkProps;
 }

@@ -5,7 +5,7 @@ import { failed } from '~/components/toast';
 import { useSession, useSignOut } from '~/session';
 import styles from './AccountMenu.module.css';
 
-/** Who is signed in; profile, light or dark, sign out. */
+/** The account menu: profile, colour scheme, sign out. */
 export function AccountMenu() {
   const { account } = useSession();
   const { colorScheme, setColorScheme } = useMantineColorScheme();

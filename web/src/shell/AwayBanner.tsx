@@ -8,8 +8,8 @@ import styles from './AwayBanner.module.css';
 const every = 2_000;
 
 /**
- * Says that the server is away, and asks it until it is back. The screens stay as they are meanwhile,
- * with what was typed in them.
+ * Shown while the server does not respond; it polls until the server is back. Screens keep their state and
+ * input.
  */
 export function AwayBanner() {
   const away = useAway();
@@ -18,7 +18,7 @@ export function AwayBanner() {
   useEffect(() => {
     if (!away) return;
     const timer = setInterval(() => {
-      // Whatever comes back, the client notes whether the server answered.
+      // The client notes whether the server answered.
       api.GET('/api/v1/session').then(
         () => queries.invalidateQueries(),
         () => undefined,

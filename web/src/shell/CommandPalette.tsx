@@ -29,7 +29,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Ctrl-K: every screen, tenant, rule and user, by a few letters of its name. */
+/** The command palette (Ctrl-K): finds pages, tenants, rules and users. */
 export default function CommandPalette({ opened, onClose }: Props) {
   const [query, setQuery] = useState('');
   useEffect(() => (opened ? spotlight.open() : spotlight.close()), [opened]);
@@ -88,7 +88,7 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   return [...groups, { label: 'Users', entries: users }].filter(({ entries }) => entries.length > 0);
 }
 
-/** Every word of the query is somewhere in the entry. */
+/** Whether every word of the query is in the entry. */
 function fits(entry: Entry, query: string): boolean {
   const text = `${entry.label} ${entry.description ?? ''}`.toLowerCase();
   return query
@@ -153,7 +153,7 @@ function useRules(tenant: string | undefined): Entry[] {
   }));
 }
 
-/** Users with a plan of their own whose id begins so, and whoever has just that id. */
+/** Users with an assigned plan whose id starts with the query, and the user with exactly that id. */
 function useUsers(tenant: string | undefined, query: string): Entry[] {
   const navigate = useNavigate();
   const [prefix] = useDebouncedValue(query.trim(), 150);

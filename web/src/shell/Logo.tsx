@@ -1,6 +1,6 @@
 import styles from './Logo.module.css';
 
-/** A gate in a channel: what comes below it is what passes. */
+/** The logo: a gate in a channel. */
 export function Logo() {
   return (
     <span className={styles.logo}>

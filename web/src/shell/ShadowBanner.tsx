@@ -12,10 +12,10 @@ import { actorOf } from '~/domain/audit';
 import { useRole } from '~/session';
 import styles from './ShadowBanner.module.css';
 
-/** How often a screen that is left open looks whether somebody turned the switch. */
+/** How often an open screen checks the enforcement. */
 const every = 15_000;
 
-/** Says on every screen of a tenant in shadow that nothing is denied, who did that, and how to end it. */
+/** The banner on every screen of a tenant in shadow: since when, by whom, and how to end it. */
 export function ShadowBanner() {
   const { tenant: slug } = useParams({ strict: false });
   const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: !!slug, refetchInterval: every });

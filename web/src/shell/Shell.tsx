@@ -14,7 +14,10 @@ import { Sidebar } from './Sidebar';
 
 const CommandPalette = lazy(() => import('./CommandPalette'));
 
-/** The frame of every screen: tenant and navigation left, the screen right; on a phone behind a button. */
+/**
+ * The frame of every screen: navigation at the left, the screen at the right. On phones the navigation is a
+ * drawer.
+ */
 export function Shell() {
   const [menu, setMenu] = useState(false);
   const [palette, setPalette] = useState<'never' | 'open' | 'closed'>('never');
@@ -25,7 +28,7 @@ export function Shell() {
   const find = () => setPalette('open');
   useHotkeys([['mod+K', find]], []);
 
-  // A screen reader hears that the screen changed, and Tab goes on from its beginning.
+  // Moves the focus to the new screen, so that screen readers announce it and Tab starts there.
   const shown = useRef(pathname);
   useEffect(() => {
     setMenu(false);
@@ -33,7 +36,7 @@ export function Shell() {
     shown.current = pathname;
   }, [pathname]);
 
-  // The session ended elsewhere: the route decides anew, and leads to signing in.
+  // The session ended elsewhere: the route runs again and redirects to sign-in.
   useEffect(() => {
     if (!session) router.invalidate();
   }, [session, router]);

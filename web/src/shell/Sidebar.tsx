@@ -8,7 +8,7 @@ import { TenantSwitcher } from './TenantSwitcher';
 
 const mac = typeof navigator !== 'undefined' && /mac/i.test(navigator.userAgent);
 
-/** The tenant switcher, the search, and the way to every screen. */
+/** The tenant switcher, the search and the navigation. */
 export function Sidebar({ onFind }: { onFind: () => void }) {
   const session = useSession();
   const { tenant } = useParams({ strict: false });

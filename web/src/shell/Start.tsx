@@ -1,7 +1,7 @@
 import { IconTenants } from '~/components/icons';
 import { EmptyState } from '~/components/states';
 
-/** Signed in, and a member of nothing. */
+/** Shown to accounts without a membership. */
 export function Start() {
   return (
     <EmptyState icon={<IconTenants size={20} aria-hidden />} title="You are not a member of any tenant yet">

@@ -10,10 +10,10 @@ import { Logo } from './Logo';
 import styles from './TenantSwitcher.module.css';
 import { useTenantChoices } from './useTenantChoices';
 
-/** Not a slug: slugs have no space. */
+/** No slug: slugs have no spaces. */
 const allTenants = 'all tenants';
 
-/** Which tenant everything on the screen belongs to, and the way to another. */
+/** Shows the current tenant and switches to another. */
 export function TenantSwitcher() {
   const { account, memberships } = useSession();
   const { tenant } = useParams({ strict: false });
@@ -93,7 +93,7 @@ export function TenantSwitcher() {
   );
 }
 
-/** The tenant's name: a platform admin reads tenants without being their member. */
+/** The tenant’s name. Platform admins read tenants without a membership. */
 function useTenantName(slug: string | undefined): string | undefined {
   const { memberships } = useSession();
   const membership = memberships.find(({ tenant }) => tenant.slug === slug);

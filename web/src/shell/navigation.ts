@@ -9,7 +9,7 @@ import {
   IconViolations,
 } from '~/components/icons';
 
-/** The screens of a tenant, in the order of the navigation; the command palette reaches each of them. */
+/** The screens of a tenant, in the order of the navigation and the command palette. */
 export const tenantScreens = [
   { to: '/t/$tenant/overview', label: 'Overview', icon: IconOverview },
   { to: '/t/$tenant/plans', label: 'Plans', icon: IconPlans },

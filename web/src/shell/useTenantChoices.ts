@@ -14,8 +14,8 @@ export interface TenantChoice {
 const most = 20;
 
 /**
- * The tenants that the reader can open, those of the query's letters: memberships first, and for a platform
- * admin the others too, as many as fit a menu.
+ * The tenants that the reader can open and the query matches: memberships first, then, for platform admins,
+ * others.
  */
 export function useTenantChoices(query: string, enabled = true): TenantChoice[] {
   const { account, memberships } = useSession();

@@ -19,14 +19,14 @@ import styles from './violations.module.css';
 
 interface Props {
   tenant: string;
-  /** The violation that is open, by its id; undefined for none. */
+  /** The id of the open violation; undefined for none. */
   id: string | undefined;
-  /** The rows of the list, to walk them and to show the open one at once. */
+  /** The rows of the list, to step through them. */
   rows: Violation[];
   onOpen: (id: string | undefined) => void;
 }
 
-/** One violation: what happened, in a sentence; then what is known of it, and what to do. */
+/** One violation: what happened in a sentence, what to do, and the details. */
 export function ViolationPanel({ tenant, id, rows, onOpen }: Props) {
   const query = useQuery({ ...violationQuery(tenant, id ?? ''), enabled: id !== undefined });
   const index = rows.findIndex(({ violation_id }) => violation_id === id);
@@ -74,7 +74,7 @@ function Story({ tenant, violation, detail, onOpen }: StoryProps) {
   );
 }
 
-/** The exact count, where the violation stands for less than happened; and the rule, if it is another now. */
+/** The exact count, if the violation stands for fewer checks; and the rule, if it changed since. */
 function InMinute({ violation, detail }: { violation: Violation; detail: ViolationDetail }) {
   const { denied_in_minute, rule } = detail;
   const more = denied_in_minute > violation.count;
@@ -204,7 +204,7 @@ function when({ requested_at, last_at }: Violation): React.ReactNode {
   );
 }
 
-/** The story around it: what else the same user, or address, was denied in that minute. */
+/** Other violations of the same user or address in that minute. */
 function Beside({
   detail: { violation, beside },
   onOpen,

@@ -64,7 +64,7 @@ export function violationColumns(rules: Rule[], without?: 'who'): Column<Violati
   return columnsWith(rules).filter(({ key }) => key !== without);
 }
 
-/** "Denied", "Blocked", or what a shadow rule would have done. */
+/** The outcome in a word: "Denied", "Blocked", "Shadow". */
 export function OutcomeOf({ violation: { mode, reason } }: { violation: Violation }) {
   if (mode === 'shadow') return <Outcome tone="shadow">Shadow</Outcome>;
   if (reason === 'store_unavailable') return <Outcome tone="degraded">Degraded</Outcome>;
