@@ -1,13 +1,12 @@
-// Package shares divides what a process has few of, such as database connections, among tenants and their members.
+// Package shares divides scarce things of a process, such as database connections, among tenants and their members.
 //
-// A [Shares] has a fixed number of places. A tenant holds at most its share of them at once and an account at most
-// its own, so that neither a tenant nor one of its members can hold all. Callers that find no place wait in line. A
-// place that becomes free goes to the tenant that holds the fewest, then to the account that holds the fewest. Tenants
-// that hold as many take turns, and so do accounts: a caller that asks for little does not wait behind one that asks
-// for much, even if there is a single place.
+// A [Shares] has a fixed number of places. Tenants and accounts each have a cap, so none can take all of them. Callers
+// that find no place wait in line. A free place goes to the tenant that holds the fewest, then to the account that
+// holds the fewest; ties take turns. So a caller that asks for little does not wait behind one that asks for much, even
+// with a single place.
 //
-// Whoever waits longer than Limits.Patience, or has too many requests in line, is refused with one of the errors
-// below, which say whose requests took the places.
+// A caller that waits longer than Limits.Patience, or has too many requests in line, is refused with one of the errors
+// below. They say whose requests took the places.
 package shares
 
 import (
@@ -21,57 +20,58 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The reasons for a refusal.
+// Reasons for a refusal.
 var (
-	ErrAccount = errors.New("the account's other requests have all places that it may have")
-	ErrTenant  = errors.New("the tenant's other requests have all places that it may have")
-	ErrBusy    = errors.New("others' requests have all places")
+	ErrAccount = errors.New("the account's other requests use all of its places")
+	ErrTenant  = errors.New("the tenant's other requests use all of its places")
+	ErrBusy    = errors.New("all places are in use")
 )
 
-// Caller is in whose name a place is taken.
+// Caller is who takes a place.
 type Caller struct {
-	Tenant  rules.TenantID // 0 for what concerns no tenant
+	Tenant  rules.TenantID // 0 for none
 	Account string         // a person or an API key; "" for the program itself
 }
 
 type callerKey struct{}
 
-// With returns a context whose work is done in the name of a caller.
+// With returns a context whose work counts for a caller.
 func With(ctx context.Context, caller Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// CallerOf returns in whose name a context's work is done. Work of the program itself has no caller.
+// CallerOf returns the caller that a context's work counts for. The program's own work has none.
 func CallerOf(ctx context.Context) (caller Caller, ok bool) {
 	caller, ok = ctx.Value(callerKey{}).(Caller)
 	return caller, ok
 }
 
-// Limits say how places are divided. A share of 0 is no limit.
+// Limits say how places are divided. A cap of 0 is no limit.
 type Limits struct {
 	Places     int // in all
 	PerTenant  int
 	PerAccount int
-	// Waiting is how many requests of one account, or of one tenant if they have none, may wait. With 0 nobody waits.
+	// Waiting caps the requests in line of one account, or of one tenant for callers without an account. With 0 nobody
+	// waits.
 	Waiting int
-	// Patience is how long one waits at most.
+	// Patience is the longest wait.
 	Patience time.Duration
 }
 
-// Shares is safe for concurrent use.
+// Shares has places to take. It is safe for concurrent use.
 type Shares struct {
 	limits Limits
 
 	mu      sync.Mutex
 	held    int
-	tenants map[rules.TenantID]int // places held; none of them is 0
+	tenants map[rules.TenantID]int // places held; no entry is 0
 	owners  map[owner]int          // likewise
-	waiting map[owner]int          // how many of each owner are in line; none of them is 0
+	waiting map[owner]int          // requests in line; no entry is 0
 	refused int64
-	line    []*waiter // the first is served first among those whose tenants hold as many
+	line    []*waiter // ties are served in this order
 }
 
-// owner is whose share of an account a place counts for: the account's in all tenants, or the tenant's without one.
+// owner is what a cap per account counts by: the account in all tenants, or the tenant for callers without an account.
 type owner struct {
 	account string
 	tenant  rules.TenantID
@@ -84,7 +84,7 @@ func ownerOf(c Caller) owner {
 	return owner{tenant: c.Tenant}
 }
 
-// tenantOf is whose share of a tenant it counts for: an account that asks for no tenant is one of its own.
+// tenantOf returns what a cap per tenant counts by. A request about no tenant counts as a tenant of its own.
 func tenantOf(c Caller) owner {
 	if c.Tenant != 0 {
 		return owner{tenant: c.Tenant}
@@ -102,13 +102,13 @@ func New(limits Limits) *Shares {
 	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}, waiting: map[owner]int{}}
 }
 
-// Count is how much Shares are used.
+// Count is the use of Shares.
 type Count struct {
 	Held, Waiting int
 	Refused       int64 // since the start
 }
 
-// Count returns how much they are used now.
+// Count returns the present use.
 func (s *Shares) Count() Count {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 		return nil, err
 	}
 	select {
-	case <-w.ready: // at once, which needs no timer
+	case <-w.ready: // no need for a timer
 		return func() { s.release(caller) }, nil
 	default:
 	}
@@ -132,8 +132,8 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, patience.C)
 }
 
-// TakeAgain takes a place for work that gave its place back while it waited for something else, such as its client's
-// network. It waits until the context ends, because refusing it would waste what it did before.
+// TakeAgain takes a place for work that gave its place back for a while, such as during a slow write to its client. It
+// waits until the context ends, because a refusal would waste the work done so far.
 func (s *Shares) TakeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {
@@ -154,11 +154,11 @@ func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time
 	return s.giveUp(w, release, err)
 }
 
-// enter gives a place or joins the line, if fewer than maxWaiting of the same owner are in it.
+// enter takes a place, or joins the line if fewer than maxWaiting of the same owner are in it.
 func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Whoever waits can be given none of the places that are free, so the newcomer overtakes nobody.
+	// No caller in line can use a place that is free, so a newcomer overtakes nobody.
 	reason := s.reason(w.Caller)
 	if reason == nil {
 		s.give(w)
@@ -176,7 +176,7 @@ func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	return ErrAccount
 }
 
-// giveUp leaves the line, unless a place came in the same moment.
+// giveUp leaves the line, unless a place came at the same moment.
 func (s *Shares) giveUp(w *waiter, release func(), err error) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +215,7 @@ func (s *Shares) leaveLine(i int) {
 	s.line = slices.Delete(s.line, i, i+1)
 }
 
-// endTurn moves the other requests of the tenant that was served to the end of the line, and those of the same account
-// behind them.
+// endTurn moves the served tenant's other requests to the end of the line, and those of the same account behind them.
 func (s *Shares) endTurn(served *waiter) {
 	rank := func(w *waiter) int {
 		switch {
@@ -236,9 +235,9 @@ func leave[Key comparable](held map[Key]int, key Key) {
 	}
 }
 
-// next is the index of the waiter that is served next, or -1 if none can be.
+// next returns the index of the waiter to serve next, or -1.
 func (s *Shares) next() int {
-	candidates := map[owner]int{} // of each tenant, the waiter whose account holds the fewest
+	candidates := map[owner]int{} // per tenant, the waiter whose account holds the fewest
 	for i, w := range s.line {
 		if !s.isFree(w.Caller) {
 			continue
@@ -274,7 +273,7 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
-// reason says why a caller has no place, or nil if there is one.
+// reason returns why a caller gets no place, or nil if one is free for it.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {

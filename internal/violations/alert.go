@@ -11,44 +11,42 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Alert says whom to tell when a rule denies so often within a window. A shadow rule's would-be denials
-// count like any.
+// Alert calls a webhook when a rule denies at least Threshold checks within Window. What a shadow rule would have
+// denied counts too.
 type Alert struct {
 	ID     int64
 	Tenant rules.TenantID
 	Name   string
 	Rule   rules.RuleID
-	// PerSubject makes the threshold that of any one subject; else it is that of all together.
+	// PerSubject applies the threshold to each subject instead of to all together.
 	PerSubject bool
 	Threshold  int64
-	// Window is in whole minutes. The one that runs counts as the last.
+	// Window is in whole minutes, the running one included.
 	Window time.Duration
-	// URL is where deliveries are posted, signed with Secret.
+	// URL receives the deliveries, signed with Secret.
 	URL     string
 	Secret  string
 	Active  bool
 	Version int64 // 1 for a new alert, raised by each change to it
-	// RuleRemoved says that the rule is gone. The alert was turned off with it, and stays off until it is about
+	// RuleRemoved means that the rule is gone. Its removal turned the alert off, and the alert stays off until it names
 	// another rule.
 	RuleRemoved bool
 }
 
-// NewAlertSecret returns a secret that nobody can guess.
+// NewAlertSecret returns a random secret.
 func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
 
 // The bounds of an alert.
 const (
 	MaxAlertName   = 100
 	MaxAlertURL    = 2048
-	MaxAlertWindow = time.Hour // all of its counts are read every few seconds
+	MaxAlertWindow = time.Hour // its counts are read every few seconds
 	MaxAlerts      = 100       // of a tenant
-	// MaxPendingDeliveries is how many of an alert wait for their receiver. While there are as many, what else
-	// is reached is raised later, if it still is.
+	// MaxPendingDeliveries caps an alert's deliveries that wait for their receiver. Until one ends, no more are raised.
 	MaxPendingDeliveries = 100
 )
 
-// Validate returns all that is wrong with an alert as people describe it, but for where its URL leads: see
-// webhook.Sender.
+// Validate returns all that is wrong with an alert. Whether its URL may be posted to is judged by webhook.Sender.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -67,7 +65,7 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	case err != nil || len(a.URL) > MaxAlertURL || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "":
 		add("url", "must be a URL such as https://example.com/hooks, of at most %d bytes", MaxAlertURL)
 	case target.User != nil:
-		add("url", "must not hold a password, which everybody could read who may read alerts")
+		add("url", "must not contain a password, because every member can read it")
 	}
 	return wrong
 }
@@ -75,19 +73,19 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 // DeliveryState is how far a delivery is.
 type DeliveryState string
 
-// A delivery is pending until an answer of 2xx makes it delivered, or too many tries make it failed.
+// A delivery is pending until a 2xx answer makes it delivered or the last attempt makes it failed.
 const (
 	DeliveryPending   DeliveryState = "pending"
 	DeliveryDelivered DeliveryState = "delivered"
 	DeliveryFailed    DeliveryState = "failed"
 )
 
-// Delivery is what an alert had to say once, and how telling it went.
+// Delivery is one message of an alert and the state of sending it.
 type Delivery struct {
 	ID     int64
 	Tenant rules.TenantID
 	Alert  int64
-	// Subject is who was denied; "" for all of the rule's together.
+	// Subject is the denied subject; "" for all of the rule together.
 	Subject  string
 	Denied   int64     // when it was raised
 	Since    time.Time // the minute of the first of these denials
@@ -98,49 +96,47 @@ type Delivery struct {
 	NextAttemptAt time.Time // while it is pending
 	AttemptedAt   time.Time // zero: not yet
 	Status        int       // of the latest answer; 0 for none
-	Error         string    // what went wrong the last time
-	Test          bool      // somebody asked for it
-	UnderWay      bool      // it is attempted at the moment
+	Error         string    // of the latest attempt
+	Test          bool      // requested by a person
+	UnderWay      bool      // an attempt is in flight
 }
 
-// AlertStore is where alerts are written down and read, one tenant at a time. Changes are made in the
-// name of an actor and written to the audit log. Where a method takes an Expected, or an alert with its Version,
-// it is rules.ErrChanged unless that is what is stored.
+// AlertStore keeps alerts and their deliveries, one tenant at a time. Changes are logged in the actor's name. A method
+// that takes an Expected, or an alert with its Version, returns rules.ErrChanged unless that version is stored.
 type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
-	// CreateAlert is a field error for a rule that the tenant never had, and, if the alert is active, for one
-	// that was removed. UpdateAlert, too; it keeps the secret.
+	// CreateAlert and UpdateAlert return a field error for a rule that the tenant never had and, if the alert is
+	// active, for one that was removed. UpdateAlert keeps the secret.
 	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
-	// RotateAlertSecret replaces the secret. What is sent from then on is signed with the new one.
+	// RotateAlertSecret replaces the secret. Later posts are signed with the new one.
 	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string) (Alert, error)
-	// RemoveAlert removes the alert's deliveries as well.
+	// RemoveAlert removes the alert and its deliveries.
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
-	// TestAlert makes a delivery that says it is a test, and that is tried once. It is rules.ErrInUse while the
-	// test before is pending.
+	// TestAlert creates a test delivery, which is attempted once. It returns rules.ErrInUse while the previous test is
+	// pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)
-	// RetryDelivery makes a delivery due at once that waits for its next attempt or was given up. It is
-	// rules.ErrInUse for one that is being attempted, and rules.ErrFinal for one that was delivered.
+	// RetryDelivery makes a pending or failed delivery due now. It returns rules.ErrInUse while an attempt is in
+	// flight, and rules.ErrFinal if it was delivered.
 	RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (Delivery, error)
-	// AlertDeliveries lists those of one alert, or of all if it is 0, newest first, before an id; 0 begins
-	// with the newest.
+	// AlertDeliveries lists deliveries of one alert, or of all if alert is 0, newest first, with ids below before; 0
+	// begins with the newest.
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)
 }
 
-// Outbox is where deliveries wait, those of all tenants.
+// Outbox has the deliveries of all tenants.
 type Outbox interface {
 	// AlertingTenants returns the tenants that have active alerts.
 	AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
-	// RaiseAlerts makes a delivery for each alert of a tenant whose threshold was reached, unless it made one
-	// within the alert's window. Processes that do so at once make one. It takes a few seconds at most.
+	// RaiseAlerts creates a delivery for each alert of a tenant that reached its threshold, unless there is one from
+	// within the alert's window. Concurrent calls create one. It takes a few seconds at most.
 	RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error)
-	// ClaimDeliveries takes up to limit deliveries that are due, tenants taking turns. Nobody else gets them
-	// until the lease ends, after which the process that holds them may have died. A tenant has perTenant
-	// of them at once, in all processes; those that claim in the same moment may exceed that for once.
+	// ClaimDeliveries leases up to limit due deliveries; tenants take turns. Nobody else gets them until the lease
+	// ends, because the process that holds them may have died. A tenant has at most perTenant leases in all processes,
+	// but concurrent claims may exceed that once.
 	ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]Notice, error)
-	// FinishDelivery writes down how an attempt went. It does nothing if the lease had ended and somebody
-	// else began another.
+	// FinishDelivery stores the result of an attempt. It does nothing if the lease ended and another attempt began.
 	FinishDelivery(ctx context.Context, delivery Delivery) error
 }
 

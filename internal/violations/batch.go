@@ -8,23 +8,22 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrRefused is what a Sink answers for a batch with a row that it can never store. Nothing of the
-// batch was written.
+// ErrRefused means that a batch has a row that the Sink can never store. Nothing of the batch was written.
 var ErrRefused = errors.New("refused")
 
 // Sink is where the Recorder writes.
 type Sink interface {
-	// WriteViolations writes a batch, all or nothing, and adds its counts to those that are there. A batch whose
-	// writer and number were written before is written already: nothing happens, and that is success.
-	// Any error but ErrRefused means that the batch may have been written.
+	// WriteViolations writes a batch, all or nothing, and adds its counts to the stored ones. A batch whose writer and
+	// number were written before is a success without effect. After any error but ErrRefused the batch may have been
+	// written.
 	//
-	// Times that are far ahead of the store's clock are taken for a little ahead of it.
+	// Times far ahead of the store's clock are moved close to it.
 	WriteViolations(ctx context.Context, batch *Batch) error
 }
 
-// Batch is what is written at once.
+// Batch is what one transaction writes.
 type Batch struct {
-	// Writer names one Recorder, and Number one of its batches. Numbers begin at 1.
+	// Writer names one Recorder, and Number one of its batches, from 1.
 	Writer string
 	Number int64
 
@@ -32,24 +31,23 @@ type Batch struct {
 	Tallies   []Tally
 }
 
-// DecisionCount is how checks of one minute were decided.
+// DecisionCount counts the decisions of one minute.
 type DecisionCount struct {
 	Tenant rules.TenantID
-	// Rule is 0 for checks as a whole; else the counts are the verdicts of that rule on those that it
-	// matched, whatever became of them.
+	// Rule is 0 for checks as a whole. Otherwise the counts are the rule's own verdicts on the checks that it matched.
 	Rule   rules.RuleID
 	Minute time.Time
 	Verdicts
 }
 
-// Verdicts count what was said of checks.
+// Verdicts count decisions by outcome.
 type Verdicts struct {
-	// Each check is one of these. Bypassed is one that a bypass rule let pass.
+	// Each check is one of these. Bypassed checks passed by a bypass rule.
 	Allowed, Denied, Bypassed int64
-	// Degraded are those among them that were decided without the shared buckets.
+	// Degraded is how many of them were decided without the shared buckets.
 	Degraded int64
-	// Taken is what allowed checks cost; of a rule, what they took from its buckets. It is kept apart
-	// in whole tokens and millionths, since a busy minute at the highest cost is more than 64 bits hold.
+	// Taken is what allowed checks cost or, of a rule, what they took from its buckets. It is kept in whole tokens and
+	// millionths, because a busy minute at the highest cost exceeds 64 bits.
 	Taken      int64
 	TakenParts Tokens
 }
@@ -63,12 +61,12 @@ func (v *Verdicts) add(other Verdicts) {
 	v.TakenParts += other.TakenParts
 }
 
-// Tally counts the violations of one subject in one minute, and holds the rows that stand for them.
+// Tally counts the violations of one subject in one minute, with their detail rows.
 type Tally struct {
 	Tenant rules.TenantID
 	Rule   rules.RuleID
 	Minute time.Time
-	// Other says that these are the violations of all subjects for which there was no room.
+	// Other means that the violations are of all subjects that had no room.
 	Other   bool
 	Subject string
 
@@ -78,14 +76,14 @@ type Tally struct {
 	Details       []*Violation
 }
 
-// rows is how many rows of the store it takes to write the tally.
+// rows returns how many stored rows the tally takes.
 func (t *Tally) rows() int { return 1 + len(t.Details) }
 
-// maxBatchRows bounds a batch, and with it the time that it holds the rows that others wait for.
+// maxBatchRows bounds how long a batch locks rows that others wait for.
 const maxBatchRows = 2000
 
-// batches makes batches of what was taken from memory, decisions first: they are few, and all
-// processes add to the same.
+// batches divides what was taken from memory into batches. Decisions come first: they are few, and all processes write
+// the same rows.
 func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally) (batches []*Batch) {
 	for len(decisions) > 0 {
 		n := min(len(decisions), maxBatchRows)
@@ -104,16 +102,16 @@ func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally) (batches 
 	return batches
 }
 
-// number gives a batch its place among those of this writer.
+// number gives a batch the next number.
 func (r *Recorder) number(b *Batch) *Batch {
 	r.written++
 	b.Writer, b.Number = r.writer, r.written
 	return b
 }
 
-// split halves a batch that was refused, so that what is wrong in it is found. What stands alone and
-// is refused goes in the nearest form that is not: a detail is dropped, a subject becomes other. If even that is
-// refused its counts are lost, and lost says how many violations or checks that is.
+// split halves a refused batch to find the wrong row. A single refused row is replaced by the nearest form that may be
+// accepted: a detail is dropped, a subject becomes other. If that is refused too, its counts are lost; lost is how many
+// violations or checks.
 func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	switch {
 	case len(b.Decisions) > 1:
@@ -138,7 +136,7 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	return parts, 0
 }
 
-// split returns what to write instead of a tally that was refused.
+// split returns what to write instead of a refused tally.
 func (t Tally) split() []Tally {
 	if len(t.Details) == 0 {
 		t.Other, t.Subject = true, ""

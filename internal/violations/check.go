@@ -8,7 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Check is a decided check, as the Recorder is told of it. The Recorder keeps nothing of it.
+// Check is a decided check as the Recorder sees it. The Recorder keeps no reference to it.
 type Check struct {
 	Tenant  rules.TenantID
 	Request *rules.Request
@@ -16,34 +16,34 @@ type Check struct {
 	Cost    Tokens
 
 	Allowed bool
-	// Bypassed says that a bypass rule let it pass.
+	// Bypassed means that a bypass rule let it pass.
 	Bypassed bool
-	// Degraded says that it was decided without the shared buckets.
+	// Degraded means that it was decided without the shared buckets.
 	Degraded bool
-	// Tiers are the parts of the rules that matched and were asked; Deciding is the index of the one
-	// that denied the check, or means nothing.
+	// Tiers are the results of the rules that were evaluated. Deciding is the index of the one that denied the check;
+	// it means nothing otherwise.
 	Tiers    []Tier
 	Deciding int
 }
 
-// Tier is one rule's part of a decided check.
+// Tier is one rule's result in a check.
 type Tier struct {
 	Rule *rules.Rule
-	// Mode is in force for the check: the rule's own, unless its tenant is in shadow.
+	// Mode is the rule's own, or shadow while its tenant is in shadow.
 	Mode    rules.Mode
 	Subject string
 	// Allowed is the rule's own verdict.
 	Allowed bool
 	Reason  string // "" when allowed
 	Limit   rules.Limit
-	// Known says that the bucket was read, and held Remaining after the check.
+	// BucketRead means that Remaining is what the bucket held after the check.
 	BucketRead bool
 	Remaining  Tokens
 	RetryAfter time.Duration
 }
 
-// violation makes a row of the check's tier, for a subject. The texts are copies, because those of a check may be
-// parts of a much larger request body.
+// violation returns a row for the check's tier. It copies texts, because those of a check may be slices of a large
+// request body.
 func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	v := &Violation{
 		ID:          ID{At: now},
@@ -73,7 +73,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	return v
 }
 
-// sameAs says whether the row can stand for the check's tier as well.
+// sameAs reports whether the row can count the check's tier as well.
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
 		v.IP == plainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&
@@ -81,5 +81,5 @@ func (v *Violation) sameAs(c *Check, t *Tier) bool {
 		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst)
 }
 
-// plainIP brings an address into the form that rules are compared with.
+// plainIP returns an address in the form that rules compare.
 func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// counters count decisions. Every check of a tenant counts in the same place, so there are several
-// counters, and each check takes the lock of any.
+// counters count decisions. All checks of a tenant count in the same place, so there are several counters to spread the
+// locking; a check uses any of them.
 type counters struct {
 	mu      sync.Mutex
 	tenants map[rules.TenantID]*tenantCounts
@@ -18,7 +18,7 @@ type counters struct {
 	most    int
 }
 
-// tenantCounts are kept together, so that a check finds all it counts in few places of memory.
+// tenantCounts are kept together so that a check touches few cache lines.
 type tenantCounts struct {
 	checks series
 	rules  map[rules.RuleID]*series
@@ -29,7 +29,7 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series are the minutes that are not written yet of one rule, or of a tenant's checks; nearly always one.
+// series has the unwritten minutes of one rule or of a tenant's checks; nearly always one.
 type series struct {
 	latest  minuteVerdicts
 	earlier []minuteVerdicts
@@ -100,7 +100,7 @@ func (c *counters) begin(minute int64) series {
 	return series{latest: minuteVerdicts{minute: minute}}
 }
 
-// at returns where to count. When there is no room for another minute it is the last one there is.
+// at returns the counts of a minute or, without room for another minute, those of the last one.
 func (c *counters) at(s *series, minute int64) *Verdicts {
 	if s.latest.minute < minute && c.minutes < c.most {
 		s.earlier = append(s.earlier, s.latest)
@@ -110,7 +110,7 @@ func (c *counters) at(s *series, minute int64) *Verdicts {
 	return &s.latest.Verdicts
 }
 
-// take returns all that was counted and begins anew.
+// take returns all counts and begins anew.
 func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	return taken
 }
 
-// sums are what several counters counted, by rule and minute.
+// sums add up several counters, by rule and minute.
 type sums map[place]Verdicts
 
 type place struct {
@@ -145,8 +145,8 @@ func (s sums) addSeries(key ruleKey, counted *series) {
 	}
 }
 
-// decisions returns the sums in the order of the store's keys, so that processes which write the same rows do not
-// wait for each other in a circle.
+// decisions returns the sums in the order of the store's keys, so that processes that write the same rows do not
+// deadlock.
 func (s sums) decisions() []DecisionCount {
 	counts := make([]DecisionCount, 0, len(s))
 	for at, verdicts := range s {

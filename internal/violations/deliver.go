@@ -13,41 +13,39 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Sender tells a receiver.
+// Sender posts a notice to its receiver.
 type Sender interface {
-	// Send returns the status of the answer, or 0 and an error if there was none. It returns within a
-	// few seconds. The error is shown to the tenant.
+	// Send returns the status of the answer, or 0 and an error without one, within a few seconds. The tenant sees the
+	// error.
 	Send(ctx context.Context, notice *Notice) (status int, err error)
 }
 
 const (
 	raiseEvery = 10 * time.Second
-	// raiseAtOnce is how many tenants' alerts are raised side by side, so that one whose alerts take long
-	// does not hold back all others.
+	// raiseAtOnce is how many tenants are raised concurrently, so that a slow one does not hold back all others.
 	raiseAtOnce = 2
-	// raiseRound bounds a round. When the database stands still each tenant takes seconds.
+	// raiseRound bounds a round, because each tenant takes seconds while the database hangs.
 	raiseRound = time.Minute
 
 	claimEvery = time.Second
-	// attemptsAtOnce bounds the attempts of this process, attemptsPerTenant those of one tenant in all
-	// processes. Receivers that do not answer keep an attempt for 10 s.
+	// attemptsAtOnce caps the attempts in flight of this process, attemptsPerTenant those of a tenant in all processes.
+	// A receiver that does not answer holds an attempt for 10 s.
 	attemptsAtOnce    = 64
 	attemptsPerTenant = 4
-	// deliveryLease is longer than any attempt takes.
+	// deliveryLease is longer than any attempt.
 	deliveryLease = time.Minute
 
-	// maxAttempts are made in about a day, with pauses that double from firstRetry to maxRetry.
+	// maxAttempts are made within about a day, with pauses that double from firstRetry to maxRetry.
 	maxAttempts = 12
 	firstRetry  = 30 * time.Second
 	maxRetry    = 4 * time.Hour
 )
 
-// WatchAlerts raises alerts and delivers what is due, until ctx ends. Any number of processes may do so:
-// each alert is raised once, and each attempt is made by one of them. A delivery can arrive twice, if a
-// process dies after it was sent and before that was written down; receivers know it by its id.
+// WatchAlerts raises alerts and delivers them until ctx ends. Any number of processes may do so: each alert is raised
+// once, and each attempt is made by one of them. A delivery arrives twice if a process dies between sending it and
+// storing that; receivers recognize it by its id.
 //
-// Tenants do not wait for each other: each is raised by statements of its own, and takes turns with the others
-// for the attempts.
+// Tenants do not wait for each other: each is raised by its own statements, and attempts take turns.
 func WatchAlerts(ctx context.Context, outbox Outbox, sender Sender, log *slog.Logger) {
 	w := NewAlertWatch(outbox, sender, log)
 	var loops sync.WaitGroup
@@ -75,20 +73,20 @@ func WatchAlerts(ctx context.Context, outbox Outbox, sender Sender, log *slog.Lo
 	w.Wait()
 }
 
-// AlertWatch raises alerts and delivers them; WatchAlerts does so until it is stopped.
+// AlertWatch does the rounds of WatchAlerts.
 type AlertWatch struct {
 	outbox Outbox
 	sender Sender
 	log    *slog.Logger
 
-	slots    chan struct{} // holds a token for each attempt under way
+	slots    chan struct{} // has a token for each attempt in flight
 	ended    chan struct{} // has a value when an attempt has ended since the last claim
 	attempts sync.WaitGroup
 
 	raising, claiming outage
 }
 
-// NewAlertWatch returns an AlertWatch without attempts under way.
+// NewAlertWatch returns an AlertWatch without attempts in flight.
 func NewAlertWatch(outbox Outbox, sender Sender, log *slog.Logger) *AlertWatch {
 	return &AlertWatch{
 		outbox: outbox, sender: sender, log: log,
@@ -97,13 +95,13 @@ func NewAlertWatch(outbox Outbox, sender Sender, log *slog.Logger) *AlertWatch {
 	}
 }
 
-// Raise raises the alerts of a moment. What fails for one tenant does not keep it from raising those of others.
+// Raise raises the alerts of all tenants. A failure for one tenant does not stop the others.
 func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
 	tenants, err := w.outbox.AlertingTenants(ctx)
 	if err != nil {
 		return err
 	}
-	// A round that is cut short is not always cut before the same tenants.
+	// A random order, so that a round that is cut short does not always skip the same tenants.
 	rand.Shuffle(len(tenants), func(i, j int) { tenants[i], tenants[j] = tenants[j], tenants[i] })
 	ctx, cancel := context.WithTimeout(ctx, raiseRound)
 	defer cancel()
@@ -114,7 +112,7 @@ func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
 		raising.Go(func() {
 			for tenant := range todo {
 				if _, err := w.outbox.RaiseAlerts(ctx, tenant, now); err != nil {
-					failed[i] = err // the last of many: when the database is away they are alike
+					failed[i] = err // only the last: in an outage they are alike
 				}
 			}
 		})
@@ -127,8 +125,7 @@ func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
 	return errors.Join(failed...)
 }
 
-// Deliver begins attempts for deliveries that are due, as many as there is room for, and does not wait for
-// their end.
+// Deliver claims due deliveries, as many as there are free slots, and begins their attempts without waiting for them.
 func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
 	room := cap(w.slots) - len(w.slots)
 	if room == 0 {
@@ -154,16 +151,16 @@ func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Wait waits for the attempts under way.
+// Wait waits for the attempts in flight.
 func (w *AlertWatch) Wait() { w.attempts.Wait() }
 
 func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time) {
 	status, err := w.sender.Send(ctx, notice)
 	if ctx.Err() != nil {
-		return // not the receiver's fault: after the lease another process tries
+		return // this process is stopping; another one tries after the lease
 	}
 	if err := w.outbox.FinishDelivery(ctx, notice.attempted(now, status, err)); err != nil && ctx.Err() == nil {
-		w.log.WarnContext(ctx, "how a webhook went was not written down, so it is sent again",
+		w.log.WarnContext(ctx, "the result of a webhook was not stored, so it is sent again",
 			"tenant", notice.TenantSlug, "delivery_id", notice.ID, "error", err)
 	}
 }
@@ -186,8 +183,7 @@ func (o *outage) note(ctx context.Context, log *slog.Logger, err error) {
 	o.isLate = err != nil
 }
 
-// attempted returns the delivery as it is after an attempt. A test is tried once: whoever asked for it looks on,
-// and can ask again.
+// attempted returns the delivery after an attempt. A test is attempted once: its sender is watching and can repeat it.
 func (d Delivery) attempted(now time.Time, status int, err error) Delivery {
 	d.AttemptedAt, d.Status, d.Error = now, status, ""
 	if err != nil {
@@ -204,14 +200,14 @@ func (d Delivery) attempted(now time.Time, status int, err error) Delivery {
 	return d
 }
 
-// shortLine makes text that may come from anywhere fit to be stored.
+// shortLine makes a text from anywhere fit to be stored.
 func shortLine(text string) string {
 	const most = 500
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// retryPause is how long to wait after so many attempts.
+// retryPause returns the pause after a number of attempts.
 func retryPause(attempts int) time.Duration {
 	pause := firstRetry
 	for range attempts - 1 {

@@ -1,17 +1,14 @@
-// Package violations records who was denied, by which rule and how often, and says what can be asked
-// about it.
+// Package violations records denials, by rule and subject, and answers questions about them.
 //
-// A check that is denied leaves one violation, of the tier that decided. A check that is allowed leaves
-// one for each shadow rule that would have denied it. A check that costs nothing leaves none, and is not
-// counted.
+// A denied check leaves one violation, of the tier that decided. An allowed check leaves one for each shadow rule that
+// would have denied it. A check of cost 0 leaves none and is not counted.
 //
 // # What is exact
 //
-// The [Recorder] counts every violation per tenant, rule, subject and minute, and every check per
-// tenant and minute and per tenant, rule and minute. It never samples a count. Of each tenant, rule and
-// subject it keeps the first few different violations of a second as rows of their own; one that is the
-// same but for its time adds to the Count of the row there is. A violation that finds no row and may
-// make none is counted in DetailDropped, so that at every moment, in memory and in the store,
+// The [Recorder] counts every violation per tenant, rule, subject and minute, and every check per tenant and minute and
+// per tenant, rule and minute. It never samples a count. For each tenant, rule and subject it keeps the first few
+// different violations of a second as detail rows. One that differs from a row only by time adds to that row's Count.
+// One that gets no row is counted in DetailDropped. So at every moment, in memory and in the store,
 //
 //	denied = Σ Count of the rows + DetailDropped
 //
@@ -19,23 +16,21 @@
 //
 // # What it costs
 //
-// Recording never waits for the store. A check takes the lock of one of several shards for its counts,
-// and another for a denial; a repeated denial allocates nothing. Memory is bounded by Options.MaxBytes:
-// beyond it subjects that are not yet in memory are counted together as "other", and minutes that are
-// not yet in memory together with the last that is, each exactly. One tenant may take half of what the
-// others leave, so that an attack on one does not turn all others' subjects into "other".
+// Recording never waits for the store. A check locks one of several shards for its counts, and another for a denial; a
+// repeated denial allocates nothing. Memory is bounded by Options.MaxBytes. Beyond it, subjects that are not yet in
+// memory are counted together as "other", and minutes that are not yet in memory count in the last one. A tenant may
+// use half of what others leave, so an attack on one does not turn all subjects of others into "other".
 //
 // # When the store is away
 //
-// The Recorder keeps counting in the same memory and writes when the store is back. A batch is written
-// under a number that the store remembers, so that a retry whose first try did arrive counts nothing
-// twice. A row that the store refuses is taken out of its batch: a refused detail becomes dropped detail, a
-// refused subject "other". A process that is killed loses what it had not written, which is at most an
-// Options.FlushInterval in normal times and everything since the start of an outage during one; of the counts of
-// decisions, when they are many, what is younger than ten seconds.
+// The Recorder keeps counting in the same memory and writes when the store is back. A batch has a number that the store
+// remembers, so a retry after a lost answer counts nothing twice. A row that the store refuses is taken out of its
+// batch: a refused detail becomes dropped detail, a refused subject "other". A killed process loses what it had not
+// written: at most one Options.FlushInterval in normal times, everything since its beginning in an outage. Counts of
+// decisions, when there are many, are held for up to ten seconds.
 //
 // # Reading
 //
-// [Store] answers questions about one tenant at a time, from the rows while they are kept and from the
-// counts beyond. [Traffic] draws a chart from the counts.
+// [Store] answers questions about one tenant, from rows while they are kept and from counts beyond. [Traffic] makes a
+// chart of the counts.
 package violations

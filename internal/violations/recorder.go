@@ -16,20 +16,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Options say how much a Recorder keeps. A zero value takes the default.
+// Options bound what a Recorder keeps. A zero value takes the default.
 type Options struct {
-	// FlushInterval is the pause between two flushes; default 1 s. A flush that took long is followed by
-	// a longer one, so that a process keeps the store busy a small part of the time.
+	// FlushInterval is the pause between two flushes; default 1 s. After a slow flush the pause is longer, so that a
+	// process keeps the store busy for a small part of the time.
 	FlushInterval time.Duration
-	// MaxBytes bounds the memory of what is not written yet, about; default 64 MiB. Half of it is for
-	// what is being written.
+	// MaxBytes bounds, roughly, the memory of what is not written yet; default 64 MiB. Half of it is for batches being
+	// written.
 	MaxBytes int
-	// DetailsPerSecond is how many different violations of one rule and subject a second keeps as rows;
-	// default 3. Negative is none.
+	// DetailsPerSecond is how many different violations of one rule and subject get rows in a second; default 3.
+	// Negative is none.
 	DetailsPerSecond int
-	// MaxDetails is how many rows may wait to be written; default 4096.
+	// MaxDetails caps the rows that wait to be written; default 4096.
 	MaxDetails int
-	// Observe is told of each try to write a batch; may be nil.
+	// Observe is called after each try to write a batch; may be nil.
 	Observe func(took time.Duration, err error)
 	Logger  *slog.Logger
 }
@@ -37,24 +37,22 @@ type Options struct {
 const (
 	shards = 16
 
-	// busyPart is the part of the time that a process with much to write keeps the store busy at most, as
-	// 1/n, as long as that does not make it wait longer than maxPause. One with little to write never waits
-	// longer than the flush interval, however slow the store is.
+	// A process with much to write keeps the store busy at most 1/busyPart of the time, unless that would make it pause
+	// longer than maxPause. One with little to write never pauses longer than the flush interval.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// little is how many batches that is: one of decisions and one of violations.
+	// little is that many batches: one of decisions and one of violations.
 	little = 2
-	// countsPause is about how long counts of decisions are held back that are more than a batch. Each write of them
-	// costs the store as much, however many checks they count, and nobody waits for these as for violations.
+	// countsPause is how long counts of decisions are held back that fill more than a batch. Each write costs the store
+	// the same however many checks it counts, and these counts are less urgent than violations.
 	countsPause = 10 * time.Second
 
-	// minBackoff to maxBackoff pass between two tries while the store is away.
+	// minBackoff and maxBackoff bound the pause between tries while the store is away.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
 
-// Recorder counts checks and violations in memory and writes them to a Sink. It is safe for concurrent
-// use.
+// Recorder counts checks and violations in memory and writes them to a Sink. It is safe for concurrent use.
 type Recorder struct {
 	sink    Sink
 	options Options
@@ -62,21 +60,20 @@ type Recorder struct {
 	writer  string
 	seed    maphash.Seed
 
-	// counters are as many as there are processors: more would cool the caches, since every one of them
-	// comes to hold every rule.
+	// There are as many counters as processors: more would use more cache, since each comes to hold every rule.
 	counters []*counters
 	shards   [shards]*shard
 
 	recorded, dropped, refused, lost atomic.Int64
 	waiting                          atomic.Int64 // batches
-	writtenAt                        atomic.Int64 // when all that had happened until then was written; Unix nanoseconds
+	writtenAt                        atomic.Int64 // everything until then is written; Unix nanoseconds
 
 	flushing  sync.Mutex  // guards what follows
-	batch     []*Batch    // taken from memory and not written yet, in the order of their numbers
-	held      sums        // taken from memory and not in a batch yet
-	mostHeld  int         // how many they may be
+	batch     []*Batch    // not written yet, by number
+	held      sums        // not in a batch yet
+	mostHeld  int         // the cap of held
 	countedAt time.Time   // when they last went into a batch
-	wroteMuch atomic.Bool // the latest flush did
+	wroteMuch atomic.Bool // in the latest flush
 	written   int64       // the latest number
 }
 
@@ -93,7 +90,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		writer: rand.Text(), seed: maphash.MakeSeed(), held: sums{},
 	}
-	// Of the half that fills up while the other is written, the counts of decisions get a quarter; and of the other.
+	// Half of the memory fills up while the other half is written. Counts of decisions get a quarter of each half.
 	half := options.MaxBytes / 2
 	r.mostHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
@@ -107,12 +104,12 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	return r
 }
 
-// Record counts a decided check. It never waits for the sink, and keeps nothing of the check.
+// Record counts a decided check. It never waits for the sink.
 func (r *Recorder) Record(now time.Time, c *Check) {
 	if c.Cost == 0 {
 		return
 	}
-	// Any counters will do; this chooses without a shared word of memory.
+	// Any counters will do. A random choice needs no shared memory.
 	r.counters[mathrand.IntN(len(r.counters))].add(now.Unix()/60, c)
 	switch {
 	case !c.Allowed:
@@ -129,19 +126,19 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
 	hash := maphash.String(r.seed, t.Subject) ^ uint64(t.Rule.ID)
 	r.recorded.Add(1)
-	// Whole microseconds, without a monotonic part: as the store keeps it.
+	// The store keeps whole microseconds and no monotonic part.
 	if r.shards[hash%shards].add(c, t, now.Round(0).Truncate(time.Microsecond), r.options.DetailsPerSecond) {
 		r.dropped.Add(1)
 	}
 }
 
-// Run writes what was recorded, each flush interval, until ctx ends. Then it writes the rest, for which
-// the sink has grace; what is not written by then is lost, and the log says how much.
+// Run flushes at each interval until ctx ends. Then it writes the rest within grace; what is not written by then is
+// lost, and the log says how much.
 func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	pause := r.options.FlushInterval
 	for away := time.Duration(0); wait(ctx, pause); {
 		began := time.Now()
-		err := r.flush(ctx, countsPause-pause) // the next might come a pause too late
+		err := r.flush(ctx, countsPause-pause) // the next flush might be a pause late
 		took := time.Since(began)
 		switch {
 		case err == nil:
@@ -168,9 +165,9 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// drain writes all there is, and tries again until ctx ends.
+// drain writes everything, and retries until ctx ends.
 func (r *Recorder) drain(ctx context.Context) error {
-	err := r.Flush(ctx) // perhaps only what an earlier try left
+	err := r.Flush(ctx) // may write only what an earlier try left
 	for {
 		if err == nil {
 			if err = r.Flush(ctx); err == nil {
@@ -184,7 +181,7 @@ func (r *Recorder) drain(ctx context.Context) error {
 	}
 }
 
-// wait says whether ctx was still there after a pause.
+// wait reports whether ctx outlived a pause.
 func wait(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -196,10 +193,11 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// Flush writes what was recorded until now or, if something older could not be written yet, that.
+// Flush writes what was recorded until now, or only an older batch if that could not be written yet.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, 0) }
 
-// flush does that, but holds counts of decisions back, if they are many, until it is so long since the last were written.
+// flush is Flush, except that it may hold back counts of decisions that fill more than a batch until hold has passed
+// since the last ones.
 func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -240,11 +238,11 @@ func (r *Recorder) take(hold time.Duration) {
 	r.wroteMuch.Store(len(r.batch) > little)
 }
 
-// refuse takes the first batch apart.
+// refuse splits the first batch.
 func (r *Recorder) refuse(ctx context.Context, err error) {
 	parts, lost := r.split(r.batch[0])
 	r.batch = append(parts, r.batch[1:]...)
-	if len(parts) < 2 { // this row it was
+	if len(parts) < 2 { // the wrong row is found
 		r.refused.Add(1)
 		r.log.ErrorContext(ctx, "a row of violations was refused", "lost", lost, "error", err)
 	}
@@ -270,18 +268,18 @@ func (r *Recorder) unwritten() (n int64) {
 type Stats struct {
 	Subjects int // counts of one subject, rule and minute in memory
 	Details  int // rows in memory
-	Bytes    int // about, of those
-	Batches  int // taken from memory and not written yet
+	Bytes    int // of these, roughly
+	Batches  int // not written yet
 
 	Recorded   int64 // violations, ever
-	Dropped    int64 // of these, without a row of detail
+	Dropped    int64 // of these, without a detail row
 	Refused    int64 // rows that the store refused
-	CountsLost int64 // checks or violations whose count was refused, too
-	// Lag is how long ago all was written that had happened until then.
+	CountsLost int64 // checks or violations whose count was refused
+	// Lag is the age of the oldest record that is not written.
 	Lag time.Duration
 }
 
-// Stats returns how it stands.
+// Stats returns the present state.
 func (r *Recorder) Stats() Stats {
 	s := Stats{
 		Batches: int(r.waiting.Load()), Recorded: r.recorded.Load(), Dropped: r.dropped.Load(),

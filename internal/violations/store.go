@@ -10,47 +10,45 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Store is where violations are read. Every method is about one tenant and sees no other's rows.
+// Store reads violations. Every method is about one tenant and sees no other tenant's rows.
 type Store interface {
-	// Violations returns up to limit rows that a filter wants, newest first, those before an id; the zero
-	// ID begins at the filter's end. The page says how far it looked.
+	// Violations returns up to limit rows of a filter, newest first, before an id; the zero ID begins at the filter's
+	// end.
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
-	// AllViolations returns every row that a filter wants, newest first, in memory that does not grow with
-	// them. An error is the last thing it yields.
+	// AllViolations returns every row of a filter, newest first, in bounded memory. It ends after an error.
 	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
 	// Violation returns one row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
-	// ViolationsBeside returns the other rows of a violation's user in the same minute or, if the check
-	// named no user, of its address; up to limit of them, newest first.
+	// ViolationsBeside returns up to limit other rows, newest first, of the violation's user in the same minute or, for
+	// a check without a user, of its address.
 	ViolationsBeside(ctx context.Context, of *Violation, limit int) ([]Violation, error)
-	// ViolationsArrived returns the rows that were written within a time before since, or after it, and that
-	// a filter wants, whenever they happened, the latest written first. A zero since is now. It looks at up
-	// to limit rows; more says that there were others. A caller that polls sees rows several times, and
-	// tells them apart by their ids.
+	// ViolationsArrived returns rows of a filter that were written after since minus within, the latest written first,
+	// whenever they happened. A zero since is now. It looks at up to limit rows; more means that there were others. A
+	// caller that polls sees rows several times and tells them apart by id.
 	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, since time.Time, within time.Duration, limit int) (arrived []Violation, more bool, err error)
-	// ArrivedAt returns when a row was written, by the database's clock; the zero ID asks for the time now.
+	// ArrivedAt returns when a row was written, by the database's clock. The zero ID asks for the present time.
 	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
-	// DeniedInMinute returns how often a violation's rule denied its subject in its minute, in all.
+	// DeniedInMinute returns how often the violation's rule denied its subject in its minute.
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
 	// Top returns the values of a dimension that were denied most.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
-	// ViolationsInSteps counts the checks that the violations which a filter wants stand for, in steps; those
-	// without any may be left out. The time is that of the steps.
+	// ViolationsInSteps counts, by step, the checks that a filter's violations stand for. Empty steps may be left out.
+	// The steps replace the filter's time.
 	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
 
-	// Decisions returns how the checks that a rule matched (rule 0: all checks) were decided, in steps;
-	// those without checks are left out. Since, until and step are whole minutes; see Steps.
+	// Decisions counts, by step, the decisions on checks that a rule matched (rule 0: all checks). Empty steps are left
+	// out. Since, until and step are whole minutes; see Steps.
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
-	// Totals sums up what each of some rules decided; the steps are of a minute or an hour. See Totals.
+	// Totals adds up what each rule decided; the steps are of a minute or an hour. See Totals.
 	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
 	// TopRules returns the rules that denied the most checks, shadow rules included.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
 }
 
-// Filter chooses violations. What is zero wants everything.
+// Filter selects violations. A zero field selects all.
 type Filter struct {
-	// Since and Until bound the time, the first included and the second not; both are set.
+	// Since is included and Until is not; both are set.
 	Since, Until time.Time
 	Rule         rules.RuleID
 	Scope        rules.Scope
@@ -59,16 +57,16 @@ type Filter struct {
 	UserID       string
 	// IP is an address or a network.
 	IP netip.Prefix
-	// Endpoint is a whole endpoint, EndpointPrefix its beginning.
+	// Endpoint is a whole endpoint, EndpointPrefix the beginning of one.
 	Endpoint, EndpointPrefix string
 }
 
-// Wants says whether a filter chooses a violation.
+// Wants reports whether a filter selects a violation.
 func (f *Filter) Wants(v *Violation) bool {
 	return f.WantsOtherwise(v) && !v.ID.At.Before(f.Since) && v.ID.At.Before(f.Until)
 }
 
-// WantsOtherwise is Wants but for the time.
+// WantsOtherwise is Wants without the time.
 func (f *Filter) WantsOtherwise(v *Violation) bool {
 	return (f.Rule == 0 || v.Rule == f.Rule) &&
 		(f.Scope == "" || v.Scope == f.Scope) &&
@@ -80,19 +78,18 @@ func (f *Filter) WantsOtherwise(v *Violation) bool {
 		strings.HasPrefix(v.Endpoint, f.EndpointPrefix)
 }
 
-// Page is a part of a list.
+// Page is part of a list.
 type Page struct {
 	Violations []Violation
-	// Next is where the next page begins; the zero ID if there is none. A page that is not full has one
-	// if the filter has no index and few rows are wanted: the page then looked at as many as one may, back
-	// to Next.At.
+	// Next is where the next page begins; zero at the end. A page that is not full can have one: if no index fits the
+	// filter, a page looks at a bounded number of rows, back to Next.At.
 	Next ID
 }
 
-// Checks is how many checks were decided.
+// Checks returns how many checks were decided.
 func (v *Verdicts) Checks() int64 { return v.Allowed + v.Denied + v.Bypassed }
 
-// ShareDenied is the part of the checks that was denied, from 0 to 1; 0 if there were none.
+// ShareDenied returns the denied share of the checks, from 0 to 1; 0 without checks.
 func (v *Verdicts) ShareDenied() float64 {
 	if v.Checks() == 0 {
 		return 0
@@ -106,20 +103,20 @@ type Point struct {
 	Verdicts
 }
 
-// RuleVerdicts are a rule's verdicts over some time.
+// RuleVerdicts are a rule's verdicts over a time.
 type RuleVerdicts struct {
 	Rule rules.RuleID
 	Verdicts
 }
 
-// RuleTop are the rules that denied the most checks. It is drawn from the newest MaxTopRows rows of counts alone.
+// RuleTop has the rules that denied the most checks, according to the newest MaxTopRows rows of counts.
 type RuleTop struct {
 	Rules []RuleVerdicts
-	// LookedBackTo is how far back those rows go; zero if they are all that there are.
+	// LookedBackTo is how far back those rows go; zero if they cover the whole time.
 	LookedBackTo time.Time
 }
 
-// Dimension is something that violations share.
+// Dimension is a property by which violations are grouped.
 type Dimension string
 
 // The dimensions.
@@ -129,7 +126,7 @@ const (
 	ByEndpoint Dimension = "endpoint"
 )
 
-// TopOf says of which violations, and in which respect.
+// TopOf selects violations and the dimension to group them by.
 type TopOf struct {
 	Dimension    Dimension
 	Since, Until time.Time
@@ -137,14 +134,14 @@ type TopOf struct {
 	Mode         rules.Mode   // "" for all
 }
 
-// MaxTopRows is how many rows Top, TopRules and ViolationsInSteps look at.
+// MaxTopRows caps the rows that Top, TopRules and ViolationsInSteps look at.
 const MaxTopRows = 100_000
 
-// StepCounts are counts of violations over time. Like Top, they are drawn from the newest MaxTopRows rows that an
-// index finds, and do not know of violations whose detail was dropped.
+// StepCounts are counts of violations over time. Like Top, they cover the newest MaxTopRows rows that an index finds,
+// without violations whose detail was dropped.
 type StepCounts struct {
 	Counts []StepCount
-	// LookedAt is how many rows were, back to LookedBackTo.
+	// LookedAt is the number of rows looked at, back to LookedBackTo.
 	LookedAt     int64
 	LookedBackTo time.Time
 }
@@ -155,20 +152,20 @@ type StepCount struct {
 	Checks int64
 }
 
-// Top are the values of a dimension that were denied most.
+// Top has the values of a dimension with the most denials.
 //
-// A rule whose one placeholder is the dimension counts each value's denials exactly, whatever becomes of their detail.
-// The mode of such a rule is the one it has now. Denials by all other rules are known by their rows in detail.
+// A rule whose only placeholder is the dimension counts each value's denials exactly, even if details were dropped,
+// under the mode that the rule has now. Denials by other rules are counted by their detail rows.
 type Top struct {
 	Values []TopValue
-	// Unattributed is how many denials were counted whose value is not known, because their detail was dropped. If
-	// it is 0 every figure is exact; else figures are lower bounds, which together miss at most so many.
+	// Unattributed is how many denials have no known value, because their detail was dropped. If it is 0 every figure
+	// is exact; otherwise figures are lower bounds that together miss at most so many.
 	Unattributed int64
 	// LookedBackTo is since when all was looked at; zero if it was the whole time.
 	LookedBackTo time.Time
 }
 
-// TopValue is one of them.
+// TopValue is one value of a Top.
 type TopValue struct {
 	Value  string
 	Denied int64

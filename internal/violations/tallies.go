@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shard counts the violations of some of the subjects.
+// shard counts the violations of some subjects.
 type shard struct {
 	mu      sync.Mutex
 	tallies map[tallyKey]*tally
@@ -27,7 +27,7 @@ type tallyKey struct {
 	subject string
 }
 
-// tally is a subject's minute that is not written yet.
+// tally is an unwritten minute of a subject.
 type tally struct {
 	subject         string
 	denied, dropped int64
@@ -41,12 +41,13 @@ type otherTally struct{ minute, denied int64 }
 // tallyBytes and detailBytes are about what a tally and a detail take beside their texts, the share of
 // maps and lists included (measured by TestMemoryStaysWithinItsBound).
 const (
+	// tallyBytes and detailBytes are roughly the memory of a tally and a detail beside their texts, with their share of
+	// maps and lists (measured by TestMemoryStaysWithinItsBound).
 	tallyBytes  = 240
 	detailBytes = 480
 )
 
-// room is a bounded amount that tenants share. Each may take as much as is left beside it: half if it
-// is alone, and what it cannot take is never all.
+// room is a bounded amount that tenants share. A tenant may use half of what the others leave.
 type room struct {
 	most, used int
 	by         map[rules.TenantID]int
@@ -74,8 +75,8 @@ func (s *shard) reset(size int) {
 	s.bytes, s.details = newRoom(s.bytes.most), newRoom(s.details.most)
 }
 
-// add counts a violation of a check's tier, and says whether its detail was dropped. A second makes at
-// most perSecond rows of one subject.
+// add counts a violation of a check's tier, and reports whether its detail was dropped. A subject gets at most
+// perSecond rows in a second.
 func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bool) {
 	second := now.Unix()
 	key := tallyKey{ruleKey{c.Tenant, t.Rule.ID}, second / 60, t.Subject}
@@ -87,7 +88,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 			s.addOther(key)
 			return true
 		}
-		key.subject = strings.Clone(key.subject) // the caller's may be part of a large request
+		key.subject = strings.Clone(key.subject) // the caller's may be a slice of a large request
 		y = &tally{subject: key.subject}
 		s.tallies[key] = y
 	}
@@ -112,7 +113,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 	return false
 }
 
-// same returns the row of the latest second that can stand for the check's tier, or nil.
+// same returns the row of the latest second that can count the check's tier as well, or nil.
 func (y *tally) same(c *Check, t *Tier) *Violation {
 	for i := len(y.details) - 1; i >= 0 && y.details[i].ID.At.Unix() == y.second; i-- {
 		if y.details[i].sameAs(c, t) {
@@ -122,8 +123,7 @@ func (y *tally) same(c *Check, t *Tier) *Violation {
 	return nil
 }
 
-// addOther counts a violation for whose subject there is no room. When there is none for another minute
-// either, it counts in the last there is.
+// addOther counts a violation of a subject without room. Without room for another minute it counts in the last one.
 func (s *shard) addOther(key tallyKey) {
 	minutes := s.others[key.ruleKey]
 	last := len(minutes) - 1
@@ -135,11 +135,10 @@ func (s *shard) addOther(key tallyKey) {
 	s.others[key.ruleKey] = minutes
 }
 
-// maxOtherMinutes bounds what an outage adds for each rule, of which memory holds all anyway.
+// maxOtherMinutes bounds what an outage adds for each rule.
 const maxOtherMinutes = 60
 
-// take returns all that was counted and begins anew. The map that is left for writing is as large as
-// the next one is likely to be.
+// take returns all counts and begins anew, with a map about as large as the last one.
 func (s *shard) take() (map[tallyKey]*tally, map[ruleKey][]otherTally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +147,7 @@ func (s *shard) take() (map[tallyKey]*tally, map[ruleKey][]otherTally) {
 	return tallies, others
 }
 
-// tallies lists what several shards counted, in the order of the store's keys; see decisions.
+// tallies lists the counts of several shards in the order of the store's keys; see decisions.
 func tallies(shards []*shard) []Tally {
 	var all []Tally
 	others := map[tallyKey]int64{}
@@ -184,12 +183,11 @@ func compareTallies(a, b Tally) int {
 	)
 }
 
-// maxSubject is how long a subject may be, in bytes, to be the key of a stored count: PostgreSQL's
-// indexes take 2,700 at most. Several attributes together can be longer.
+// maxSubject bounds the bytes of a subject that is the key of a stored count, since PostgreSQL's indexes take at most
+// 2,700. Several attributes together can be longer.
 const maxSubject = 1024
 
-// storedSubject returns a subject as counts are stored under it: a longer one keeps its beginning, and
-// a digest keeps it apart from all others.
+// storedSubject returns the key for a subject's counts. A long subject is cut, and a digest keeps it apart from others.
 func storedSubject(subject string) string {
 	if len(subject) <= maxSubject {
 		return subject

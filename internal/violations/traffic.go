@@ -7,23 +7,21 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Steps cut a time into parts of equal length. The first begins at Since and the last ends at Until, and
-// both are multiples of Step since the Unix epoch.
+// Steps divide a time into parts of equal length, from Since to Until, both multiples of Step since the Unix epoch.
 type Steps struct {
 	Since, Until time.Time
 	Step         time.Duration // whole minutes and, if longer than one, whole hours
 }
 
-// maxSteps is how many points a chart has at most.
+// maxSteps caps the points of a chart.
 const maxSteps = 200
 
 var stepLengths = []time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
 }
 
-// StepsFor returns the steps that show a time in at most 200 points, or as few as there can be. They
-// cover the time, and so begin a little before and end a little after it. A time that ends before it begins
-// is taken for the moment of its beginning.
+// StepsFor returns the shortest steps that cover a time in at most 200 points. They may begin a little before it and
+// end a little after it. A time that ends before it begins counts as its beginning.
 func StepsFor(since, until time.Time) Steps { return shortestSteps(stepLengths, since, until) }
 
 func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
@@ -39,14 +37,14 @@ func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
 	return s
 }
 
-// fineLengths are those of steps for what is recorded to the microsecond, shorter ones included.
+// fineLengths include seconds, for what is recorded to the microsecond.
 var fineLengths = append([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second}, stepLengths...)
 
-// FineSteps is StepsFor, with steps of less than a minute for short times. Only violations themselves can be counted
-// in such; counts of decisions are kept by the minute.
+// FineSteps is StepsFor with steps below a minute for short times. Only violations can be counted in these; counts of
+// decisions are kept by the minute.
 func FineSteps(since, until time.Time) Steps { return shortestSteps(fineLengths, since, until) }
 
-// StepsOf returns the steps of a length that cover a time.
+// StepsOf returns steps of a given length that cover a time.
 func StepsOf(since, until time.Time, step time.Duration) Steps {
 	s := Steps{Since: floor(since, step), Until: floor(until, step), Step: step}
 	if s.Until.Before(until) {
@@ -55,17 +53,17 @@ func StepsOf(since, until time.Time, step time.Duration) Steps {
 	return s
 }
 
-// floor returns the latest multiple of a step since the Unix epoch that is not after a time.
-// time.Truncate counts from the year 1, and so has other weeks than the database.
+// floor rounds a time down to a multiple of step since the Unix epoch. time.Truncate counts from the year 1, so its
+// weeks are not the database's.
 func floor(at time.Time, step time.Duration) time.Time {
 	seconds, length := at.Unix(), int64(step/time.Second)
 	return time.Unix(seconds-((seconds%length)+length)%length, 0).UTC()
 }
 
-// Count is how many steps there are.
+// Count returns the number of steps.
 func (s Steps) Count() int { return int(s.Until.Sub(s.Since) / s.Step) }
 
-// before are as many steps that end where these begin.
+// before returns as many steps, ending where these begin.
 func (s Steps) before() Steps {
 	return Steps{Since: s.Since.Add(s.Since.Sub(s.Until)), Until: s.Since, Step: s.Step}
 }
@@ -76,16 +74,16 @@ type Chart struct {
 	// Points has one for each step, zero where nothing happened.
 	Points []Point
 	Total  Verdicts
-	// Before is the total of the time before, of the same length.
+	// Before is the total of the preceding time of the same length.
 	Before Verdicts
 }
 
-// Traffic draws the chart of a tenant's checks, or of those that one rule matched, unless it is 0.
+// Traffic returns the chart of a tenant's checks or, if rule is not 0, of those that the rule matched.
 func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart, error) {
 	return TrafficBy(ctx, store, tenant, rule, StepsFor(since, until))
 }
 
-// TrafficBy is Traffic in steps of one's own choice.
+// TrafficBy is Traffic with given steps.
 func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, steps Steps) (Chart, error) {
 	chart := Chart{Steps: steps}
 	known, err := store.Decisions(ctx, tenant, rule, chart.Steps)
@@ -112,12 +110,11 @@ func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rul
 	return chart, nil
 }
 
-// exactly is the longest time that is summed up to the minute; a longer one is to the hour, because of the rows
-// that it takes.
+// exactly is the longest time that is added up by the minute. A longer one is added up by the hour, to read fewer rows.
 const exactly = 7 * 24 * time.Hour
 
-// Totals sums up how the checks that each of some rules matched were decided; rule 0 is for all checks, and a rule
-// without checks is left out. The time is widened to whole minutes or, if it is longer than a week, whole hours.
+// Totals adds up the decisions on checks that each rule matched; rule 0 is all checks. Rules without checks are left
+// out. The time is widened to whole minutes or, beyond a week, whole hours.
 func Totals(
 	ctx context.Context, store Store, tenant rules.TenantID, of []rules.RuleID, since, until time.Time,
 ) (map[rules.RuleID]Verdicts, error) {
@@ -128,8 +125,8 @@ func Totals(
 	return store.Totals(ctx, tenant, of, StepsOf(since, until, step))
 }
 
-// Within returns the longest time within the steps that begins and ends at multiples of a length, or an empty one
-// at their end.
+// Within returns the longest part of the steps that begins and ends at multiples of a length, or an empty one at their
+// end.
 func (s Steps) Within(length time.Duration) (since, until time.Time) {
 	since, until = StepsOf(s.Since, s.Since, length).Until, floor(s.Until, length)
 	if until.Before(since) {

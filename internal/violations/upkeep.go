@@ -8,21 +8,21 @@ import (
 
 // Keeper is a store that needs upkeep.
 type Keeper interface {
-	// KeepViolations makes room for the days to come and drops what is older than the retention. Of several
-	// processes that do so at once one does and the others find nothing to do.
+	// KeepViolations makes partitions for the next days and drops what is older than the retention. If several
+	// processes call it, one does the work.
 	KeepViolations(ctx context.Context, now time.Time, keep Retention) (Kept, error)
 }
 
-// Retention says how long what is kept.
+// Retention is how long records are kept.
 type Retention struct {
 	Details time.Duration // violations, in whole days
 	Counts  time.Duration // per minute and hour
 }
 
-// Kept says what an upkeep did.
+// Kept is what an upkeep did.
 type Kept struct {
 	DaysMade, DaysDropped int
-	RowsDropped           int64 // counts, and what else had its time
+	RowsDropped           int64 // counts, deliveries and others past their retention
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 	upkeepRetry = time.Minute
 )
 
-// KeepUp does a store's upkeep at once and then every hour, until ctx ends. If that fails it tries
-// again a minute later; nothing that is recorded is lost meanwhile.
+// KeepUp does a store's upkeep at once and then every hour, until ctx ends. After a failure it tries again in a minute;
+// nothing recorded is lost meanwhile.
 func KeepUp(ctx context.Context, keeper Keeper, keep Retention, log *slog.Logger) {
 	for pause := time.Duration(0); wait(ctx, pause); {
 		kept, err := keeper.KeepViolations(ctx, time.Now(), keep)

@@ -17,7 +17,7 @@ type Tokens int64
 // Token is one token.
 const Token Tokens = 1_000_000
 
-// Float returns the amount in tokens. Every amount that Sluice accepts survives the way there and back.
+// Float returns the amount in tokens. Every amount that Sluice accepts survives the conversion.
 func (t Tokens) Float() float64 { return float64(t) / float64(Token) }
 
 // Violation is a denial, or what a shadow rule would have denied, with everything as it was then.
@@ -25,7 +25,7 @@ type Violation struct {
 	ID     ID
 	Tenant rules.TenantID
 	Rule   rules.RuleID
-	// Subject says whose bucket it was: see rules.Match.
+	// Subject names the bucket within the rule; see rules.Match.
 	Subject string
 
 	// Reason is why the tier denied: limit_exceeded, blocked, cost_exceeds_limit, store_unavailable.
@@ -33,14 +33,14 @@ type Violation struct {
 	Scope   rules.Scope
 	Mode    rules.Mode
 	Pattern string
-	// Version is the rule's; a rule that was edited since has a higher one.
+	// Version is the rule's at that time.
 	Version int64
-	// Rate, in tokens per second, and Burst, in tokens, are the limit in force, a user's override
-	// included; 0 for a block.
+	// Rate, in tokens per second, and Burst, in tokens, are the limit in force, which may be a user's override; 0 for a
+	// block.
 	Rate  float64
 	Burst int64
 
-	// What the check said; "" and the zero Addr for nothing. Plan is what it was judged on.
+	// From the check; "" or the zero Addr if it named none. Plan is the plan in force.
 	UserID   string
 	IP       netip.Addr
 	Endpoint string
@@ -54,14 +54,14 @@ type Violation struct {
 	// RetryAfter is how long the caller had to wait; 0 if waiting would not have helped.
 	RetryAfter time.Duration
 
-	// Count is how many violations this row stands for: the first was at ID.At, the last at LastAt, and
-	// all were the same but for time, tokens and wait.
+	// Count is how many violations this row stands for: the first at ID.At, the last at LastAt, the same except for
+	// time, tokens and wait.
 	Count  int64
 	LastAt time.Time
 }
 
-// ID names a row of one tenant. Newer rows have a later At; of equal ones the later written has the
-// higher Number.
+// ID names a row of one tenant. Newer rows have a later At; at the same time, the later written one has the higher
+// Number.
 type ID struct {
 	At     time.Time // in microseconds
 	Number int64     // above 0
@@ -72,7 +72,7 @@ func (id ID) String() string {
 	return strconv.FormatInt(id.At.UnixMicro(), 10) + "-" + strconv.FormatInt(id.Number, 10)
 }
 
-// ParseID reads what String wrote. A text that is no id is the id of nothing: rules.ErrNotFound.
+// ParseID reads what String wrote. Any other text is rules.ErrNotFound.
 func ParseID(text string) (ID, error) {
 	at, number, _ := strings.Cut(text, "-")
 	micros, err := strconv.ParseInt(at, 10, 64)
@@ -86,10 +86,10 @@ func ParseID(text string) (ID, error) {
 	return ID{At: time.UnixMicro(micros).UTC(), Number: n}, nil
 }
 
-// maxMicros is the end of the year 9999, beyond which times have no common form.
+// maxMicros is the end of the year 9999.
 const maxMicros = 253402300799999999
 
-// BucketKey is how the bucket is written down: the rule's id, a colon, the subject.
+// BucketKey returns the bucket as text: the rule's id, a colon, the subject.
 func (v *Violation) BucketKey() string {
 	return strconv.FormatInt(int64(v.Rule), 10) + ":" + v.Subject
 }

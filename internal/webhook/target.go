@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// lookupTimeout bounds the look at a name while somebody waits for their form.
+// lookupTimeout is short, because somebody waits for the form that they sent.
 const lookupTimeout = 2 * time.Second
 
-// CheckTarget is ErrForbidden if posts to a URL would be refused: its host is an address that is not public, or
-// a name that has only such addresses. A name that does not resolve now may do so later, so it passes. Send judges
-// each address again, because names change their addresses.
+// CheckTarget returns ErrForbidden if the URL's host is an address that is not public, or a name with only such
+// addresses. A name that does not resolve passes, because it may resolve later. Send judges each address again, because
+// a name's addresses change.
 func (s *Sender) CheckTarget(ctx context.Context, target string) error {
 	at, err := url.Parse(target)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Sender) CheckTarget(ctx context.Context, target string) error {
 	return nil
 }
 
-// judgeDial judges an address that is about to be dialled, given as ip:port.
+// judgeDial judges an address, given as ip:port, just before it is dialled.
 func (o *Options) judgeDial(address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -45,8 +45,7 @@ func (o *Options) judgeDial(address string) error {
 	return o.judge(target.Addr())
 }
 
-// reserved are the networks that are not for public hosts and that netip has no name for: RFC 6890 and its
-// register at IANA.
+// reserved are networks that are not for public hosts and that netip has no method for: RFC 6890 and its IANA registry.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
 	netip.MustParsePrefix("100.64.0.0/10"),   // shared by customers of a provider
@@ -57,17 +56,17 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
 	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
 	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, and broadcast
-	netip.MustParsePrefix("::/96"),           // IPv4 inside IPv6, of old
-	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 behind a translator, which may reach what we may not
+	netip.MustParsePrefix("::/96"),           // IPv4 inside IPv6, deprecated
+	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 behind a translator, which may lead into a private network
 	netip.MustParsePrefix("64:ff9b:1::/48"),  //
 	netip.MustParsePrefix("100::/64"),        // discard
 	netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo among them
 	netip.MustParsePrefix("2001:db8::/32"),   // documentation
 	netip.MustParsePrefix("2002::/16"),       // 6to4, which holds IPv4
-	netip.MustParsePrefix("fec0::/10"),       // site-local, of old
+	netip.MustParsePrefix("fec0::/10"),       // site-local, deprecated
 }
 
-// judge is ErrForbidden unless posts may go to an address.
+// judge returns ErrForbidden unless posts may go to an address.
 func (o *Options) judge(ip netip.Addr) error {
 	ip = ip.Unmap().WithZone("")
 	within := func(networks []netip.Prefix) bool {
@@ -77,7 +76,7 @@ func (o *Options) judge(ip netip.Addr) error {
 		return nil
 	}
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || within(reserved) {
-		return ErrForbidden // without the address: it would tell what a private name resolves to
+		return ErrForbidden // naming the address would reveal what a private name resolves to
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// tell makes an error of a post one that its tenant may read: it says what to look at, and neither the URL,
-// whose query may hold a secret, nor which resolver, names and addresses there are inside this network.
+// tell turns the error of a post into one that the tenant may read. It names neither the URL, whose query may hold a
+// secret, nor resolvers, names and addresses of this network.
 func tell(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
@@ -27,7 +27,7 @@ func tell(err error) error {
 		return errors.New("the receiver did not answer in time")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the receiver closed the connection without an answer")
-	case isNetwork: // its text has the addresses of both ends
+	case isNetwork: // the OpError itself names the addresses of both ends
 		return fmt.Errorf("the connection failed: %w", dialled.Err)
 	}
 	return err

@@ -1,20 +1,19 @@
-// Package webhook tells receivers of alerts over HTTP.
+// Package webhook posts alerts to their receivers over HTTP.
 //
-// Anybody who may edit alerts chooses where a Sender posts to, so it goes only where anybody could: names
-// are resolved first and then each address that would be dialled is judged, so that no name leads into the
-// private network, whatever it resolves to by then. Loopback, private, link-local, shared and reserved
-// networks are refused, in every form in which IPv6 can spell them, unless Options.Allow names them.
-// Redirects are not followed, proxies of the environment are not used, and an answer is read no further
-// than its status and 64 KiB.
+// Tenants choose the URLs, so a Sender refuses addresses that only this network can reach: loopback, private,
+// link-local, shared and reserved ones, in every form that IPv6 has for them, unless Options.Allow names them. It
+// judges each address just before dialling it, so a name cannot lead into the private network by changing its
+// addresses. It follows no redirects, uses no proxy of the environment, and reads no more of an answer than its status
+// and 64 KiB.
 //
 // A post carries a JSON body and these headers:
 //
 //	Sluice-Delivery: 71
 //	Sluice-Signature: t=1795243200,v1=5257a869…
 //
-// where v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the alert's secret, and t is the Unix
-// time of the attempt. A receiver computes the same, compares in constant time, and refuses what is older
-// than a few minutes. The same delivery can come twice; its number tells.
+// v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the alert's secret, and t is the Unix time of the
+// attempt. A receiver computes the same, compares in constant time, and refuses signatures older than a few minutes. A
+// delivery can arrive twice, with the same number.
 package webhook
 
 import (
@@ -40,7 +39,7 @@ import (
 
 // Options of a Sender.
 type Options struct {
-	// Allow are networks that posts may go to although they are private.
+	// Allow lists private networks that posts may go to.
 	Allow []netip.Prefix
 	// Timeout bounds an attempt; default 10 s.
 	Timeout time.Duration
@@ -53,7 +52,7 @@ const (
 	maxAnswer      = 64 << 10
 )
 
-// ErrForbidden is for a target whose address is in a network that posts may not go to.
+// ErrForbidden means that the target's address is not one that posts may go to.
 var ErrForbidden = errors.New("the target's address is not public")
 
 // Sender posts notices. It is safe for concurrent use.
@@ -73,7 +72,7 @@ func New(options Options) *Sender {
 	}
 	dialer := &net.Dialer{
 		Timeout: timeout,
-		// Called after the name was resolved, with the address that is dialled.
+		// Control is called after the name was resolved, with the address that is dialled.
 		Control: func(_, address string, _ syscall.RawConn) error { return options.judgeDial(address) },
 	}
 	return &Sender{
@@ -85,7 +84,7 @@ func New(options Options) *Sender {
 				TLSHandshakeTimeout:    timeout,
 				ResponseHeaderTimeout:  timeout,
 				MaxResponseHeaderBytes: maxAnswer,
-				DisableKeepAlives:      true, // a kept connection would be judged no more
+				DisableKeepAlives:      true, // so that each post judges its address
 				ForceAttemptHTTP2:      true,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -97,11 +96,11 @@ func New(options Options) *Sender {
 // message is the body of a post.
 type message struct {
 	Type       string       `json:"type"`
-	DeliveryID string       `json:"delivery_id"` // text, since not every reader's numbers hold 64 bits
+	DeliveryID string       `json:"delivery_id"` // text, because JavaScript's numbers lose digits of 64 bits
 	Tenant     string       `json:"tenant"`
 	Alert      messageAlert `json:"alert"`
 	RuleID     int64        `json:"rule_id"`
-	Subject    *string      `json:"subject"` // null for all of the rule's together
+	Subject    *string      `json:"subject"` // null: all subjects of the rule together
 	Denied     int64        `json:"denied"`
 	Since      time.Time    `json:"since"`
 	RaisedAt   time.Time    `json:"raised_at"`
@@ -114,7 +113,7 @@ type messageAlert struct {
 	WindowSeconds int64  `json:"window_seconds"`
 }
 
-// Send posts a notice and returns the status of the answer. A status that is not 2xx is no error.
+// Send posts a notice and returns the status of the answer. A status other than 2xx is no error.
 func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status int, err error) {
 	body, err := json.Marshal(messageOf(notice))
 	if err != nil {
@@ -133,7 +132,7 @@ func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status in
 		return 0, tell(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	// Nothing in it matters; a receiver that is cut off while it answers might think it failed.
+	// The answer's body is read because a receiver that is cut off might think that it failed.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	return response.StatusCode, nil
 }
@@ -156,7 +155,7 @@ func messageOf(n *violations.Notice) message {
 	return m
 }
 
-// Signature is the header that proves who wrote a body and when.
+// Signature returns the header that proves who wrote a body and when.
 func Signature(secret string, at time.Time, body []byte) string {
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
