@@ -54,7 +54,7 @@ func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, str
 	return accountFromRow(row), row.PasswordHash, nil
 }
 
-// Accounts returns the accounts whose address or name contains a text, by address, those after one.
+// Accounts returns accounts whose address or name contains a text, by address, beginning after one.
 func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]auth.Account, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
 		return q.AccountsAfter(ctx, after, text, rowLimit(limit))
@@ -65,8 +65,8 @@ func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]
 	return each(rows, accountFromRow), nil
 }
 
-// UpdateAccount changes all of an account but its address and password. What access that takes away, the
-// account's sessions and invitations lose with it.
+// UpdateAccount changes all of an account except its address and password. If that removes access, the account's
+// sessions and invitations end.
 func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account, err error) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		stored, err := q.Account(ctx, account.ID)
@@ -105,8 +105,8 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 	return updated, nil
 }
 
-// mayLoseAccess says whether an account may be disabled, or at least be no platform admin any more. It locks
-// what that depends on.
+// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge. It
+// locks the rows that this depends on.
 func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
 	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.Acco
 	return nil
 }
 
-// Rehash replaces a password's hash by another one of the same password.
+// Rehash replaces a password's hash by another hash of the same password.
 func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) error {
 	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "renew the hash of the same password"}
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -170,7 +170,7 @@ func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID)
 	return rules.ErrChanged
 }
 
-// inTransaction runs a function in a transaction that concerns no tenant.
+// inTransaction runs a function in a transaction that belongs to no tenant.
 func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
 	release, err := take(ctx, s.places.writes)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))
 }
 
-// inTransactionAs is inTransaction for what is written to an audit log.
+// inTransactionAs is inTransaction for writes that an audit log records.
 func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(context.Context, *dbsqlc.Queries) error) error {
 	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := q.SetActor(ctx, actorSetting(by)); err != nil {

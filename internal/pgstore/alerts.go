@@ -21,8 +21,8 @@ var (
 	_ violations.Outbox     = (*Store)(nil)
 )
 
-// alertLock is the first part of the advisory locks that make raising a tenant's alerts the work of one process at
-// a time; the second is the tenant.
+// alertLock is the first key of an advisory lock that lets one process at a time raise a tenant's alerts; the tenant is
+// the second key.
 const alertLock = 0x736c7563
 
 // Alerts returns a tenant's alerts by id.
@@ -80,7 +80,7 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 func (s *Store) RotateAlertSecret(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string,
 ) (violations.Alert, error) {
-	by.Act = cmp.Or(by.Act, "rotate secret") // which the log would not show
+	by.Act = cmp.Or(by.Act, "rotate secret") // the log leaves out secrets
 	rotated, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
 			return 0, err
@@ -108,7 +108,7 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor. An active one must have a rule, or it would never fire.
+// changeAlert changes one alert in the name of an actor. An active alert needs a rule; otherwise it would never fire.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (id int64, err error),
 ) (changed violations.Alert, err error) {
@@ -131,7 +131,7 @@ func (s *Store) changeAlert(
 	return changed, err
 }
 
-// expectAlert holds an alert to the version that is expected. The tenant is locked, so it stays.
+// expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
 func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) error {
 	row, err := q.Alert(ctx, tenant, id)
 	if err != nil {
@@ -140,7 +140,7 @@ func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 	return expect(expected, row.Alert.Version)
 }
 
-// TestAlert makes a delivery that is due at once.
+// TestAlert creates a test delivery that is due at once.
 func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
 		if _, err := q.Alert(ctx, tenant, id); err != nil {
@@ -179,7 +179,7 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 	return deliveryFromRow(row), nil
 }
 
-// AlertDeliveries returns what alerts had to say, newest first.
+// AlertDeliveries returns deliveries, newest first.
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Delivery, error) {
 		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
@@ -201,7 +201,7 @@ func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
 	return tenants, nil
 }
 
-// RaiseAlerts raises a tenant's alerts, unless another process does so at the moment.
+// RaiseAlerts raises a tenant's alerts, unless another process is doing so.
 func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -220,7 +220,7 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 	return raised, nil
 }
 
-// ClaimDeliveries takes deliveries that are due.
+// ClaimDeliveries leases due deliveries.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]violations.Notice, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
 		return q.ClaimAlertDeliveries(ctx, dbsqlc.ClaimAlertDeliveriesParams{
@@ -235,7 +235,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 	}), nil
 }
 
-// FinishDelivery writes down how an attempt went.
+// FinishDelivery stores the result of an attempt.
 func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error {
 	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
@@ -249,7 +249,7 @@ func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error
 	return nil
 }
 
-// alertError names the field that refers to a rule which the tenant does not have.
+// alertError names the field that refers to a missing rule.
 func alertError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.ConstraintName == "alert_rule_fkey" {

@@ -12,8 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 )
 
-// paceWaits are the waits of a pace as a table, in seconds, up to the number of failures after which they do
-// not grow any more.
+// paceWaits returns a pace's waits in seconds, by number of failures, up to where they stop growing.
 func paceWaits(pace auth.Pace) (waits []float64) {
 	for failures := 0; ; failures++ {
 		wait := pace.WaitAfter(failures)
@@ -24,15 +23,15 @@ func paceWaits(pace auth.Pace) (waits []float64) {
 	}
 }
 
-// errTooSoon takes back what was counted for the limits that let an attempt pass.
+// errTooSoon rolls back what was counted for limits that let an attempt pass.
 var errTooSoon = errors.New("too soon")
 
-// Attempt counts an attempt to sign in, for all limits in one transaction that holds their rows: of attempts
-// that come at once, those that the first one makes wait see it.
+// Attempt counts an attempt to sign in for all limits, in one transaction that locks their rows. Concurrent attempts
+// see each other, so those that the first one makes wait do wait.
 func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = s.queries.ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // before: it locks rows of others
+	err = s.queries.ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
 	if err == nil {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			for _, limit := range limits {
@@ -68,7 +67,7 @@ func attempt(ctx context.Context, q *dbsqlc.Queries, limit auth.Limit) (wait tim
 	return max(time.Duration(seconds*float64(time.Second)), time.Millisecond), err
 }
 
-// ForgetAttempts starts over for a subject, wherever it comes from.
+// ForgetAttempts resets a subject's attempts from all networks.
 func (s *Store) ForgetAttempts(ctx context.Context, subject auth.Subject) error {
 	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.ForgetAttempts(ctx, subject[:])

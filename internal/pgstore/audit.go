@@ -15,13 +15,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// latestEnd is after every entry of the audit log.
+// latestEnd is after every entry.
 var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// Audit returns the entries of a tenant's audit log that a filter selects, the latest first: those
-// before one place, at most limit of them. What one index finds by itself (all, an actor, a kind of
-// object, an object, a change) costs the same however long the log is; a filter by more than that
-// looks at 2,000 of those entries a page, so that a page can be short and not the last.
+// Audit returns up to limit entries of a tenant's audit log that a filter selects, the latest first, before a place. A
+// filter that one index serves (none, an actor, a kind of object, an object, a change) costs the same however long the
+// log is. Any other filter looks at 2,000 entries a page, so a short page may not be the last.
 func (s *Store) Audit(
 	ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor, limit int,
 ) (entries []auth.AuditEntry, next auth.AuditCursor, err error) {
@@ -54,7 +53,7 @@ func (s *Store) Audit(
 			ObjectID:   filter.ObjectID,
 			ActorID:    filter.ActorID,
 			Action:     string(filter.Action),
-			PageSize:   rowLimit(limit) + 1, // one more tells whether there is more
+			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
 		})
 	})
 	if err != nil {
@@ -67,7 +66,7 @@ func (s *Store) Audit(
 	return each(rows, auditEntryFromRow), next, nil
 }
 
-// auditLookedAt returns the last entry that one page looks at, or the zero cursor if it looks at all.
+// auditLookedAt returns the last entry that a page looks at, or the zero cursor if it looks at all.
 func (s *Store) auditLookedAt(
 	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor,
 ) (last auth.AuditCursor, err error) {
@@ -108,8 +107,7 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.A
 	return auditEntryFromRow(row), nil
 }
 
-// PlatformAudit returns the entries of the platform's audit log, the latest first: those before an id, at
-// most limit of them.
+// PlatformAudit returns up to limit entries of the platform's audit log, the latest first, before an id.
 func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
 		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
@@ -120,13 +118,12 @@ func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit in
 	return each(rows, platformAuditEntryFromRow), nil
 }
 
-// RecordChange runs a change to something that is not in the database, and writes it to the audit log.
+// RecordChange makes a change outside of the database and logs it.
 //
-// Its entry is written before the change, and taken back, so that a database that cannot write it keeps
-// the change from being made; then it is written with what the change answered. The tenant is not held in between:
-// other writes do not wait for the change. If the last step
-// fails, the change was made, is not in the log, and the error says so. A change that answers
-// rules.ErrOutcomeUnknown may have been made: it is in the log, with an after that says so, and an error.
+// The entry is written and rolled back before the change, so that a database that cannot log prevents the change. After
+// the change it is written with the result. The tenant is not locked in between, so other writes do not wait. If the
+// last step fails, the change was made but not logged, and the error says so. A change that returns
+// rules.ErrOutcomeUnknown may have been made: it is logged with an after that says so, and is an error.
 func (s Writer) RecordChange(
 	ctx context.Context, tenant rules.TenantID, object auth.AuditObject, action auth.AuditAction,
 	change func(context.Context) (before, after any, err error),
@@ -148,7 +145,7 @@ func (s Writer) RecordChange(
 	var errBefore, errAfter error
 	entry.Before, errBefore = auditImage(before)
 	entry.After, errAfter = auditImage(after)
-	// A caller who goes away now must not keep what happened out of the log.
+	// The log must be complete even if the caller leaves now.
 	logErr := cmp.Or(errBefore, errAfter, s.writeEntry(context.WithoutCancel(ctx), tenant, entry, nil))
 	switch {
 	case logErr != nil && isUnknown:
@@ -161,7 +158,7 @@ func (s Writer) RecordChange(
 	return nil
 }
 
-// writeEntry writes an entry of the audit log, and takes it back if there is an error to return.
+// writeEntry writes an entry of the audit log, or rolls it back and returns undo if that is not nil.
 func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams, undo error) error {
 	return s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
@@ -171,7 +168,7 @@ func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbs
 	})
 }
 
-// auditImage is a value as the log shows it; nil for none.
+// auditImage encodes a value for the log; nil for none.
 func auditImage(value any) ([]byte, error) {
 	if value == nil {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
-// Config returns a tenant's plans, rules and unexpired overrides as they stand at one moment.
+// Config returns a tenant's plans, rules and unexpired overrides in one snapshot of the database.
 func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config ruleset.Config, err error) {
 	release, err := take(ctx, s.places.bulk)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 		identities[config.Rules[i].ID] = config.Rules[i].Identity()
 	}
 	for _, row := range overrideRows {
-		if identity, ok := identities[row.RuleID]; ok { // not so for a rule that was left out
+		if identity, ok := identities[row.RuleID]; ok { // an unreadable rule was left out
 			config.Overrides = append(config.Overrides, ruleset.ConfigOverride{Rule: identity, Override: overrideFromRow(row)})
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	return config, nil
 }
 
-// plansInUse returns a tenant's plans with what stands against removing them.
+// plansInUse returns a tenant's plans with the reasons that keep them from being removed.
 func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID) ([]rules.Plan, error) {
 	if _, err := queries.Tenant(ctx, id); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 	return plans, nil
 }
 
-// ChangeConfig makes the changes that a function derives from the present configuration, all or
-// none, while no other write of the tenant is under way.
+// ChangeConfig makes the changes that a function derives from the present configuration, all or none. It locks the
+// tenant against other writes.
 func (s Writer) ChangeConfig(
 	ctx context.Context, tenant rules.TenantID, change func(ruleset.Config) (ruleset.Changes, error),
 ) (changes ruleset.Changes, err error) {
@@ -116,8 +116,7 @@ func (s Writer) ChangeConfig(
 	return changes, nil
 }
 
-// apply writes changes in the order in which they refer to each other, and replaces each After by
-// the row as stored.
+// apply writes changes in an order that keeps references valid, and replaces each After by the stored row.
 func (w write) apply(ctx context.Context, current ruleset.Config, changes ruleset.Changes) error {
 	ids := make(map[rules.RuleIdentity]rules.RuleID, len(current.Rules))
 	for i := range current.Rules {
@@ -169,7 +168,7 @@ func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Pl
 	return nil
 }
 
-// applyRemovals removes overrides and rules; plans go last, when no rule needs them any more.
+// applyRemovals removes overrides and rules. Plans are removed last, when no rule uses them.
 func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes ruleset.Changes) error {
 	var overrides []rules.Override
 	var overrideNames []ruleset.OverrideIdentity
@@ -196,14 +195,14 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 	return nil
 }
 
-// applyRules adds and changes rules, and notes the ids of the new ones.
+// applyRules creates and updates rules, and adds new ids to ids.
 func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[rules.Rule]) error {
 	plans, err := w.planSet(ctx)
 	if err != nil {
 		return err
 	}
 	var created, updated []rules.Rule
-	var createdAt, updatedAt []int // where in the changes
+	var createdAt, updatedAt []int // indexes in changes
 	for i, c := range changes {
 		switch {
 		case c.After == nil:
@@ -237,7 +236,7 @@ func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.
 
 func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[ruleset.ConfigOverride]) error {
 	var overrides []rules.Override
-	var at []int // where in the changes
+	var at []int // indexes in changes
 	for i, c := range changes {
 		if c.After != nil {
 			override := c.After.Override

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The SQLSTATEs that mean something to the domain.
+// SQLSTATEs that the domain distinguishes.
 const (
 	stateUniqueViolation = "23505"
 	stateCheckViolation  = "23514"
@@ -21,8 +21,8 @@ const (
 	stateBadText         = "22021" // a NUL, or bytes that are not UTF-8
 )
 
-// writeError is domainError for a write. Text that cannot be stored is what is wrong with it, whereas
-// one who looks for such text finds nothing.
+// writeError is domainError for a write. Text that cannot be stored is the caller's mistake here; a read of such text
+// finds nothing.
 func writeError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == stateBadText {
@@ -31,8 +31,8 @@ func writeError(err error) error {
 	return domainError(err)
 }
 
-// domainError is the one place where the database's errors become the domain's. What has no meaning
-// there stays as it is, and so does what has become the domain's already.
+// domainError turns the database's errors into the domain's. It returns other errors, and errors that are the domain's
+// already, unchanged.
 func domainError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("%w (%w)", rules.ErrNotFound, err)
@@ -55,9 +55,8 @@ func domainError(err error) error {
 	return err
 }
 
-// isAway says that a statement failed for what is about the database, or others who use it, rather than about
-// the statement: it may work when it comes again. A context that ended is none of these, though it breaks
-// the connection as well.
+// isAway reports whether a statement failed because of the database or its other users, so that a retry may work. A
+// context that ended does not count, though it also breaks the connection.
 func isAway(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -94,7 +93,7 @@ func takenBy(constraint string) string {
 	}
 }
 
-// foundOne is rules.ErrNotFound if a statement that should touch a row touched none.
+// foundOne returns rules.ErrNotFound if a statement touched no row.
 func foundOne(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return rules.ErrNotFound
@@ -102,7 +101,7 @@ func foundOne(rows int64, err error) error {
 	return err
 }
 
-// noSuchPlan is the error for a reference to a plan that the tenant does not have.
+// noSuchPlan is the error for a plan that the tenant does not have.
 func noSuchPlan(field, plan string) error {
 	return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", plan)}}
 }

@@ -11,7 +11,7 @@ import (
 
 var _ fleet.Store = (*Store)(nil)
 
-// ReportProcess writes one row, and is over at the latest when its context is.
+// ReportProcess stores a report, within the context's time.
 func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -25,7 +25,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 		RulesAgeMs:  r.RulesAge.Milliseconds(),
 		Database:    r.Database,
 		Redis:       r.Redis,
-		RedisDown:   append([]string{}, r.RedisDown...), // null is not allowed
+		RedisDown:   append([]string{}, r.RedisDown...), // the column takes no null
 		Checks:      r.Checks,
 		Degraded:    r.Degraded,
 		SpanMs:      r.Span.Milliseconds(),
@@ -36,7 +36,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 	return nil
 }
 
-// EndProcess deletes the row, if there is one.
+// EndProcess deletes a process's report.
 func (s *Store) EndProcess(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (s *Store) EndProcess(ctx context.Context, id string) error {
 	return nil
 }
 
-// Processes returns a thousand reports at most.
+// Processes returns at most a thousand reports.
 func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []fleet.Report, now time.Time, err error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
 		if now, err = q.Now(ctx); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Grant gives a role what the programs need to run, and takes away what else it was given: it reads and
-// writes rows of every table, but only reads and adds to the audit log, and only reads the version of
-// the schema. It must not own the tables, for an owner may do everything. Tables of later migrations are
-// granted by running it again, as `admin migrate --grant-to` does.
+// Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
+// table, but it can only read and append to the audit log, and only read the schema's version. It must not own the
+// tables, since owners may do everything. Run Grant again for tables of later migrations, as `admin migrate --grant-to`
+// does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
@@ -33,7 +33,7 @@ func Grant(ctx context.Context, databaseURL, role string) (err error) {
 }
 
 func grant(ctx context.Context, tx pgx.Tx, role string) error {
-	// Two that grant at once would fail over the same rows of the catalog.
+	// Two concurrent grants would fail on the same catalog rows.
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('sluice grant'))"); err != nil {
 		return fmt.Errorf("wait for another process that grants: %w", err)
 	}
@@ -48,7 +48,7 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 	case err != nil:
 		return err
 	case mayAll:
-		return errors.New("the role owns tables or is a superuser, and could change the audit log; run the programs as another")
+		return errors.New("the role owns tables or is a superuser, so it could change the audit log; use another role")
 	}
 	name := pgx.Identifier{role}.Sanitize()
 	for _, statement := range []string{

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Invite stores an invitation in the place of the open one that its address may have.
+// Invite stores an invitation, and replaces the open one of the same address.
 func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
 	tenant := invitation.TenantID
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
@@ -23,7 +23,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 			return err
 		}
 		if inviter != nil {
-			// The caller has judged that some time ago, and who was an owner then may be nobody now.
+			// The caller's role was judged a while ago, and may have changed.
 			if may, err := q.MayInvite(ctx, tenant, *inviter); err != nil {
 				return err
 			} else if !may {
@@ -53,10 +53,10 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 	return created, nil
 }
 
-// accountOf returns the account that an actor is; nil for none.
+// accountOf returns an actor's account; nil for none.
 func accountOf(by rules.Actor) (*auth.AccountID, error) {
 	if by.Kind != rules.ActorAccount {
-		return nil, nil //nolint:nilnil // nil is a meaningful value: a command line has no account
+		return nil, nil //nolint:nilnil // nil means none: a command has no account
 	}
 	id, err := strconv.ParseInt(by.ID, 10, 64)
 	if err != nil {
@@ -65,7 +65,7 @@ func accountOf(by rules.Actor) (*auth.AccountID, error) {
 	return (*auth.AccountID)(&id), nil
 }
 
-// Invitations returns a tenant's open invitations, the latest first, those before one id.
+// Invitations returns a tenant's open invitations, the latest first, before an id.
 func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
 		return q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
@@ -126,7 +126,7 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	return member, nil
 }
 
-// AcceptAsNew makes an account for the invited address, and a member of it.
+// AcceptAsNew creates an account for the invited address and makes it a member.
 func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Digest, account auth.Account, passwordHash string) (member auth.Member, err error) {
 	open, _, err := s.InvitationOf(ctx, token)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 			return err
 		}
 		created := accountFromRow(row)
-		actor.ID = created.Actor().ID // which nobody knew before
+		actor.ID = created.Actor().ID // assigned just now
 		if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
 			return err
 		}
@@ -158,8 +158,7 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	return member, nil
 }
 
-// mayAccept looks, where the tenant is locked, whether an invitation is still open and its tenant not
-// suspended: then only platform admins change what it owns.
+// mayAccept returns an error unless an invitation is open and its tenant is not suspended. The tenant is locked.
 func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation) error {
 	if _, err := q.OpenInvitation(ctx, invitation.TenantID, invitation.ID); err != nil {
 		return err
@@ -171,8 +170,7 @@ func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitatio
 	return err
 }
 
-// useInvitation makes an account a member, or raises its role. The caller has looked, where the tenant is
-// locked, that the invitation is still open.
+// useInvitation makes an account a member, or raises its role, by an invitation that mayAccept let pass.
 func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation, account auth.AccountID) (auth.Member, error) {
 	tenant := invitation.TenantID
 	if err := q.UseInvitation(ctx, int64(account), tenant, invitation.ID); err != nil {

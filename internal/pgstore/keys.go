@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// Keys returns a tenant's API keys, revoked ones too, the latest first: those before one id, at most
-// limit of them.
+// Keys returns up to limit API keys of a tenant, revoked ones included, the latest first, before an id.
 func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]auth.NamedKey, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
 		var createdAt *time.Time
@@ -33,7 +32,7 @@ func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, 
 	return each(rows, usedKeyFromRow), nil
 }
 
-// Key returns one API key, a revoked one too.
+// Key returns one API key, even if it is revoked.
 func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
 		return q.Key(ctx, tenant, keyID)
@@ -44,7 +43,7 @@ func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (a
 	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
 }
 
-// CreateKey stores an API key, of whose secret only the digest is known.
+// CreateKey stores an API key with the digest of its secret.
 func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
 	err = s.inTenant(ctx, statementTimeout, key.TenantID, func(ctx context.Context, w write) error {
 		created, err = w.createKey(ctx, key)
@@ -56,7 +55,7 @@ func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.
 	return created, nil
 }
 
-// RotateKey creates a key that takes over from an old one, and lets that one expire.
+// RotateKey creates a key that replaces an old one, and lets the old one expire.
 func (s Writer) RotateKey(
 	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey, grace time.Duration,
 ) (old, created auth.NamedKey, err error) {
@@ -86,7 +85,7 @@ func (s Writer) RotateKey(
 	return old, created, nil
 }
 
-// RevokeKey ends an API key for good. One that is revoked already is rules.ErrNotFound.
+// RevokeKey ends an API key for good. A revoked key is rules.ErrNotFound.
 func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
 		key, err := w.keyAt(ctx, keyID, rules.AnyVersion)
@@ -107,7 +106,7 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 	return nil
 }
 
-// keyAt returns a key that is stored at an expected revision.
+// keyAt returns a key if its revision is the expected one.
 func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	row, err := w.Key(ctx, w.tenant, keyID)
 	if err != nil {
@@ -132,7 +131,7 @@ func (w write) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey,
 	return namedKeyFromRow(row), nil
 }
 
-// expireKey sets when a key expires; the zero time is never.
+// expireKey sets when a key expires; zero is never.
 func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
 	row, err := w.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
 		ExpiresAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID,
@@ -143,8 +142,7 @@ func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (auth.
 	return namedKeyFromRow(row), nil
 }
 
-// RecordKeyUses notes when API keys were last used; see snapshot.KeyUses. Keys are named without their
-// tenant, because their ids are unique among all.
+// RecordKeyUses stores when API keys were last used; see snapshot.KeyUses. Key ids are unique among all tenants.
 func (s *Store) RecordKeyUses(ctx context.Context, uses []snapshot.KeyUse) error {
 	ids, at := make([]string, len(uses)), make([]time.Time, len(uses))
 	for i := range uses {

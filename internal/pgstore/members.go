@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Memberships returns the tenants of an account by slug, those after one slug.
+// Memberships returns an account's tenants by slug, beginning after one.
 func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow, error) {
 		return q.MembershipsAfter(ctx, account, after, rowLimit(limit))
@@ -35,7 +35,7 @@ func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.
 	return role, nil
 }
 
-// Members returns a tenant's members by e-mail address, those after one address.
+// Members returns a tenant's members by e-mail address, beginning after one.
 func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]auth.Member, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
 		return q.MembersAfter(ctx, tenant, after, rowLimit(limit))
@@ -119,8 +119,8 @@ func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.T
 	return nil
 }
 
-// mayLose says whether a member at a version may get another role, or none. The tenant is locked, so of
-// two owners who remove each other the second is the last.
+// mayLose returns an error if a member may not lose the role. The tenant is locked, so when two owners remove each
+// other the second one fails.
 func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID, expected rules.Expected, role auth.Role) error {
 	stored, err := readMember(ctx, q, tenant, account)
 	if err == nil {

@@ -18,20 +18,18 @@ import (
 	"github.com/sluicegate/sluice/db"
 )
 
-// ErrSchemaBehind is what CheckSchema answers for a database that must be migrated first.
+// ErrSchemaBehind means that the database must be migrated first.
 var ErrSchemaBehind = errors.New("run `admin migrate`")
 
-// Migrate brings the schema of a database to the version of this binary, one transaction per
-// migration. Of several that are started at once one migrates and the others wait for it, for up to
-// five minutes, and then find nothing left to do. A database that is newer is left as it is. All of it
-// takes at most 15 minutes, and a database that answers neither what its version is nor who has the
-// lock is an error after 5 seconds.
+// Migrate brings a database's schema to the version of this binary, one transaction per migration. If several run at
+// once, one migrates and the others wait for up to five minutes. A newer schema is left as it is. Migrate takes at most
+// 15 minutes, and fails after 5 seconds if the database does not answer what its version is or who has the lock.
 func Migrate(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	return migrate(ctx, databaseURL, log, patience{all: 15 * time.Minute, lock: 5 * time.Minute, answer: statementTimeout})
 }
 
-// patience says how long Migrate waits: for all of it, for another process that migrates, and for one
-// answer about the version or the lock.
+// patience bounds Migrate's waits: in all, for another process that migrates, and for one answer about the version or
+// the lock.
 type patience struct{ all, lock, answer time.Duration }
 
 func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience patience) (err error) {
@@ -44,12 +42,12 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	asking, cancelAsking := context.WithTimeout(ctx, patience.answer)
 	defer cancelAsking()
-	if _, err := schemaVersion(asking, conn); err != nil { // goose asks the same, without a deadline
+	if _, err := schemaVersion(asking, conn); err != nil { // goose repeats this query without a deadline
 		return fmt.Errorf("migrate: %w", err)
 	}
 	results, err := migrations.Up(ctx)
 	if isLockTimeout(err) {
-		return fmt.Errorf("migrate: a table was in use for longer than the migration waits, and nothing of it happened; run `admin migrate` again: %w", err)
+		return fmt.Errorf("migrate: a table was locked for too long, and nothing of this migration happened; run `admin migrate` again: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -60,15 +58,14 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 	return nil
 }
 
-// isLockTimeout says that a statement gave up on a lock, as migrations do soon.
+// isLockTimeout reports whether a statement gave up on a lock.
 func isLockTimeout(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && refused.Code == stateLockTimeout
 }
 
-// CheckSchema says whether this binary can work with the schema of a database. A schema that is
-// behind cannot; the error says what to run. A schema that is ahead can: migrations only add, and
-// while a release is rolled out the old binaries run on the new schema.
+// CheckSchema returns an error, which says what to run, if a schema is older than this binary needs. A newer schema is
+// fine: the release before runs on the new schema while a release is rolled out.
 func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -88,8 +85,8 @@ func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	return nil
 }
 
-// schemaVersion reads the version without creating goose's table, as goose itself would: to look is
-// not to change, and the role of an api process may not be allowed to.
+// schemaVersion reads the version. Unlike goose it does not create goose's table, because a process's role may lack the
+// right.
 func schemaVersion(ctx context.Context, conn *sql.DB) (int64, error) {
 	var migrated bool
 	err := conn.QueryRowContext(ctx, "SELECT to_regclass('"+goose.DefaultTablename+"') IS NOT NULL").Scan(&migrated)
@@ -121,8 +118,7 @@ func openMigrations(databaseURL string, patience patience) (*goose.Provider, *sq
 	return migrations, conn, nil
 }
 
-// locker is goose's own lock, but for its patience: goose asks for the lock without a deadline, and
-// gives it back without one even when the caller's has passed.
+// locker is goose's lock with bounded waits; goose takes and releases its own without a deadline.
 type locker struct{ patience patience }
 
 func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
@@ -146,7 +142,7 @@ func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 
 func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	if _, err := l.ask(ctx, conn, "SELECT pg_advisory_unlock($1)"); err != nil {
-		return fmt.Errorf("give the lock back: %w", err) // the end of the session does so, too
+		return fmt.Errorf("give the lock back: %w", err) // the session's end does so too
 	}
 	return nil
 }

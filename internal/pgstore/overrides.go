@@ -14,8 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Overrides returns a rule's overrides by user, expired ones too, those after one user id, at most
-// limit of them.
+// Overrides returns up to limit overrides of a rule by user, expired ones included, beginning after one user.
 func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string, limit int) ([]rules.Override, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
 		return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{TenantID: tenant, RuleID: rule, After: after, PageSize: rowLimit(limit)})
@@ -26,16 +25,15 @@ func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules
 	return each(rows, overrideFromRow), nil
 }
 
-// FindOverrides returns a tenant's overrides that a filter selects: those after a place, at most limit of
-// them. An index finds a rule and users in a list by user, and ends in a list by end. For any other filter a page
-// looks at 2,000 overrides.
+// FindOverrides returns up to limit overrides of a tenant that a filter selects, beginning after a place. Indexes serve
+// a rule and users in a list by user, and ends in a list by end. With any other filter a page looks at 2,000 overrides.
 func (s *Store) FindOverrides(
 	ctx context.Context, tenant rules.TenantID, filter rules.OverrideFilter, after rules.OverridePlace, limit int,
 ) (page rules.OverridePage, err error) {
 	if limit <= 0 {
 		return page, nil
 	}
-	most := limit + 1 // one more tells whether there is more
+	most := limit + 1 // one more shows whether a page follows
 	if !isIndexed(filter) {
 		most = max(most, int(s.lookedAt))
 	}
@@ -49,7 +47,7 @@ func (s *Store) FindOverrides(
 		override := overrideFromRow(rows[i])
 		switch {
 		case !filter.ByEnd && !strings.HasPrefix(override.UserID, cmp.Or(filter.User, filter.UserPrefix)):
-			return page, nil // users are in order, so none that follows has the prefix
+			return page, nil // users are in order, so no later one has the prefix
 		case !filter.Selects(&override):
 		case len(page.Overrides) == limit:
 			page.Next = filter.Place(&page.Overrides[limit-1])
@@ -64,7 +62,7 @@ func (s *Store) FindOverrides(
 	return page, nil
 }
 
-// overridesAfter reads rows in the filter's order, beginning with the first that it can select.
+// overridesAfter reads rows in the filter's order, from the first that it can select.
 func overridesAfter(
 	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter *rules.OverrideFilter, after rules.OverridePlace, most int32,
 ) ([]dbsqlc.RateLimitOverride, error) {
@@ -76,7 +74,7 @@ func overridesAfter(
 			})
 		}
 		if after.User < first {
-			after = rules.OverridePlace{User: first} // no rule has the id 0, so the user's first override follows
+			after = rules.OverridePlace{User: first} // no rule has id 0, so the user's first override follows
 		}
 		return q.OverridesByUser(ctx, dbsqlc.OverridesByUserParams{
 			TenantID: tenant, AfterUserID: after.User, AfterRuleID: int64(after.Rule), PageSize: most,
@@ -95,7 +93,7 @@ func overridesAfter(
 	})
 }
 
-// isIndexed reports whether an index finds just what the filter selects.
+// isIndexed reports whether an index serves the filter.
 func isIndexed(filter rules.OverrideFilter) bool {
 	if filter.ByEnd {
 		return filter == rules.OverrideFilter{ByEnd: true, EndsAfter: filter.EndsAfter, EndsBefore: filter.EndsBefore}
@@ -106,8 +104,7 @@ func isIndexed(filter rules.OverrideFilter) bool {
 // endOfTime is later than any expiry.
 var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// OverridesOfUser returns a user's overrides by rule, expired ones too, those after one rule, at most
-// limit of them.
+// OverridesOfUser returns up to limit overrides of a user by rule, expired ones included, beginning after one rule.
 func (s *Store) OverridesOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, after rules.RuleID, limit int,
 ) ([]rules.Override, error) {
@@ -120,7 +117,7 @@ func (s *Store) OverridesOfUser(
 	return each(rows, overrideFromRow), nil
 }
 
-// Override returns a user's override for a rule, an expired one too.
+// Override returns a user's override for a rule, even if it expired.
 func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
 		return q.Override(ctx, tenant, rule, userID)
@@ -131,7 +128,7 @@ func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.
 	return overrideFromRow(row), nil
 }
 
-// PutOverride creates a user's override for a rule or takes the place of the one there is.
+// PutOverride creates or replaces a user's override for a rule.
 func (s Writer) PutOverride(ctx context.Context, override rules.Override, expected rules.Expected) (stored rules.Override, err error) {
 	err = s.inTenant(ctx, statementTimeout, override.TenantID, func(ctx context.Context, w write) error {
 		if stored, err = w.overrideAt(ctx, override.RuleID, override.UserID, expected); err != nil {
@@ -149,7 +146,7 @@ func (s Writer) PutOverride(ctx context.Context, override rules.Override, expect
 	return stored, nil
 }
 
-// RemoveOverride brings the rule's own limit back into force for a user.
+// RemoveOverride removes a user's override, so that the rule's own limit holds again.
 func (s Writer) RemoveOverride(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string, expected rules.Expected,
 ) error {
@@ -172,7 +169,7 @@ func (s Writer) RemoveOverride(
 	return nil
 }
 
-// overrideAt returns the override that is stored at an expected revision, or the zero value if none is.
+// overrideAt returns the stored override, or zero if there is none, if its revision is the expected one.
 func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string, expected rules.Expected) (rules.Override, error) {
 	row, err := w.Override(ctx, w.tenant, rule, userID)
 	switch {
@@ -200,7 +197,7 @@ func (w write) removeOverride(ctx context.Context, rule rules.RuleID, userID str
 	return err
 }
 
-// putOverrides returns which row the error is about.
+// putOverrides returns the index of the row that an error is about.
 func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int, err error) {
 	params := each(all, func(override rules.Override) dbsqlc.PutOverrideParams {
 		return dbsqlc.PutOverrideParams{
@@ -221,7 +218,7 @@ func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored [
 	return each(rows, overrideFromRow), failed, err
 }
 
-// removeOverrides needs only the rule and the user of each, and returns which row the error is about.
+// removeOverrides uses only the rule and user of each, and returns the index of the row that an error is about.
 func (w write) removeOverrides(ctx context.Context, all []rules.Override) (failed int, err error) {
 	params := each(all, func(override rules.Override) dbsqlc.RemoveOverrideParams {
 		return dbsqlc.RemoveOverrideParams{

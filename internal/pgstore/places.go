@@ -11,25 +11,24 @@ import (
 )
 
 const (
-	// placePatience is how long a request waits for a connection, or for another write of its tenant.
+	// placePatience is how long a request waits for a connection or for another write of its tenant.
 	placePatience = 5 * time.Second
-	// heavyPatience is longer, because whoever draws charts of much data expects to wait.
+	// heavyPatience is longer, because people expect charts of much data to take a while.
 	heavyPatience = 10 * time.Second
-	// bulkPatience is about as long as an import of some 100,000 users takes.
+	// bulkPatience is about as long as an import of 100,000 users.
 	bulkPatience = 30 * time.Second
-	// manyRows is more than what a list shows at once.
+	// manyRows is more than a list shows at once.
 	manyRows = 501
-	// maxWaiting is how many requests of one account wait; more are refused at once.
+	// maxWaiting caps the waiting requests of one account; more are refused at once.
 	maxWaiting = 64
 )
 
-// places divide the pool's connections among the callers of requests; see shares.CallerOf. Reads that take long and
-// bulk writes have places of their own, so that nothing else waits behind them. Work of the program itself, such as
-// signing in and the Watcher's, has no caller and takes no place: at least a quarter of the connections is left to it.
+// places divide the pool's connections among callers; see shares.CallerOf. Slow reads and bulk writes have places of
+// their own, so that nothing else waits behind them. The program's own work, such as sign-in and the Watcher, has no
+// caller and takes no place: at least a quarter of the connections is left to it.
 type places struct {
 	reads, heavy, writes, bulk *shares.Shares
-	// turns let one write of each tenant through. They would wait for the tenant's row anyway, each with a
-	// connection in hand.
+	// turns let one write of each tenant run. Others would wait for the tenant's row anyway, each holding a connection.
 	turns *shares.Shares
 }
 
@@ -49,7 +48,7 @@ func newPlaces(connections int32) *places {
 	}
 }
 
-// ObserveShares shows each class of connections to an observer, with what counts them.
+// ObserveShares calls show for each class of connections, with a function that counts its use.
 func (s *Store) ObserveShares(show func(class string, count func() shares.Count)) {
 	for class, of := range map[string]*shares.Shares{
 		"db_reads": s.places.reads, "db_heavy": s.places.heavy, "db_writes": s.places.writes, "db_bulk": s.places.bulk,
@@ -59,7 +58,7 @@ func (s *Store) ObserveShares(show func(class string, count func() shares.Count)
 	}
 }
 
-// forRows are the places of a read that returns up to so many rows.
+// forRows returns the places for a read of up to so many rows.
 func (p *places) forRows(rows int) *shares.Shares {
 	if rows > manyRows {
 		return p.heavy
@@ -76,7 +75,7 @@ func take(ctx context.Context, of *shares.Shares) (release func(), err error) {
 	return of.Take(ctx, caller)
 }
 
-// forWrite waits for the tenant's turn and then for a place: a write that waits for its turn keeps no place from others.
+// forWrite waits for the tenant's turn and then for a place, so a write that waits for its turn holds no place.
 func (p *places) forWrite(ctx context.Context, tenant rules.TenantID) (release func(), err error) {
 	endTurn, err := p.turn(ctx, tenant)
 	if err != nil {
@@ -85,7 +84,7 @@ func (p *places) forWrite(ctx context.Context, tenant rules.TenantID) (release f
 	return both(endTurn)(take(ctx, p.writes))
 }
 
-// forBulk waits the other way round: a bulk write that waits for a place does not keep its tenant from small ones.
+// forBulk waits for a place first, so a bulk write that waits for one does not block its tenant's small writes.
 func (p *places) forBulk(ctx context.Context, tenant rules.TenantID) (release func(), err error) {
 	leave, err := take(ctx, p.bulk)
 	if err != nil {
@@ -94,7 +93,7 @@ func (p *places) forBulk(ctx context.Context, tenant rules.TenantID) (release fu
 	return both(leave)(p.turn(ctx, tenant))
 }
 
-// both releases the first place with the second, or at once if there is no second.
+// both releases the first place together with the second, or at once if there is no second.
 func both(first func()) func(second func(), err error) (func(), error) {
 	return func(second func(), err error) (func(), error) {
 		if err != nil {
@@ -108,12 +107,12 @@ func both(first func()) func(second func(), err error) (func(), error) {
 	}
 }
 
-// turn waits until no other write of the tenant is under way in this process.
+// turn waits until no other write of the tenant is in flight in this process.
 func (p *places) turn(ctx context.Context, tenant rules.TenantID) (end func(), err error) {
 	caller, _ := shares.CallerOf(ctx)
 	caller.Tenant = tenant
 	end, err = p.turns.Take(ctx, caller)
-	if err == nil && ctx.Err() != nil { // the turn came with the deadline, too late to write
+	if err == nil && ctx.Err() != nil { // the turn came too late to write
 		end()
 		err = ctx.Err()
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Plans returns a tenant's plans by name, those after one name, at most limit of them.
+// Plans returns up to limit plans of a tenant by name, beginning after one.
 func (s *Store) Plans(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]rules.PlanUse, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanUsesRow, error) {
 		return q.PlanUses(ctx, tenant, after, rowLimit(limit))
@@ -34,7 +34,7 @@ func (s *Store) Plan(ctx context.Context, tenant rules.TenantID, name string) (r
 	return planUseFromRow(dbsqlc.PlanUsesRow(row)), nil
 }
 
-// CreatePlan creates a plan, or one that was removed anew.
+// CreatePlan creates a plan; its name may be that of a removed one.
 func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.Plan, err error) {
 	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
 		created, err = w.createPlan(ctx, plan)
@@ -69,7 +69,7 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 	return updated, nil
 }
 
-// RemovePlan removes a plan that nobody uses.
+// RemovePlan removes an unused plan.
 func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)

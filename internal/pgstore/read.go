@@ -12,17 +12,16 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// tenantsPerTrip is how many tenants' pages are asked for in one round trip.
+// tenantsPerTrip is how many tenants' pages one round trip reads.
 const tenantsPerTrip = 100
 
-// Read visits what is newer than the given revisions; see snapshot.Source. All of it is one transaction
-// with one view of the database, and a page is at most 5,000 rows of one tenant. An empty one ends
-// each round trip, so that visit is called also while tenant after tenant has no rows. A tenant that
-// is read whole comes without removed rows, but for removed overrides and revoked keys.
+// Read visits everything newer than the given revisions; see snapshot.Source. It is one transaction with one snapshot
+// of the database, in pages of at most 5,000 rows of a tenant. An empty page ends each round trip, so that visit is
+// called even while tenants have no rows. A tenant that is read whole comes without removed rows, except removed
+// overrides and revoked keys.
 //
-// When nothing is newer it costs one query over the tenants: 2 ms with 1,000 of them. One new
-// assignment among 100,000 makes that 3 ms, and reading all of it takes 0.6 s (BenchmarkRead, two
-// cores shared with the database).
+// If nothing is newer it costs one query over the tenants: 2 ms with 1,000 of them. One new assignment among 100,000
+// makes that 3 ms, and reading all takes 0.6 s (BenchmarkRead, two cores shared with the database).
 func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -64,11 +63,11 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 	starts := make([]position, 0, len(tenants))
 	for i := range tenants {
 		if tenants[i].Removed {
-			continue // that it is gone is all there is to say
+			continue // a removed tenant has no rows to read
 		}
 		revision, known := newerThan[tenants[i].ID]
-		// Keys are never empty and ids begin at 1, so that every row of the next revision, or of
-		// revision 0, comes after this position.
+		// Keys are never empty and ids begin at 1, so every row of the next revision, or of revision 0, comes after
+		// this position.
 		start := position{tenant: tenants[i].ID, whole: !known}
 		if known {
 			start.revision = revision + 1
@@ -139,11 +138,10 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 	return nil
 }
 
-// position is a place in the order in which each table is read: by revision, then by key. What a
-// table's key does not have is zero.
+// position is a place in a table's order: by revision, then by key. Fields that the table's key lacks are zero.
 type position struct {
 	tenant   rules.TenantID
-	whole    bool // the tenant is read whole: leave out what was removed
+	whole    bool // the tenant is read whole, without removed rows
 	revision int64
 	rule     rules.RuleID
 	text     string
@@ -156,7 +154,7 @@ type table[Row any] struct {
 	visit func([]Row) error
 }
 
-// read visits the table's rows from each start on, tenantsPerTrip pages in a round trip.
+// read visits the table's rows from each start, tenantsPerTrip pages in a round trip.
 func (t table[Row]) read(starts []position, pageSize int) (err error) {
 	for len(starts) > 0 && err == nil {
 		asked := starts[:min(len(starts), tenantsPerTrip)]
@@ -177,7 +175,7 @@ func (t table[Row]) read(starts []position, pageSize int) (err error) {
 			}
 		})
 		if err == nil {
-			err = t.visit(nil) // a sign of life: thousands of tenants may have no rows
+			err = t.visit(nil) // shows progress while thousands of tenants have no rows
 		}
 		starts = append(unfinished, starts...)
 	}

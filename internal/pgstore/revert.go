@@ -14,10 +14,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Revert undoes one entry of the audit log, if its object is still as the entry left it in all that people
-// can change. A removed rule comes back under its id. Other objects of the same change stay as they are, such as
-// the overrides of a removed rule, which have entries of their own; the exception is a promotion, where undoing
-// the live rule's update also brings the shadow rule back. Undoing a rule's creation can remove many overrides.
+// Revert undoes one entry of the audit log, if its object is still as the entry left it in all that people can change.
+// A removed rule returns under its id. Other objects of the same change stay as they are, such as the overrides of a
+// removed rule, which have their own entries. The exception is a promotion: undoing the live rule's update also
+// restores the shadow rule. Undoing a rule's creation can remove many overrides.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID, err error) {
 	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
@@ -43,13 +43,13 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 	return revert, nil
 }
 
-// restoreCandidate brings the shadow rule back that a promotion removed, unless it is back already.
+// restoreCandidate restores the shadow rule that a promotion removed, unless it is back already.
 func (w write) restoreCandidate(ctx context.Context, promotion int64) error {
 	removed, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: promotion,
 		ObjectKind: "rule", Action: string(auth.AuditRemove), PageSize: 1,
 	})
-	if err != nil || len(removed) == 0 { // a rule that was enforced as it is removed none
+	if err != nil || len(removed) == 0 { // a shadow rule that was enforced in place removed none
 		return err
 	}
 	candidate, err := decodeImage[ruleImage](auditEntryFromRow(removed[0]).Before)
@@ -84,7 +84,7 @@ func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 	}
 }
 
-// revertWith decodes what an entry changed: nil before a creation and after a removal.
+// revertWith decodes the images of an entry: nil before a creation and after a removal.
 func revertWith[Image any](ctx context.Context, entry auth.AuditEntry, revert func(ctx context.Context, before, after *Image) error) error {
 	before, err := decodeImage[Image](entry.Before)
 	if err != nil {
@@ -99,14 +99,14 @@ func revertWith[Image any](ctx context.Context, entry auth.AuditEntry, revert fu
 
 func decodeImage[Image any](text json.RawMessage) (*Image, error) {
 	if text == nil {
-		return nil, nil //nolint:nilnil // nil is a meaningful value: there was no object
+		return nil, nil //nolint:nilnil // nil means that there was no object
 	}
 	image := new(Image)
 	return image, json.Unmarshal(text, image)
 }
 
-// unlessChanged is rules.ErrChanged unless what is stored is what the entry left. What is missing is
-// not what was left, either.
+// unlessChanged returns rules.ErrChanged unless the object is stored as the entry left it. A missing object has
+// changed.
 func unlessChanged(same bool, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), errors.Is(err, rules.ErrNotFound):
@@ -123,7 +123,7 @@ type tenantImage struct {
 	Name               string            `json:"name"`
 	DefaultPlan        *string           `json:"default_plan"`
 	SuspendedAt        *time.Time        `json:"suspended_at"`
-	Enforcement        rules.Enforcement `json:"enforcement"` // "", which is on, in entries older than the switch
+	Enforcement        rules.Enforcement `json:"enforcement"` // "" means on, in entries older than this field
 	RetryJitterPercent int               `json:"retry_jitter_percent"`
 	IPv4Prefix         int               `json:"ipv4_prefix"`
 	IPv6Prefix         int               `json:"ipv6_prefix"`
@@ -189,7 +189,7 @@ type ruleImage struct {
 	Description   string          `json:"description"`
 }
 
-// rule is the image without what identifies the rule and never changes.
+// rule returns the image without the fields that identify a rule.
 func (i *ruleImage) rule() rules.Rule {
 	return rules.Rule{
 		ID: i.RuleID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
@@ -214,7 +214,7 @@ func (w write) revertRule(ctx context.Context, before, after *ruleImage) error {
 	return err
 }
 
-// reviveRule brings a removed rule back, if its place is still free.
+// reviveRule restores a removed rule if no other has its pattern, plan and name.
 func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 	row, err := w.RemovedRule(ctx, w.tenant, before.RuleID)
 	if err != nil {
@@ -251,7 +251,7 @@ func (i *overrideImage) override() rules.Override {
 	}
 }
 
-// revertOverride answers rules.FieldErrors on expires_at if the override would be over already.
+// revertOverride returns rules.FieldErrors on expires_at if the override would have ended.
 func (w write) revertOverride(ctx context.Context, before, after *overrideImage) error {
 	if after == nil {
 		if _, err := w.overrideAt(ctx, before.RuleID, before.UserID, rules.NoneStored); err != nil {
@@ -286,7 +286,7 @@ func (w write) revertAssignment(ctx context.Context, before, after *assignmentIm
 	}
 	stored, err := w.Assignment(ctx, w.tenant, after.UserID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil // on no plan
+		err = nil // the user has no plan
 	}
 	if err := unlessChanged(stored.Plan == after.Plan, err); err != nil {
 		return err
@@ -301,7 +301,7 @@ type keyImage struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// revertKey revokes a created key, and undoes a change of when one expires until that has come.
+// revertKey revokes a created key, or restores a key's expiry until the key has expired.
 func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	if after == nil {
 		return fmt.Errorf("a revoked API key stays revoked: %w", rules.ErrFinal)

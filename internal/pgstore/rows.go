@@ -22,7 +22,7 @@ func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	return values
 }
 
-// first returns the first of some values, or none of them.
+// first returns the first value, or zero if there is none.
 func first[Value any](values []Value) (value Value) {
 	if len(values) > 0 {
 		value = values[0]
@@ -30,8 +30,7 @@ func first[Value any](values []Value) (value Value) {
 	return value
 }
 
-// rowLimit is a limit as the database takes it: no rows for a negative one, which it would refuse. There
-// is always room for one more.
+// rowLimit converts a limit for the database, which refuses negative ones. There is always room for one more row.
 func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32-1)) }
 
 func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
@@ -98,8 +97,7 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 	}, nil
 }
 
-// oneOf returns the constant that equals a word. The words of a hundred thousand rules would otherwise each have memory
-// of their own, which no processor's cache has room for.
+// oneOf returns the constant that equals a word, so that a hundred thousand rules share the memory of their words.
 func oneOf[T ~string](word T, constants ...T) T {
 	if i := slices.Index(constants, word); i >= 0 {
 		return constants[i]
@@ -107,8 +105,8 @@ func oneOf[T ~string](word T, constants ...T) T {
 	return word
 }
 
-// rulesFromRows leaves out a rule whose pattern does not parse. Only something other than Sluice can
-// have written it, and one such row must not keep all other rules from being read.
+// rulesFromRows skips rules whose pattern does not parse. Only something other than Sluice can have written them, and
+// one such row must not block all others.
 func (s *Store) rulesFromRows(ctx context.Context, rows []dbsqlc.RateLimitRule) []rules.Rule {
 	readable := make([]rules.Rule, 0, len(rows))
 	for _, row := range rows {

@@ -12,11 +12,11 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
-// actPromote is what the audit log calls a promotion.
+// actPromote is the audit log's word for a promotion.
 const actPromote = "promote"
 
-// PromoteRule gives what a shadow rule does to the live rule beside it, and removes the shadow rule; or,
-// without a live rule, puts the shadow rule itself in force. What is in force is active.
+// PromoteRule copies a shadow rule's limit to the live rule beside it and removes the shadow rule. Without a live rule
+// it enforces the shadow rule itself. The enforced rule is active.
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
@@ -60,8 +60,8 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 	return w.removeRule(ctx, shadow.ID)
 }
 
-// ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and
-// after; the two are the same for an update that changes nothing. A dry run is rolled back.
+// ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and after; both are the
+// same for an update without effect. A dry run is rolled back.
 func (s Writer) ChangeRules(
 	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
 ) (made []ruleset.Change[rules.Rule], err error) {
@@ -80,14 +80,13 @@ func (s Writer) ChangeRules(
 	}
 	for i := range made {
 		if dryRun && made[i].Before == nil {
-			made[i].After.ID = 0 // it will be another
+			made[i].After.ID = 0 // a dry run's id is not kept
 		}
 	}
 	return made, nil
 }
 
-// rulesToChange returns the stored rules that changes name, or all that keeps the changes from being
-// made.
+// rulesToChange returns the stored rules that changes name, or all reasons against the changes.
 func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) (map[rules.RuleID]rules.Rule, error) {
 	var ids []int64
 	for i := range changes {
@@ -135,8 +134,8 @@ func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) 
 	return before, nil
 }
 
-// findRoom notes which of the changes create a rule that has no place: its plan does not exist, its
-// identity is taken, or too many are like it.
+// findRoom notes the changes that cannot create their rule: its plan does not exist, its identity is taken, or too many
+// rules have its pattern and plan.
 func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, removed map[rules.RuleID]bool, wrong ruleset.RuleChangeErrors) error {
 	var patterns []string
 	for i := range changes {
@@ -180,13 +179,12 @@ func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, remov
 	return nil
 }
 
-// changeRules makes changes that were looked at. Removals come first, since a new rule may take the
-// identity of a removed one.
+// changeRules makes checked changes. Removals come first, since a new rule may have the identity of a removed one.
 func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []ruleset.RuleChange) ([]ruleset.Change[rules.Rule], error) {
 	made := make([]ruleset.Change[rules.Rule], len(changes))
 	var removed []rules.RuleID
 	var updated, created []rules.Rule
-	var removedAt, updatedAt, createdAt []int // where in the changes
+	var removedAt, updatedAt, createdAt []int // indexes in changes
 	for i := range changes {
 		rule := changes[i].Rule
 		if stored, ok := before[rule.ID]; ok {
@@ -228,7 +226,7 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	return made, w.CountRules(ctx, int64(w.tenant))
 }
 
-// blame names the change that an error is about, unless it is about the database being away.
+// blame names the change that an error is about, unless the database is away.
 func blame(change int, err error) error {
 	var wrong rules.FieldErrors
 	var refusal *pgconn.PgError

@@ -12,8 +12,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Rules returns a tenant's rules by id: those after one id that a filter selects, at most limit of them.
-// A filter looks at 2,000 rules a page.
+// Rules returns up to limit rules of a tenant that a filter selects, by id, beginning after one. A filter looks at
+// 2,000 rules a page.
 func (s *Store) Rules(
 	ctx context.Context, tenant rules.TenantID, filter rules.RuleFilter, after rules.RuleID, limit int,
 ) (page rules.RulePage, err error) {
@@ -22,7 +22,7 @@ func (s *Store) Rules(
 	}
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 		last := rules.RuleID(math.MaxInt64)
-		if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // few rules have one pattern, and an index finds them
+		if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
 			end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
 			switch {
 			case err == nil:
@@ -42,7 +42,7 @@ func (s *Store) Rules(
 			IsActive:   filter.Active,
 			KeyPattern: filter.Pattern,
 			Containing: filter.Text,
-			PageSize:   rowLimit(limit) + 1, // one more tells whether there is more
+			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
 		})
 	})
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 	return ruleFromRow(row)
 }
 
-// RulesByID returns those of some rules that there are.
+// RulesByID returns the rules that exist among some ids.
 func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 		return q.RulesByID(ctx, tenant, ruleNumbers(ids))
@@ -121,7 +121,7 @@ func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.
 	return created, nil
 }
 
-// UpdateRule changes all of a rule but what identifies it, if its Version is still the stored one.
+// UpdateRule changes all of a rule except its identity, if its Version is still the stored one.
 func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.Rule, err error) {
 	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
 		if updated, err = w.ruleAt(ctx, rule.ID, rules.Expected(rule.Version)); err != nil {
@@ -139,7 +139,7 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 	return updated, nil
 }
 
-// RemoveRule removes a rule and its overrides, of which there may be many.
+// RemoveRule removes a rule and its overrides, which may be many.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
 	err := s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
@@ -153,7 +153,7 @@ func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.
 	return nil
 }
 
-// ruleAt returns a rule that is stored at an expected version.
+// ruleAt returns a rule if its version is the expected one.
 func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expected) (rules.Rule, error) {
 	row, err := w.Rule(ctx, w.tenant, id)
 	if err != nil {
@@ -165,7 +165,7 @@ func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expec
 	return ruleFromRow(row)
 }
 
-// requireRoom refuses a rule whose plan does not exist, and one too many with its pattern and plan.
+// requireRoom refuses a rule whose plan does not exist or whose pattern and plan have too many rules.
 func (w write) requireRoom(ctx context.Context, rule *rules.Rule) error {
 	if err := w.requirePlan(ctx, "plan", rule.Plan); err != nil {
 		return err
@@ -210,9 +210,9 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 	return err
 }
 
-// The functions below return which row the error is about.
+// The functions below return the index of the row that an error is about.
 
-// createRules expects that the plans of the rules were looked for.
+// createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
 	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
 		return dbsqlc.CreateRuleParams{
@@ -268,8 +268,8 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 	return rulesAsStored(rows)
 }
 
-// removeRules removes rules with their overrides, and turns off the alerts on them, which could never fire. It
-// removes the overrides first, so that a revived rule's limit is later than their ends.
+// removeRules removes rules with their overrides, and turns off their alerts, which could never fire. Overrides go
+// first, so that a restored rule's limit is later than their ends.
 func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
 	if len(ids) == 0 {
 		return 0, nil

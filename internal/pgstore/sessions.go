@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 )
 
-// CreateSession stores a session, and ends those of the account whose time is over.
+// CreateSession stores a session and deletes the account's expired ones.
 func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live auth.Live) (created auth.Session, err error) {
 	var ip *netip.Addr
 	if session.IP.IsValid() {
@@ -38,7 +38,7 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 	return created, nil
 }
 
-// SessionOf returns the session with a token. A request does not fail if its use of the session cannot be noted.
+// SessionOf returns the session with a token. Failing to note its use is not an error.
 func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
 		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
@@ -85,7 +85,7 @@ func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64
 	return nil
 }
 
-// EndSessions ends all sessions of an account and returns how many those were.
+// EndSessions ends all sessions of an account and returns their number.
 func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64, error) {
 	ended, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.EndSessions(ctx, account)

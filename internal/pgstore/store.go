@@ -1,32 +1,31 @@
 // Package pgstore keeps tenants and what they own in PostgreSQL 15 or later.
 //
-// A [Store] reads tenants and what they own, and keeps people: it is the Source of snapshots, the Reader of rules,
-// rule sets, keys and audit log, and the Store of auth. [Store.As] returns the [Writer], which takes part in the audit
-// log, so that nobody can write without saying who. Every method but those about tenants themselves takes the tenant
-// and neither reads nor writes anything of another's. A write is one transaction that first raises the
-// tenant's revision and says in whose name it writes; the row lock that this takes makes a tenant's
-// writers follow one another, so that revisions become visible in their order. Those of one process do so
-// before they take a connection. A write that turns out to change nothing is rolled back, and the revision with it.
+// A [Store] reads tenants and what they own, and keeps people: it is the Source of snapshots, the Reader of rules, rule
+// sets, keys and audit log, and the Store of auth. [Store.As] returns a [Writer], whose writes are logged in an actor's
+// name; nothing else writes what checks depend on. Every method except those about tenants themselves takes the tenant,
+// and neither reads nor writes rows of another.
 //
-// Connections are shared fairly: see places. What a request asks for takes places in the name of its caller, whom the
-// context carries (shares.With). A request that gets none in time is refused with an error of the package
-// shares or, if it waited for another write of its tenant, with rules.ErrBeingWritten; nothing has happened then.
+// A write is one transaction. It first raises the tenant's revision and sets the actor. This locks the tenant's row, so
+// a tenant's writes follow one another and revisions become visible in order. Writes in one process wait for each other
+// before they take a connection. A write that changes nothing is rolled back, its revision included.
 //
-// The audit log is written by triggers of the database, so that no write can forget it: see
-// db/schema.sql. An entry's time is taken while its writer holds the tenant, so that entries become
-// visible in their order as well.
+// Connections are shared fairly: see places. A request takes them in the name of the caller in its context
+// (shares.With). A request that gets none in time is refused with an error of the package shares or, if it waited for
+// another write of its tenant, with rules.ErrBeingWritten. Nothing has happened then.
 //
-// Nothing waits for ever: each method has a deadline (5 s; a bulk write 60 s, a Read 5 min), which
-// the context may shorten, and which begins when the method has its place. When the database is away a method
-// returns an error at its deadline or earlier: rules.ErrAway or context.DeadlineExceeded, never
-// rules.ErrNotFound. Nothing is retried: a write whose
-// answer was lost may have happened, and only the caller knows whether it may happen twice.
+// Triggers of the database write the audit log, so no write can forget it: see db/schema.sql. An entry's time is taken
+// while the tenant is locked, so entries become visible in order too.
 //
-// The first page of a list costs the same however many rows there are: lists go on after a key, by an
-// index, and where a filter has none they look at a bounded number of rows.
+// Each method has a deadline (5 s; a bulk write 60 s, a Read 5 min) that begins when the method has its place; the
+// context may shorten it. If the database is away a method returns rules.ErrAway or context.DeadlineExceeded by then,
+// never rules.ErrNotFound. Nothing is retried: a write whose answer was lost may have happened, and only the caller
+// knows whether it may happen twice.
 //
-// A Store uses no session state, prepared statements included, so a pooler may stand in between. Migrate
-// holds an advisory lock of its session, so `admin migrate` needs a direct connection.
+// The first page of a list costs the same however many rows there are. Lists continue after a key, by an index; with a
+// filter that has no index, a page looks at a bounded number of rows.
+//
+// A Store uses no session state, prepared statements included, so it works behind a pooler. Migrate holds an advisory
+// lock of its session, so `admin migrate` needs a direct connection.
 package pgstore
 
 import (
@@ -55,20 +54,20 @@ const (
 	connectTimeout   = 5 * time.Second
 	statementTimeout = 5 * time.Second
 	bulkTimeout      = time.Minute
-	readTimeout      = 5 * time.Minute // the Watcher bounds each page; this only bounds callers that do not
+	readTimeout      = 5 * time.Minute // for callers that bound no page; the Watcher does
 
-	// maxConns leaves 4 to what takes no place; see places. Connections are made when they are needed.
+	// maxConns leaves 4 connections to work without a place; see places. Connections are made when needed.
 	maxConns = 16
-	// pingTimeout bounds the look at a connection that was idle for a while.
+	// pingTimeout bounds the ping of an idle connection before its use.
 	pingTimeout = 2 * time.Second
 
-	// pageSize is the most rows of one table that Read holds for one tenant.
+	// pageSize caps the rows of one table that Read holds for one tenant.
 	pageSize = 5000
-	// lookedAt is the most rows that one page of a list looks at for a filter without an index.
+	// lookedAt caps the rows that a page of a list looks at for a filter without an index.
 	lookedAt = 2000
 )
 
-// Store is the database, to read. It is safe for concurrent use.
+// Store reads and keeps people. It is safe for concurrent use.
 type Store struct {
 	pool     *pgxpool.Pool
 	queries  *dbsqlc.Queries
@@ -81,7 +80,7 @@ type Store struct {
 	unreadable atomic.Int64
 }
 
-// Writer is the Store in the name of one actor, to write.
+// Writer writes in the name of one actor.
 type Writer struct {
 	*Store
 	by rules.Actor
@@ -101,9 +100,9 @@ var (
 // As returns a Writer, whose writes are logged as the actor's.
 func (s *Store) As(by rules.Actor) Writer { return Writer{s, by} }
 
-// Open returns a Store for the database at a URL. It connects when it is first used, so that a
-// database that is away does not keep a process from starting. The URL may limit the pool with
-// pool_max_conns, as pgxpool.ParseConfig describes; the default is 16.
+// Open returns a Store for the database at a URL. It connects on first use, so that a process starts even if the
+// database is away. The URL may limit the pool with pool_max_conns, as pgxpool.ParseConfig describes; the default is
+// 16.
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -124,8 +123,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	}, nil
 }
 
-// setDefaults chooses what the URL does not. pgx's own choice for queries is named prepared statements,
-// which a pooler hands to other sessions; this one only remembers the types of their parameters.
+// setDefaults sets what the URL does not. pgx's default is named prepared statements, which a pooler mixes up between
+// sessions. This mode only caches the types of parameters.
 func setDefaults(config *pgx.ConnConfig, databaseURL string) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
@@ -135,24 +134,23 @@ func setDefaults(config *pgx.ConnConfig, databaseURL string) {
 	}
 }
 
-// Close closes the connections once those in use are given back.
+// Close closes the connections after their use.
 func (s *Store) Close() { s.pool.Close() }
 
-// UnreadableRules counts how often a stored rule was left out because its pattern did not parse.
+// UnreadableRules counts stored rules that were skipped because their pattern did not parse.
 func (s *Store) UnreadableRules() int64 { return s.unreadable.Load() }
 
-// write is a transaction that holds its tenant against other writers.
+// write is a transaction that locks its tenant against other writes.
 type write struct {
 	*dbsqlc.Queries
 	tenant   rules.TenantID
-	revision int64 // the tenant's after this write
+	revision int64 // the tenant's new one
 }
 
-// errUnchanged ends a write that has nothing to write.
+// errUnchanged rolls back a write without effect.
 var errUnchanged = errors.New("unchanged")
 
-// inTenant runs a function in a write of a tenant: its error, errUnchanged included, undoes
-// everything.
+// inTenant runs a function in a write of a tenant. Any error, errUnchanged included, rolls back.
 func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
 	release, err := s.places.forWrite(ctx, tenant)
 	if err != nil {
@@ -162,7 +160,7 @@ func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rule
 	return s.writeTenant(ctx, timeout, tenant, do)
 }
 
-// inBulk is inTenant for a write of very many rows.
+// inBulk is inTenant for a write of many rows.
 func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(context.Context, write) error) error {
 	release, err := s.places.forBulk(ctx, tenant)
 	if err != nil {
@@ -189,8 +187,8 @@ func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant r
 	return writeError(err)
 }
 
-// inTenantAs runs a function in a transaction that writes what a tenant owns and no check depends on,
-// such as its members: as inTenant does it holds the tenant and says who writes, but raises no revision.
+// inTenantAs runs a function in a transaction for what a tenant owns and no check depends on, such as members. Like
+// inTenant it locks the tenant and sets the actor, but it raises no revision.
 func (s *Store) inTenantAs(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
 ) error {
@@ -210,8 +208,8 @@ func (s *Store) inTenantAs(
 	return writeError(err)
 }
 
-// lockError is about the statement that takes the tenant's row. The connection answered just before, so that a
-// deadline which passes now was spent waiting for another process that writes the tenant.
+// lockError is for the statement that locks the tenant's row. The connection had just answered, so a deadline that
+// passes here was spent waiting for a write in another process.
 func lockError(tenant rules.TenantID, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = rules.ErrBeingWritten
@@ -219,8 +217,7 @@ func lockError(tenant rules.TenantID, err error) error {
 	return fmt.Errorf("tenant %d: %w", tenant, err)
 }
 
-// acting is the Writer for a write that the changed rows alone do not explain, unless the actor has
-// said what it does.
+// acting names what a write does, where its rows do not show that, unless the actor names it already.
 func (s Writer) acting(act string) Writer {
 	if s.by.Act == "" {
 		s.by.Act = act
@@ -228,18 +225,18 @@ func (s Writer) acting(act string) Writer {
 	return s
 }
 
-// actorSetting is an actor as the database's function write_audit reads it.
+// actorSetting encodes an actor for the database's function write_audit.
 func actorSetting(by rules.Actor) string {
 	text, err := json.Marshal(map[string]string{
 		"kind": string(by.Kind), "id": by.ID, "name": by.Name, "act": by.Act, "request_id": by.RequestID,
 	})
 	if err != nil {
-		return "" // strings always have a form; without one the entry would be the database user's
+		return "" // cannot happen; the entry would be the database user's
 	}
 	return string(text)
 }
 
-// expect is rules.ErrChanged unless what is stored, 0 for nothing, is what was expected.
+// expect returns rules.ErrChanged unless the stored version, 0 for none, is the expected one.
 func expect(expected rules.Expected, stored int64) error {
 	if expected == rules.AnyVersion || expected == rules.AnyStored && stored != 0 || int64(expected) == stored {
 		return nil
@@ -247,7 +244,7 @@ func expect(expected rules.Expected, stored int64) error {
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
-// ask runs queries that find what they want by an index.
+// ask runs queries that an index serves.
 func ask[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
 	return askFor(ctx, s, s.places.reads, query)
 }

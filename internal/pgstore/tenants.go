@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateTenant creates a tenant, and its default plan if it names one. Settings are judged here and in
-// UpdateTenant, unlike elsewhere, because a number that the column's type cannot hold would wrap around.
+// CreateTenant creates a tenant, and the default plan that it names. Unlike others, it and UpdateTenant validate,
+// because a number too large for its column would wrap around.
 func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
@@ -55,7 +55,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	return created, nil
 }
 
-// UpdateTenant changes all of a tenant but its slug, if its Version is still the stored one.
+// UpdateTenant changes all of a tenant except its slug, if its Version is still the stored one.
 func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
@@ -70,7 +70,7 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 		}
 		updated = tenantFromRow(stored)
 		if sameTenant(updated, tenant) {
-			updated.Revision-- // the write raised it, and is rolled back
+			updated.Revision-- // the rollback undoes the raise
 			return errUnchanged
 		}
 		updated, err = w.updateTenant(ctx, tenant)
@@ -82,7 +82,7 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 	return updated, nil
 }
 
-// RemoveTenant removes a suspended tenant for good. What it owns stays stored, and is not found.
+// RemoveTenant removes a suspended tenant for good. Its rows stay stored but are never found.
 func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, id, func(ctx context.Context, w write) error {
 		stored, err := w.Tenant(ctx, w.tenant)
@@ -149,8 +149,7 @@ func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, er
 	return tenantFromRow(row), nil
 }
 
-// Tenants returns by slug the tenants whose slug or name contains a text, those after one slug, at most
-// limit of them.
+// Tenants returns up to limit tenants whose slug or name contains a text, by slug, beginning after one.
 func (s *Store) Tenants(ctx context.Context, text, after string, limit int) ([]rules.Tenant, error) {
 	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Tenant, error) {
 		return q.Tenants(ctx, after, text, rowLimit(limit))

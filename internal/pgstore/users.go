@@ -14,8 +14,8 @@ import (
 // usersPerStatement is how many users one statement assigns.
 const usersPerStatement = 5000
 
-// Assignments returns by user id who is on a plan, or on any if it is "", and has an id with a prefix:
-// those after one id, at most limit of them.
+// Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
+// id has a prefix.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
 	rows, err := askFor(ctx, s, s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
 		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
@@ -28,7 +28,7 @@ func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, pr
 	return each(rows, assignmentFromRow), nil
 }
 
-// Assignment returns which plan a user was put on.
+// Assignment returns the plan that is assigned to a user.
 func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID string) (rules.Assignment, error) {
 	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanAssignment, error) {
 		return q.Assignment(ctx, tenant, userID)
@@ -39,8 +39,7 @@ func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID st
 	return assignmentFromRow(row), nil
 }
 
-// Assign puts a user on a plan, or back on the tenant's default if it is "": what it returns is then
-// Removed.
+// Assign puts a user on a plan or, with "", back on the tenant's default; then the returned assignment is Removed.
 func (s Writer) Assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (stored rules.Assignment, err error) {
 	err = s.inTenant(ctx, statementTimeout, assignment.TenantID, func(ctx context.Context, w write) error {
 		stored, err = w.assign(ctx, assignment, expected)
@@ -74,9 +73,8 @@ func (w write) assign(ctx context.Context, assignment rules.Assignment, expected
 	return after, err
 }
 
-// AssignAll assigns many users and returns how many were not on their plan before. The users are judged
-// here, unlike elsewhere, because one malformed id among thousands would fail the statement with an
-// error that does not say which.
+// AssignAll assigns many users and returns how many were on another plan before. Unlike others it validates, because
+// one malformed id among thousands would fail the statement without saying which.
 func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (changed int64, err error) {
 	plans := map[string]bool{"": true}
 	named := make(map[string]bool, len(assignments))
@@ -108,7 +106,7 @@ func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignment
 	return changed, nil
 }
 
-// assignAll expects that the plans were looked for.
+// assignAll expects that the plans exist.
 func (w write) assignAll(ctx context.Context, assignments []rules.Assignment) (changed int64, err error) {
 	for len(assignments) > 0 {
 		n := min(len(assignments), usersPerStatement)

@@ -15,24 +15,24 @@ import (
 var _ violations.Keeper = (*Store)(nil)
 
 const (
-	// upkeepLock is the advisory lock that makes upkeep the work of one process.
+	// upkeepLock is an advisory lock that lets one process at a time do upkeep.
 	upkeepLock = 0x736c75696365_01
-	// upkeepTimeout is for one step, of which moving a day's rows out of the default partition is the longest.
+	// upkeepTimeout bounds one step. Moving a day's rows out of the default partition takes longest.
 	upkeepTimeout = 10 * time.Minute
-	// daysAhead is how many days have their partition before they begin.
+	// daysAhead is how many days get their partition early.
 	daysAhead = 3
-	// rowsPerDrop is how many rows of counts go in one transaction.
+	// rowsPerDrop is how many rows one transaction drops.
 	rowsPerDrop = 10_000
 
-	// A retry of a batch comes within seconds of the end of an outage.
+	// A batch is retried within seconds after an outage.
 	batchRetention = 7 * 24 * time.Hour
-	// A bucket remembers its limit for a year at most.
+	// A bucket remembers its limit for at most a year.
 	tombstoneRetention = 400 * 24 * time.Hour
 )
 
-// KeepViolations makes the partitions of today, yesterday and the next three days, and of every day that
-// has rows in the default partition, then drops what is older than the retention. Each step is a
-// transaction of its own. Who holds the lock for one does it; the others leave it.
+// KeepViolations makes the partitions of yesterday, today, the next three days and every day with rows in the default
+// partition, then drops what is older than the retention. Each step is a transaction that one process does and others
+// skip.
 func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violations.Retention) (kept violations.Kept, err error) {
 	today := now.UTC().Truncate(24 * time.Hour)
 	oldest := now.Add(-keep.Details).UTC().Truncate(24 * time.Hour)
@@ -108,7 +108,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 	return dropped, nil
 }
 
-// upkeep does one step in a transaction, unless another process is at it.
+// upkeep does one step in a transaction, unless another process is doing one.
 func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
 	defer cancel()

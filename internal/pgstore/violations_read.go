@@ -17,20 +17,20 @@ import (
 var _ violations.Store = (*Store)(nil)
 
 const (
-	// scanChunk rows are held at once while looking for those that a filter wants; a page looks at
-	// scanBound of them at most, which takes about 50 ms (see docs/violations.md).
+	// scanChunk rows are held at once while scanning for a filter. A page looks at scanBound rows at most, which takes
+	// about 50 ms (see docs/violations.md).
 	scanChunk = 1000
 	scanBound = 10_000
 )
 
-// Violations returns a page; see violations.Store. It reads the index of the user, the address, the endpoint or the
-// rule, whichever comes first in this order and is wanted exactly, or else all rows of the time.
+// Violations returns a page; see violations.Store. It reads the index of the first of these that the filter names
+// exactly: user, address, endpoint, rule. Without one it reads all rows of the time.
 func (s *Store) Violations(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, before violations.ID, limit int,
 ) (page violations.Page, err error) {
 	chunk := scanChunk
 	if indexed(filter) {
-		chunk = min(chunk, limit+1) // what it reads is what is wanted
+		chunk = min(chunk, limit+1) // the index finds just the wanted rows
 	}
 	looked := 0
 	for v, err := range s.scan(ctx, tenant, filter, before, chunk) {
@@ -77,7 +77,7 @@ func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violati
 	return violationFromRow(row), nil
 }
 
-// ViolationsBeside returns what else happened to the same user in the same minute.
+// ViolationsBeside returns other violations of the same user and minute.
 func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, limit int) (beside []violations.Violation, err error) {
 	minute := of.ID.At.Truncate(time.Minute)
 	filter := &violations.Filter{Since: minute, Until: minute.Add(time.Minute), UserID: of.UserID}
@@ -96,7 +96,7 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 	return beside, err
 }
 
-// ViolationsArrived returns what was written lately.
+// ViolationsArrived returns recently written rows.
 func (s *Store) ViolationsArrived(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration, limit int,
 ) (arrived []violations.Violation, more bool, err error) {
@@ -130,7 +130,7 @@ func (s *Store) ArrivedAt(ctx context.Context, tenant rules.TenantID, id violati
 	return at.UTC(), nil
 }
 
-// DeniedInMinute reads one count. Rows of a minute for which a recorder had no room were counted in a later one.
+// DeniedInMinute reads one count. Without room in a recorder, a minute's violations were counted in a later one.
 func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (int64, error) {
 	denied, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
@@ -146,7 +146,7 @@ func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (i
 	return max(denied, of.Count), nil
 }
 
-// indexed says whether scan finds just what a filter wants.
+// indexed reports whether an index finds just what a filter selects.
 func indexed(f *violations.Filter) bool {
 	rest := *f
 	rest.Since, rest.Until = time.Time{}, time.Time{}
@@ -163,8 +163,8 @@ func indexed(f *violations.Filter) bool {
 	return rest == violations.Filter{}
 }
 
-// scan returns the rows of a tenant before an id, newest first, among which are all that a filter wants. It
-// asks for chunk of them at a time, each within the deadline of one statement.
+// scan yields a tenant's rows before an id, newest first, including all that a filter selects. It reads chunk rows at a
+// time, each within a statement's deadline.
 func (s *Store) scan(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, chunk int,
 ) iter.Seq2[violations.Violation, error] {

@@ -17,8 +17,8 @@ import (
 
 var _ violations.Sink = (*Store)(nil)
 
-// WriteViolations writes a batch of counts and violations, of any tenants, within 5 s. What is stamped more than
-// five minutes ahead of the database is taken for five minutes ahead.
+// WriteViolations writes a batch of counts and violations of any tenants within 5 s. Times more than five minutes ahead
+// of the database's clock become five minutes ahead.
 func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -39,9 +39,9 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 	return nil
 }
 
-// recordError tells rows that can never be stored from a database that is away: what the server says of
-// values and limits it would say again. Not so of checks: there are none but that of the default
-// partition, which a row fails that was on its way there when its day's own partition was made.
+// recordError returns violations.ErrRefused for rows that can never be stored: the server would refuse their values
+// again. A failed check constraint is retried: the only one is the default partition's, and a row fails it if its day's
+// partition was made meanwhile.
 func recordError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && len(refusal.Code) == 5 && refusal.Code != stateCheckViolation {
@@ -142,7 +142,7 @@ func appendViolation(rows *dbsqlc.ViolationsRecordedParams, v *violations.Violat
 	rows.RetryAfterMs = append(rows.RetryAfterMs, int64((v.RetryAfter+time.Millisecond-1)/time.Millisecond))
 }
 
-// addressText is "" for no address.
+// addressText returns "" for no address.
 func addressText(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return ""

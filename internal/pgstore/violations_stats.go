@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// spans are the lengths, in minutes, of the sums that are kept beside the minutes.
+// spans are the lengths, in minutes, of the sums that are kept beside minutes.
 var spans = []int32{60, 6 * 60, 24 * 60}
 
 // spanOf returns the longest span that divides a step, or 0 if only minutes do.
@@ -47,7 +47,7 @@ func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules
 	}), nil
 }
 
-// Totals reads the longest spans inside the time, and shorter ones or minutes at its ends.
+// Totals reads the longest spans within the time, and shorter ones or minutes at its ends.
 func (s *Store) Totals(
 	ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps,
 ) (totals map[rules.RuleID]violations.Verdicts, err error) {
@@ -144,7 +144,7 @@ func (s *Store) ViolationsInSteps(
 	return counts, nil
 }
 
-// Top reads the newest violations.MaxTopRows counts and as many rows in detail.
+// Top reads the newest violations.MaxTopRows counts and as many detail rows.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
 	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
