@@ -4,60 +4,41 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"sort"
+
+	"github.com/gaissmai/bart"
 )
 
-// fewLengths is up to how many lengths of networks it is cheaper to try each than to search.
+// fewLengths is up to how many lengths of networks it is cheaper to try each than to look them up.
 const fewLengths = 6
 
-// networks are the networks that rules name, by address and then from wide to narrow. They tell
-// which lengths are worth a probe: rules may name networks of 33 + 129 lengths, and an address is
-// seldom in more than two or three of them.
-type networks []network
-
-type network struct {
-	prefix netip.Prefix
-	around int // the index of the narrowest network around this one; -1 if there is none
+// networks finds the lengths of the networks around an address that rules name. They tell which lengths are worth
+// a probe: rules may name networks of 33 + 129 lengths, and an address is seldom in more than two or three of them.
+type networks struct {
+	table *bart.Table[lengthSet] // by network, its own length and those around it; nil if trying all lengths is cheap
 }
 
 func newNetworks(prefixes []netip.Prefix) networks {
-	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	prefixes = slices.Compact(prefixes)
-	var lengths lengthSet
-	ns := make(networks, len(prefixes))
-	around := -1
-	for i, prefix := range prefixes {
-		for around >= 0 && !ns[around].prefix.Contains(prefix.Addr()) {
-			around = ns[around].around
-		}
-		ns[i] = network{prefix, around}
-		around = i
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(a.Bits(), b.Bits()) })
+	var all lengthSet
+	table := &bart.Table[lengthSet]{}
+	for _, prefix := range prefixes { // from wide to narrow
+		lengths, _ := table.LookupPrefix(prefix)
 		lengths.add(prefix.Bits())
+		table.Insert(prefix, lengths)
+		all.add(prefix.Bits())
 	}
-	if lengths.size() <= fewLengths {
-		return nil
+	if all.size() <= fewLengths {
+		return networks{}
 	}
-	return ns
+	return networks{table}
 }
 
-// lengthsAround returns the lengths of the networks around an address, or all lengths if trying
-// them is cheap.
-//
-// Networks never overlap by halves, so every network around the address is also around the last
-// network that begins at or before the address, or is that network.
+// lengthsAround returns the lengths of the networks around an address, or all lengths if trying them is cheap.
 func (ns networks) lengthsAround(ip netip.Addr) lengthSet {
-	if ns == nil {
+	if ns.table == nil {
 		return allLengths
 	}
-	var lengths lengthSet
-	last := sort.Search(len(ns), func(i int) bool { return ns[i].prefix.Addr().Compare(ip) > 0 }) - 1
-	for ; last >= 0; last = ns[last].around {
-		if ns[last].prefix.Contains(ip) {
-			lengths.add(ns[last].prefix.Bits())
-		}
-	}
+	lengths, _ := ns.table.Lookup(ip)
 	return lengths
 }
 
