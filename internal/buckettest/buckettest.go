@@ -1,11 +1,8 @@
-// Package buckettest is the conformance suite of the enforce.Buckets port: what every store of
-// buckets must do, run against the real thing. RunCredits is that of the enforce.Creditor port.
+// Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor.
 //
-// The suite holds a store to three standards. The decision scripts in testdata are right in exact
-// arithmetic. The contract's plain reading is the reference in reference.go, a dozen lines over
-// enforce.Bucket: a store must agree with it bit for bit, so two stores that pass agree with each
-// other. And on random histories, with edited limits and clocks that jump, levels stay within a
-// millionth of a token of arithmetic on rationals.
+// It has three standards. The decision scripts in testdata are right in exact arithmetic. The reference in reference.go is
+// a dozen lines over enforce.Bucket; a store must agree with it bit for bit. On random histories, with edited limits and
+// clocks that jump, levels stay within a millionth of a token of arithmetic on rationals.
 //
 // Time is always a parameter; no test waits.
 package buckettest
@@ -20,22 +17,19 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Store is a store under test, empty when it is handed over, with its clock in the test's hand.
+// Store is an empty store under test. The test sets its clock.
 type Store struct {
-	// Take answers asks as enforce.Buckets does, at a time on the store's clock in microseconds
-	// since the Unix epoch.
+	// Take is enforce.Buckets.Take at a time on the store's clock, in microseconds since the Unix epoch.
 	Take func(now int64, asks []enforce.BucketCheck) error
-	// Credit credits a bucket as enforce.Creditor does, at a time as above. Run does without it.
-	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
-	// CreditOnce does as enforce.Creditor does, likewise.
+	// Credit and CreditOnce are those of enforce.Creditor, at a time as above. Run does not need them.
+	Credit     func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
 	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error)
-	// Settle settles buckets as enforce.Settler does, at a time as above.
+	// Settle is enforce.Settler.Settle, at a time as above.
 	Settle func(now int64, edits []enforce.Edit) error
-	// Newer replaces a bucket by a value that a newer release wrote, in a format which this one does not
-	// know. It is nil if the store keeps nothing that another release reads.
+	// Newer replaces a bucket by a value in the format of a newer release. It is nil if releases do not share the store.
 	Newer func(key enforce.Key)
-	// State returns all that the store holds, one entry per bucket. Two equal states are states
-	// between which nothing was written that matters.
+	// State returns all that the store holds, one entry per bucket. If two states are equal, nothing that matters was
+	// written between them.
 	State func() map[string]string
 }
 
@@ -74,20 +68,20 @@ func key(rule rules.RuleID, subject string) enforce.Key {
 	return enforce.Key{Tenant: 1, Rule: rule, Subject: subject}
 }
 
-// ask returns an ask of whole tokens.
-func ask(tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
+// checkOf returns a check of whole tokens.
+func checkOf(tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
 	return enforce.BucketCheck{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}
 }
 
 func take(t testing.TB, s Store, now int64, checks ...enforce.BucketCheck) []enforce.BucketCheck {
 	t.Helper()
 	if err := s.Take(now, checks); err != nil {
-		t.Fatalf("take %d asks: %v", len(checks), err)
+		t.Fatalf("take %d checks: %v", len(checks), err)
 	}
 	return checks
 }
 
-// settle lets a limit reach a bucket that nobody asks for.
+// settle lets a limit reach an idle bucket.
 func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.Limit) {
 	t.Helper()
 	edit := enforce.Edit{Tenant: bucket.Tenant, Rule: bucket.Rule, Limit: func(subject string) (enforce.Limit, bool) {
@@ -98,24 +92,24 @@ func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.
 	}
 }
 
-// equalAnswers compares the answers to the same asks, bit for bit. Stamps are the store's own.
+// equalAnswers compares the answers to the same checks bit for bit, except for stamps.
 func equalAnswers(got, want []enforce.BucketCheck) error {
 	for i := range want {
 		for j := range want[i].Tiers {
 			g, w := got[i].Tiers[j], want[i].Tiers[j]
 			g.Bucket.Stamp, w.Bucket.Stamp = 0, 0
 			if g != w {
-				return fmt.Errorf("ask %d of cost %v, tier %d:\n got %+v\nwant %+v", i, want[i].Cost, j, g, w)
+				return fmt.Errorf("check %d of cost %v, tier %d:\n got %+v\nwant %+v", i, want[i].Cost, j, g, w)
 			}
 		}
 		if got[i].Allowed != want[i].Allowed {
-			return fmt.Errorf("ask %d of cost %v: allowed %t, want %t", i, want[i].Cost, got[i].Allowed, want[i].Allowed)
+			return fmt.Errorf("check %d of cost %v: allowed %t, want %t", i, want[i].Cost, got[i].Allowed, want[i].Allowed)
 		}
 	}
 	return nil
 }
 
-// clone copies asks with their tiers, so that two stores can answer the same ones.
+// clone copies checks with their tiers, so that two stores can answer them.
 func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
 	copies := append([]enforce.BucketCheck(nil), checks...)
 	for i := range copies {
@@ -124,7 +118,7 @@ func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
 	return copies
 }
 
-// wholly writes out a store's state for a failed test.
+// wholly prints a store's state for a failed test.
 func wholly(state map[string]string) string {
 	lines := make([]string, 0, len(state))
 	for k, v := range state {

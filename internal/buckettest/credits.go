@@ -55,7 +55,7 @@ func creditMicros(t *testing.T, s Store, now int64, tier enforce.Tier, amount en
 		t.Fatalf("credit %v: %v", amount, err)
 	}
 	expectTokens(t, enforce.BucketCheck{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: after}}}, wantBefore, wantAfter)
-	looked := take(t, s, now, ask(0, tier))[0]
+	looked := take(t, s, now, checkOf(0, tier))[0]
 	expectTokens(t, looked, wantAfter)
 	if got := looked.Tiers[0].Bucket.Limit; before.Limit != got || after.Limit != got {
 		t.Errorf("limits in force %+v and %+v, and a look at the bucket says %+v", before.Limit, after.Limit, got)
@@ -64,7 +64,7 @@ func creditMicros(t *testing.T, s Store, now int64, tier enforce.Tier, amount en
 
 func repeatedIsGivenOnce(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(10, tier))
+	take(t, s, after(0), checkOf(10, tier))
 	once := func(at time.Duration, id string, tier enforce.Tier, amount enforce.Tokens, wantRepeated bool, want ...float64) {
 		t.Helper()
 		before, now, isRepeated, err := s.CreditOnce(after(at), id, tier.Key, tier.Limit, amount)
@@ -89,25 +89,25 @@ func repeatedIsGivenOnce(t *testing.T, s Store) {
 
 func creditAddsToWhatWasEarned(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(10, tier))
+	take(t, s, after(0), checkOf(10, tier))
 	credit(t, s, after(200*time.Millisecond), tier, 3, 2, 5)
 	credit(t, s, after(300*time.Millisecond), tier, -4, 6, 2)
 	credit(t, s, after(300*time.Millisecond), tier, 0, 2, 2)
-	expectAllowed(t, take(t, s, after(300*time.Millisecond), ask(2.000001, tier), ask(2, tier)), false, true)
+	expectAllowed(t, take(t, s, after(300*time.Millisecond), checkOf(2.000001, tier), checkOf(2, tier)), false, true)
 }
 
 func creditStopsAtTheBurst(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(2, tier))
+	take(t, s, after(0), checkOf(2, tier))
 	credit(t, s, after(0), tier, 100, 8, 10)
-	expectAllowed(t, take(t, s, after(0), ask(10, tier), ask(0.000001, tier)), true, false)
+	expectAllowed(t, take(t, s, after(0), checkOf(10, tier), checkOf(0.000001, tier)), true, false)
 }
 
 func debitStopsAtNothing(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(2, tier))
+	take(t, s, after(0), checkOf(2, tier))
 	credit(t, s, after(0), tier, -100, 8, 0)
-	expectTokens(t, take(t, s, after(time.Second/10), ask(0, tier))[0], 1) // there is no debt
+	expectTokens(t, take(t, s, after(time.Second/10), checkOf(0, tier))[0], 1) // there is no debt
 }
 
 func unusedCanBeDebited(t *testing.T, s Store) {
@@ -125,16 +125,16 @@ func unusedIsFull(t *testing.T, s Store) {
 
 func resetIsFull(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(rules.MinRate, 30, 0)}
-	take(t, s, after(0), ask(30, tier))
+	take(t, s, after(0), checkOf(30, tier))
 	creditMicros(t, s, after(0), tier, enforce.Fill, 0, 30)
-	expectAllowed(t, take(t, s, after(0), ask(30, tier), ask(0.000001, tier)), true, false)
+	expectAllowed(t, take(t, s, after(0), checkOf(30, tier), checkOf(0.000001, tier)), true, false)
 }
 
 func resetOutlivesTheClock(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(10, tier))
+	take(t, s, after(0), checkOf(10, tier))
 	creditMicros(t, s, after(time.Second), tier, enforce.Fill, 10, 10) // it has just earned all of it
-	expectTokens(t, take(t, s, after(0), ask(0, tier))[0], 10)
+	expectTokens(t, take(t, s, after(0), checkOf(0, tier))[0], 10)
 }
 
 func creditExtremes(t *testing.T, s Store) {
@@ -150,7 +150,7 @@ func creditExtremes(t *testing.T, s Store) {
 
 func creditSettlesEdited(t *testing.T, s Store) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: tenPerSecond}
-	take(t, s, after(0), ask(10, tier))
+	take(t, s, after(0), checkOf(10, tier))
 	tier.Limit = limit(1, 4, 100*time.Millisecond)
 	credit(t, s, after(1100*time.Millisecond), tier, 1, 2, 3) // one earned at ten per second, one at one
 	credit(t, s, after(1100*time.Millisecond), tier, 9, 3, 4)
@@ -159,16 +159,16 @@ func creditSettlesEdited(t *testing.T, s Store) {
 func resetKeepsTheNewerLimit(t *testing.T, s Store) {
 	older := enforce.Tier{Key: key(1, "42"), Limit: limit(10, 100, 0)}
 	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(10, 5, time.Second)}
-	take(t, s, after(0), ask(1, older))
+	take(t, s, after(0), checkOf(1, older))
 	creditMicros(t, s, after(time.Second), newer, enforce.Fill, 5, 5)
-	answers := take(t, s, after(time.Second), ask(6, older), ask(5, older))
+	answers := take(t, s, after(time.Second), checkOf(6, older), checkOf(5, older))
 	expectAllowed(t, answers, false, true)
 }
 
 func staleCreditor(t *testing.T, s Store) {
 	older := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 100, 0)}
 	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(10, 5, time.Second)}
-	take(t, s, after(time.Second), ask(5, newer))
+	take(t, s, after(time.Second), checkOf(5, newer))
 	credit(t, s, after(1200*time.Millisecond), older, 1, 2, 3)
 	credit(t, s, after(1200*time.Millisecond), older, 50, 3, 5)
 }
@@ -181,15 +181,14 @@ func creditIsOneBuckets(t *testing.T, s Store) {
 		{Key: key(1, ""), Limit: tenPerSecond},
 	}
 	for _, tier := range append(others, mine) {
-		take(t, s, after(0), ask(10, tier))
+		take(t, s, after(0), checkOf(10, tier))
 	}
 	credit(t, s, after(0), mine, 7, 0, 7)
 	for _, tier := range others {
-		expectTokens(t, take(t, s, after(0), ask(0, tier))[0], 0)
+		expectTokens(t, take(t, s, after(0), checkOf(0, tier))[0], 0)
 	}
 }
 
-// drawAmount draws credits and debits around what is interesting.
 func drawAmount(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	missing := burst - level.Micros
@@ -202,7 +201,7 @@ func drawAmount(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.To
 	).Draw(t, "amount")
 }
 
-// runCreditHistories replays random histories of runHistories' kind in which people credit too.
+// runCreditHistories is runHistories with credits.
 func runCreditHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
@@ -241,7 +240,7 @@ func runCreditHistories(t *testing.T, s Store) {
 	})
 }
 
-// sameBucket compares two buckets but for their stamps, which are the store's own.
+// sameBucket compares two buckets, except for their stamps.
 func sameBucket(a, b enforce.Bucket) bool {
 	a.Stamp, b.Stamp = 0, 0
 	return a == b

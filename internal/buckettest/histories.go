@@ -13,8 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// idle is how long a full bucket must be remembered. After that a store may forget it, and it is
-// as a bucket that nobody used: with the caller's limit, even if that is older or larger.
+// idle is how long a full bucket must be remembered. A store may forget it then, so that it has the caller's limit, even
+// an older or larger one.
 const idle = 10 * time.Second
 
 // drawLimit draws any limit that rules accept, and often one with a rate that doubles cannot hold.
@@ -32,8 +32,7 @@ func drawLimit(t *rapid.T, since int64) enforce.Limit {
 	return enforce.Limit{Rate: min(max(rate, rules.MinRate), rules.MaxRate), Burst: burst, Since: since}
 }
 
-// drawCost draws costs around what is interesting: nothing, the least, what the bucket holds, its
-// burst, and either side of them.
+// drawCost draws costs around nothing, the least, what the bucket holds, and its burst.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	return max(0, rapid.OneOf(
@@ -57,8 +56,8 @@ func drawStep(t *rapid.T, limit enforce.Limit) int64 {
 	).Draw(t, "clock")
 }
 
-// history is the world of one random history: a few rules that people edit, and callers, some of
-// whom have not read the latest edit.
+// history is the world of a random history: a few rules that people edit, and callers that may not have read the latest
+// edit.
 type history struct {
 	now, latest int64 // latest is the highest that now ever was
 	tenant      rules.TenantID
@@ -152,9 +151,9 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 	return one
 }
 
-// forgettable reports whether a store may have forgotten the tier's bucket, and whether that would show. It
-// would if the bucket is at another limit: one of an edit that came after it was forgotten, or of a caller that is
-// far behind. An edit from before that does not, because it settled the bucket.
+// forgettable reports whether a store may have forgotten the tier's bucket, and whether that would show. It shows if the
+// bucket is at another limit: of an edit that came later, or of a caller that is far behind. An earlier edit settled the
+// bucket.
 func (h *history) forgettable(tier enforce.Tier) bool {
 	bucket, ok := h.reference[tier.Key]
 	if !ok || !h.mayBeGone(tier.Key) {
@@ -163,7 +162,7 @@ func (h *history) forgettable(tier enforce.Tier) bool {
 	return h.unsure[tier.Key] || tier.Limit != bucket.Limit || h.now < fullAt(bucket) || bucket.TimeToFull() == rules.MaxTimeToFull
 }
 
-// mayBeGone says that a store may have forgotten a bucket that was used.
+// mayBeGone reports whether a store may have forgotten a used bucket.
 func (h *history) mayBeGone(key enforce.Key) bool {
 	bucket, ok := h.reference[key]
 	return ok && h.latest >= fullAt(bucket)+idle.Microseconds()
@@ -180,7 +179,7 @@ func runHistories(t *testing.T, s Store) {
 		h := newHistory(t, rules.TenantID(tenant.Add(1)))
 		for range rapid.IntRange(1, 30).Draw(t, "takes") {
 			h.advance(t, s)
-			checks := make([]enforce.BucketCheck, rapid.IntRange(1, 4).Draw(t, "asks"))
+			checks := make([]enforce.BucketCheck, rapid.IntRange(1, 4).Draw(t, "checks"))
 			for i := range checks {
 				checks[i] = h.drawAsk(t)
 			}
@@ -196,8 +195,8 @@ func runHistories(t *testing.T, s Store) {
 	})
 }
 
-// runExact replays random histories of one bucket beside rational arithmetic. A decision may
-// differ only where the exact level is within a millionth of a token of the cost.
+// runExact replays random histories of one bucket beside rational arithmetic. Decisions may differ only if the exact level
+// is within a millionth of a token of the cost.
 func runExact(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
@@ -248,8 +247,7 @@ func runExact(t *testing.T, s Store) {
 	})
 }
 
-// runMillion takes a million times from a bucket whose rate is no number that a double can hold,
-// and compares what is left.
+// runMillion takes a million times from a bucket whose rate a double cannot hold, and compares the levels.
 func runMillion(t *testing.T, s Store) {
 	const takes, batch = 1_000_000, 250
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1000.1/3, 1_000_000_000, 0)}

@@ -8,7 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// runKeys asks once with each of many keys that are easily confused: all must be full.
+// runKeys takes once from each of many keys that are easily confused: all must be full.
 func runKeys(t *testing.T, open func(t *testing.T) Store) {
 	long := strings.Repeat("x", 300)
 	digest := sha256.Sum256([]byte(long))
@@ -33,7 +33,7 @@ func runKeys(t *testing.T, open func(t *testing.T) Store) {
 		}
 		for _, k := range keys {
 			tier := enforce.Tier{Key: k, Limit: limit(1, 1, 0)}
-			answers := take(t, s, after(0), ask(1, tier), ask(1, tier))
+			answers := take(t, s, after(0), checkOf(1, tier), checkOf(1, tier))
 			if !answers[0].Allowed {
 				t.Errorf("%+v shares a bucket with an earlier key", k)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// reference is the contract of enforce.Buckets in its plainest words.
+// reference is the contract of enforce.Buckets in few lines.
 type reference map[enforce.Key]enforce.Bucket
 
 func (r reference) take(now int64, checks []enforce.BucketCheck) {
@@ -48,16 +48,15 @@ func (r reference) credit(now int64, key enforce.Key, limit enforce.Limit, amoun
 	return before, bucket
 }
 
-// exact is one bucket in rational arithmetic: the algorithm as PRODUCT.md states it, without a
-// thought for machines. Levels are in tokens.
+// exact is one bucket in rational arithmetic. Levels are in tokens.
 type exact struct {
 	level *big.Rat
 	stamp int64
 	limit enforce.Limit
 }
 
-// settled returns the bucket as it is at a time, for a caller with a limit, and says whether that
-// must be remembered even if nothing is taken. A nil bucket is one that nobody used.
+// settled returns the bucket settled to a time and a caller's limit, and reports whether it must be kept even if nothing
+// is taken. An unused bucket is nil.
 func (e *exact) settled(limit enforce.Limit, now int64) (settled *exact, mustWrite bool) {
 	if e == nil {
 		return &exact{level: big.NewRat(limit.Burst, 1), stamp: now, limit: limit}, false
@@ -89,7 +88,7 @@ func (e *exact) take(cost enforce.Tokens) {
 	e.level.Sub(e.level, big.NewRat(int64(cost), int64(enforce.Token)))
 }
 
-// credit adds an amount, and takes away what is above the burst or below nothing.
+// credit adds an amount, within 0 and the burst.
 func (e *exact) credit(amount enforce.Tokens) {
 	e.level.Add(e.level, big.NewRat(int64(amount), int64(enforce.Token)))
 	if burst := big.NewRat(e.limit.Burst, 1); e.level.Cmp(burst) > 0 {

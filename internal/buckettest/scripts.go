@@ -18,7 +18,7 @@ import (
 //go:embed testdata/*.txt
 var scripts embed.FS
 
-// step is one line of a decision script that happens at a time. Its figures are NaN where the line says none.
+// step is a line of a decision script that begins with a time. Figures that the line lacks are NaN.
 type step struct {
 	line                     string
 	act                      string // take, settle or newer
@@ -69,7 +69,7 @@ func runScripts(t *testing.T, open func(t *testing.T) Store) {
 	}
 }
 
-// tryTake takes, and marks the asks that got an answer.
+// tryTake takes, and marks the checks that got an answer.
 func tryTake(t *testing.T, s Store, now int64, checks []enforce.BucketCheck) {
 	err := s.Take(now, checks)
 	for i := range checks {
@@ -100,7 +100,7 @@ func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enfo
 		}
 		for i, answer := range check(s, step.now, checks) {
 			if answer.Allowed != step.allowed || answer.Answered != step.answered {
-				t.Fatalf("%s: ask %d: answered %t, allowed %t at level %+v",
+				t.Fatalf("%s: check %d: answered %t, allowed %t at level %+v",
 					step.line, i+1, answer.Answered, answer.Allowed, answer.Tiers[0].Bucket.Level)
 			}
 		}
@@ -113,7 +113,7 @@ func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enfo
 	}
 }
 
-// check compares the line's figures with the bucket after its last ask.
+// check compares the line's figures with the bucket after its last check.
 func (s step) check(bucket enforce.Bucket) error {
 	tokens := (float64(bucket.Level.Micros) + float64(bucket.Level.Fraction)/(1<<32)) / float64(enforce.Token)
 	if math.Abs(tokens-s.tokens) > 1e-6 {

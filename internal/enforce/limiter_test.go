@@ -111,10 +111,10 @@ func request() rules.Request {
 
 func (w *world) check(cost enforce.Tokens) enforce.Decision {
 	w.t.Helper()
-	return w.ask(enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost})
+	return w.decide(enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost})
 }
 
-func (w *world) ask(checks ...enforce.Check) enforce.Decision {
+func (w *world) decide(checks ...enforce.Check) enforce.Decision {
 	w.t.Helper()
 	decisions := make([]enforce.Decision, len(checks))
 	w.limiter.Decide(w.t.Context(), w.tenant, checks, decisions)
@@ -377,7 +377,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		for _, cost := range []enforce.Tokens{0, enforce.Token, 3 * enforce.Token} {
 			check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost}
 			explained := w.limiter.Explain(t.Context(), w.tenant, &check)
-			if told := w.ask(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason || explained.Degraded != told.Degraded {
+			if told := w.decide(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason || explained.Degraded != told.Degraded {
 				t.Errorf("cost %s: explained as %+v, and a check was told %+v", cost, explained, told)
 			}
 		}

@@ -72,7 +72,7 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 				w.check(test.cost)
 				check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: test.cost}
 				explained := w.limiter.Explain(t.Context(), w.tenant, &check)
-				d := w.ask(check)
+				d := w.decide(check)
 				if explained.Allowed != d.Allowed || explained.Reason != d.Reason {
 					t.Errorf("in shadow %v: explained as %v %q, and decided %v %q", inShadow, explained.Allowed, explained.Reason, d.Allowed, d.Reason)
 				}

@@ -7,14 +7,14 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// pastCredit is a credit that CreditOnce remembers, by a key of its tenant and its id alone.
+// pastCredit is a credit that CreditOnce remembers, by a key of its tenant and id.
 type pastCredit struct {
 	fingerprint   [32]byte
 	before, after enforce.Bucket
 	forgottenAt   int64
 }
 
-// CreditOnce implements enforce.Creditor. What is past its day is forgotten by the next call: people credit seldom.
+// CreditOnce implements enforce.Creditor. Each call forgets the expired credits.
 func (s *Store) CreditOnce(
 	_ context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {

@@ -1,18 +1,14 @@
 // Package membucket keeps token buckets in this process's memory.
 //
-// It is the store of a single process without Redis, and what tiers with the failure mode "local"
-// fall back to while Redis is away. It answers exactly as the Redis store does, never fails, waits
-// for nobody but its own mutex, and forgets everything when the process ends.
+// It is the store of a single process without Redis, and the fallback of tiers with the failure mode "local" while Redis is
+// down. It answers exactly as the Redis store does, never fails, and forgets everything when the process ends.
 //
-// One mutex guards one map. A check of four tiers holds it for a fraction of a microsecond, which
-// is millions of checks per second; shards would raise a ceiling that the HTTP server above never
-// reaches, and would need one lock per tier, in order, to keep a check all or nothing.
+// One mutex guards one map. A check of four tiers holds it for a fraction of a microsecond, so it bears millions of checks
+// per second, more than the HTTP server. Shards would need one lock per tier, in order, to keep a check all or nothing.
 //
-// Memory is bounded. A bucket that has been full for a while is the same as no bucket, and each new
-// bucket pays for a look at two old ones, so that idle ones go at least as fast as new ones come.
-// A store that is at its bound all the same drops, of a small sample, the bucket that would be full
-// soonest: its owner is given the least. Somebody who makes up identities to push others out
-// only pushes out those identities, which have hardly taken anything.
+// Memory is bounded. A bucket that has been full for a while is forgotten. Each new bucket sweeps two old ones, so idle
+// buckets go at least as fast as new ones come. A store at its bound evicts the bucket of a small sample that would be full
+// soonest, which gives away the fewest tokens. An attacker who makes up identities evicts those, which have taken little.
 package membucket
 
 import (
@@ -28,18 +24,17 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// DefaultMaxBuckets is the bound of a store that names none: about 280 MB when subjects
-// are 40 bytes, and 310 MB when they are long.
+// DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones.
 const DefaultMaxBuckets = 1_000_000
 
 const (
-	// slack is how long a bucket stays after it is full. It holds the limit in force, and a caller
-	// with an older one must find it; callers are seconds behind. The Redis store does the same.
+	// slack is how long a full bucket is kept, because callers with an older limit, seconds behind, must find the limit in
+	// force. The Redis store does the same.
 	slack = 10 * time.Second
-	// swept is how many buckets each new one pays to look at. With one, the last in the ring, which
-	// takes the place of what is removed, would be passed over too often to keep up.
+	// swept is how many buckets each new one sweeps. One would not keep up: the last bucket of the ring, which takes the
+	// place of a removed one, would be passed over too often.
 	swept = 2
-	// sample is how many buckets compete to stay when the store is at its bound.
+	// sample is how many buckets an eviction compares.
 	sample = 8
 )
 
@@ -47,8 +42,7 @@ const (
 type Options struct {
 	// MaxBuckets bounds the number of buckets; 0 means DefaultMaxBuckets.
 	MaxBuckets int
-	// Clock returns microseconds since the Unix epoch; nil means the wall clock, by which limits
-	// say since when they are in force.
+	// Clock returns microseconds since the Unix epoch; nil means the wall clock, as in Limit.Since.
 	Clock func() int64
 }
 
@@ -59,12 +53,11 @@ type Store struct {
 
 	mu      sync.Mutex
 	buckets map[enforce.Key]*bucket
-	// ring holds the same buckets in an order for the hand to walk: a map cannot be walked a few
-	// at a time.
+	// ring holds the same buckets for the hand to walk: a map cannot be walked a few at a time.
 	ring      []*bucket
 	hand      int
 	evictions int64
-	held      []*enforce.Bucket // of the ask at hand; kept to not allocate
+	held      []*enforce.Bucket // of the current check; reused
 	credits   map[enforce.Key]pastCredit
 }
 
@@ -92,27 +85,26 @@ func New(options Options) *Store {
 	return s
 }
 
-// Take implements enforce.Buckets. It never returns an error, and answers even when ctx is done:
-// it is what remains when another store has used up the time.
+// Take implements enforce.Buckets. It never returns an error, and answers even after the deadline of ctx, which another
+// store may have used up.
 func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Read under the lock: a time from before the wait for it would look like a clock that went
-	// back, and what was earned since would be earned again.
+	// The clock is read under the lock: an earlier time would look like a clock that went back, and earn tokens twice.
 	now := s.clock()
 	for i := range checks {
-		s.take(&checks[i], now)
+		s.decide(&checks[i], now)
 	}
 	return nil
 }
 
-func (s *Store) take(check *enforce.BucketCheck, now int64) {
+func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	s.held = s.held[:0]
 	for i := range check.Tiers {
 		s.held = append(s.held, s.bucket(check.Tiers[i].Key))
 	}
-	// Old buckets are written before new ones are inserted: an insertion sweeps, and would drop as
-	// idle an old bucket that this very ask takes from.
+	// TakeFrom writes old buckets before new ones are inserted, because an insertion might sweep an idle bucket of this
+	// check.
 	if !check.TakeFrom(s.held, now) {
 		return
 	}
@@ -152,7 +144,7 @@ func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Toke
 	return before, after
 }
 
-// settledAtOnce is how many buckets Settle looks at before it lets others have the store: some 50 µs.
+// settledAtOnce is how many buckets Settle looks at before it releases the lock: about 50 µs.
 const settledAtOnce = 500
 
 // Settle implements enforce.Settler. It fails only when ctx ends.
@@ -161,7 +153,7 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 	for i := range edits {
 		edited[enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}] = &edits[i]
 	}
-	// From the end on, because a removed bucket's place is taken by the last, which was settled before it.
+	// Backwards, because a removed bucket's place is taken by the last one, which is settled already.
 	for from := math.MaxInt; from > 0; {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("settle buckets in memory: %w", context.Cause(ctx))
@@ -186,7 +178,6 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 	return nil
 }
 
-// bucket returns what the store holds of a bucket, or nil.
 func (s *Store) bucket(key enforce.Key) *enforce.Bucket {
 	if b := s.buckets[bounded(key)]; b != nil {
 		return &b.Bucket
@@ -194,12 +185,11 @@ func (s *Store) bucket(key enforce.Key) *enforce.Bucket {
 	return nil
 }
 
-// longSubject is how long a subject may be, in bytes, to be kept as it is.
+// longSubject is the length in bytes of the longest subject that is kept as it is.
 const longSubject = 64
 
-// bounded replaces a longer subject by its SHA-256, so that a bound on buckets is a bound on memory
-// whatever callers send. In hexadecimal behind a # that is longer than any subject kept as it is, and
-// so equal to none.
+// bounded replaces a longer subject by its SHA-256, so that a bound on buckets bounds memory. A # and the digest in
+// hexadecimal are longer than any subject that is kept as it is, and so equal to none.
 func bounded(key enforce.Key) enforce.Key {
 	if len(key.Subject) > longSubject {
 		sum := sha256.Sum256([]byte(key.Subject))
@@ -215,8 +205,8 @@ func (s *Store) Len() int {
 	return len(s.ring)
 }
 
-// Evictions returns how many buckets were dropped before they were full, to keep the bound. If it
-// grows, callers are allowed more than their limits, and the bound should be higher.
+// Evictions counts the buckets that were dropped before they were full, to keep the bound. If it grows, callers may exceed
+// their limits, and the bound should be higher.
 func (s *Store) Evictions() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,14 +218,14 @@ func (s *Store) insert(key enforce.Key, state enforce.Bucket, now int64) {
 	if len(s.ring) >= s.max {
 		s.evict(now)
 	}
-	// The subject may be a small part of a large request, which the map would keep alive.
+	// The subject may be part of a large request, which the map would keep alive.
 	key.Subject = strings.Clone(key.Subject)
 	b := &bucket{Bucket: state, key: key, at: len(s.ring)}
 	s.buckets[key] = b
 	s.ring = append(s.ring, b)
 }
 
-// sweep drops what is idle among the next few buckets.
+// sweep drops the idle ones among the next few buckets.
 func (s *Store) sweep(now int64) {
 	for range min(swept, len(s.ring)) {
 		if b := s.next(); b.fullIn(now) <= -slack {
@@ -244,7 +234,7 @@ func (s *Store) sweep(now int64) {
 	}
 }
 
-// evict drops, of the next few buckets, the one that would be full soonest.
+// evict drops the one of the next few buckets that would be full soonest.
 func (s *Store) evict(now int64) {
 	soonest := s.next()
 	for range min(sample, len(s.ring)) - 1 {
@@ -268,7 +258,7 @@ func (s *Store) next() *bucket {
 	return b
 }
 
-// remove forgets a bucket; the last in the ring takes its place.
+// remove drops a bucket; the last of the ring takes its place.
 func (s *Store) remove(b *bucket) {
 	last := len(s.ring) - 1
 	s.ring[b.at] = s.ring[last]
@@ -278,8 +268,8 @@ func (s *Store) remove(b *bucket) {
 	delete(s.buckets, b.key)
 }
 
-// fullIn returns how long until the bucket is full; negative if it has been for a while. A clock
-// that went back makes it longer, so nothing is dropped too early.
+// fullIn returns how long until the bucket is full, negative if it is already. A clock that went back makes it longer, so
+// that nothing is dropped too early.
 func (b *bucket) fullIn(now int64) time.Duration {
 	return b.TimeToFull() - time.Duration(now-b.Stamp)*time.Microsecond
 }

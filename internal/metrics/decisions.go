@@ -26,7 +26,7 @@ type Decisions struct {
 	answered, failed prometheus.Observer
 }
 
-// The values that labels can have. A value of the domain that is missing here is not counted.
+// The values of labels. Other values are not counted.
 var (
 	reasons = [...]enforce.Reason{
 		enforce.LimitExceeded, enforce.Blocked, enforce.CostExceedsLimit, enforce.StoreUnavailable,
@@ -37,8 +37,7 @@ var (
 
 var _ enforce.Observer = (*Decisions)(nil)
 
-// Decisions returns what an enforce.Limiter is to tell of its decisions. Store names where the
-// shared buckets are: redis or memory.
+// Decisions returns an observer for an enforce.Limiter. store is where the shared buckets are: redis or memory.
 func (m *Metrics) Decisions(store string) *Decisions {
 	d := &Decisions{}
 	d.countChecks(m.registry)
@@ -46,13 +45,13 @@ func (m *Metrics) Decisions(store string) *Decisions {
 	d.countDegraded(m.registry)
 	d.recalled = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sluice_recalled_denials_total",
-		Help: "Denials among the checks that cost the shared buckets nothing, because they had just shown that they would deny.",
+		Help: "Denials among the checks, made from memory because the shared buckets had just shown that they would deny.",
 	})
 	m.registry.MustRegister(d.recalled)
 
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_store_duration_seconds",
-		Help:    "Time that the shared buckets took to answer one question, or to fail.",
+		Help:    "Time that the shared buckets took to answer one call, or to fail.",
 		Buckets: durationBuckets,
 	}, []string{"store", "result"})
 	m.registry.MustRegister(durations)
@@ -136,7 +135,7 @@ func (d *Decisions) Decided(_ *snapshot.Tenant, _ *enforce.Check, decision *enfo
 	}
 }
 
-// Counted returns how many checks were decided, and how many of them without the shared buckets.
+// Counted returns how many checks were decided, and how many of them degraded.
 func (d *Decisions) Counted() (checks, degraded int64) {
 	counters := append([][2]prometheus.Counter{d.allowed, d.bypassed}, d.denied[:]...)
 	for _, by := range counters {
@@ -146,7 +145,7 @@ func (d *Decisions) Counted() (checks, degraded int64) {
 	return checks, degraded
 }
 
-// valueOf reads a counter. Prometheus offers no shorter way.
+// valueOf reads a counter.
 func valueOf(counter prometheus.Counter) int64 {
 	var metric dto.Metric
 	if err := counter.Write(&metric); err != nil {
@@ -155,7 +154,7 @@ func valueOf(counter prometheus.Counter) int64 {
 	return int64(metric.GetCounter().GetValue())
 }
 
-// StoreAnswered times one question to the shared buckets.
+// StoreAnswered times one Take of the shared buckets.
 func (d *Decisions) StoreAnswered(took time.Duration, err error) {
 	if err != nil {
 		d.failed.Observe(took.Seconds())
@@ -164,7 +163,7 @@ func (d *Decisions) StoreAnswered(took time.Duration, err error) {
 	d.answered.Observe(took.Seconds())
 }
 
-// decidingMode is the failure mode that made a degraded decision.
+// decidingMode returns the failure mode that made a degraded decision.
 func decidingMode(d *enforce.Decision) rules.FailureMode {
 	if d.Reason == enforce.StoreUnavailable {
 		return rules.FailClosed

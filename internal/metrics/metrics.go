@@ -1,16 +1,13 @@
 // Package metrics counts and times what Sluice does, for Prometheus.
 //
-// A [Metrics] owns its registry, so that several can live in one process, each with what its
-// surfaces asked for: [Metrics.Decisions] and [Metrics.Requests] observe as things happen, the rest
-// is read when Prometheus asks. Whoever observes finds its series ready, with no look-up of labels:
-// counting one check of four tiers takes about 60 ns and allocates nothing (measured by
-// BenchmarkDecided on a 2-core cloud machine).
+// A [Metrics] owns its registry, so that several can live in one process. [Metrics.Decisions] and [Metrics.Requests] are
+// updated by events; the rest is read at each scrape. Observers keep their series, so that no event looks up labels:
+// counting a check of four tiers takes about 60 ns and allocates nothing (BenchmarkDecided on a 2-core cloud machine).
 //
-// Labels are names that Sluice itself gives: scopes, modes, reasons, routes; and the addresses of Redis nodes. Users are never labels,
-// because their number has no bound. Tenants and rules are labels of sluice_violations_total alone,
-// which stops at a thousand of them; beyond, the admin API's statistics answer.
-// Counters with a fixed set of labels are there at 0 from the start, so that a rate over the first
-// denial is not lost.
+// Labels are names that Sluice gives (scopes, modes, reasons, routes) and the addresses of Redis nodes. Users are never
+// labels, because their number has no bound. Only sluice_violations_total has tenants and rules as labels, at most a
+// thousand; the admin API has the statistics of all. Counters with a fixed set of labels start at 0, so that a rate
+// includes the first denial.
 package metrics
 
 import (
@@ -28,11 +25,11 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// Metrics are the metrics of one process. Each of its methods but Handler is called at most once
-// for one kind of thing: a name that is registered twice panics.
+// Metrics are the metrics of one process. Each method but Handler registers names, and panics if they are registered
+// already.
 type Metrics struct{ registry *prometheus.Registry }
 
-// New returns metrics of the process itself and of what it was built from.
+// New returns metrics of the process and its build.
 func New(version, revision string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -56,14 +53,12 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
 
-// durationBuckets fit answers from memory (below 100 µs) as well as a store that is far over its
-// budget.
+// durationBuckets fit answers from memory (below 100 µs) and a store far over its budget.
 var durationBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1,
 }
 
-// Snapshot shows what the rules in memory hold and how old they are: the time since they were last
-// known to be those of the database.
+// Snapshot registers the sizes and the age of the rules in memory.
 func (m *Metrics) Snapshot(sizes func() snapshot.Sizes, age func() time.Duration) {
 	m.gauge("sluice_snapshot_age_seconds",
 		"Time since the rules in memory were last known to be those of the database.",
@@ -84,8 +79,8 @@ func (m *Metrics) Snapshot(sizes func() snapshot.Sizes, age func() time.Duration
 		func() float64 { return float64(sizes().Keys) })
 }
 
-// SnapshotReads shows how long the last good poll for changed rules took, and the last good reading of
-// all of them; both are 0 until there was one.
+// SnapshotReads registers the durations of the last good poll for changed rules and of the last good full read; 0 if there
+// was none.
 func (m *Metrics) SnapshotReads(poll, reread func() time.Duration) {
 	for kind, took := range map[string]func() time.Duration{"poll": poll, "reread": reread} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -96,8 +91,7 @@ func (m *Metrics) SnapshotReads(poll, reread func() time.Duration) {
 	}
 }
 
-// UnreadableRules shows how many rows of rules could not be understood and were left out, each time
-// they were read.
+// UnreadableRules registers a counter of rows that could not be read as rules.
 func (m *Metrics) UnreadableRules(read func() int64) {
 	m.counter("sluice_unreadable_rules_total",
 		"Rows of rules that could not be understood and are not in force, counted each time they are read.",
@@ -114,12 +108,12 @@ const (
 	BreakerOpen
 )
 
-// maxNodes bounds the nodes that have a series of their own. Redis recommends at most 1000 nodes in a cluster; of more
-// than this, those whose breakers are open come first.
+// maxNodes caps the nodes with their own series; Redis recommends up to 1000 nodes in a cluster. Nodes whose breakers are
+// open come first.
 const maxNodes = 200
 
-// SharedStore shows the states of the circuit breakers in front of Redis, by the node's address, and how many broken
-// bucket states were replaced by full buckets, and how often a bucket in a newer format was met. A node that has left the cluster has no series any more.
+// SharedStore registers the states of Redis's circuit breakers by node address, and counters of broken bucket states that
+// were replaced by full buckets and of bucket states in an unknown format. A node that left the cluster has no series.
 func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesReset, statesUnknown func() int64) {
 	m.gauge("sluice_store_breaker_state",
 		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
@@ -134,7 +128,7 @@ func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesRes
 		func() float64 { return float64(statesUnknown()) })
 }
 
-// UnsettledEdits shows how many edits that slow limits did not reach idle buckets.
+// UnsettledEdits registers a counter of edits that slow limits and did not reach idle buckets.
 func (m *Metrics) UnsettledEdits(read func() int64) {
 	m.counter("sluice_unsettled_edits_total",
 		"Edits that slow limits and did not reach idle buckets, whose owners may each have had one burst too many.",
@@ -143,8 +137,8 @@ func (m *Metrics) UnsettledEdits(read func() int64) {
 
 func worst(breakers map[string]BreakerState) BreakerState {
 	state := BreakerClosed
-	for _, of := range breakers {
-		state = max(state, of)
+	for _, breaker := range breakers {
+		state = max(state, breaker)
 	}
 	return state
 }
@@ -156,21 +150,20 @@ type nodeBreakers struct {
 }
 
 // Describe implements prometheus.Collector.
-func (n nodeBreakers) Describe(to chan<- *prometheus.Desc) { to <- n.desc }
+func (n nodeBreakers) Describe(descs chan<- *prometheus.Desc) { descs <- n.desc }
 
 // Collect implements prometheus.Collector.
-func (n nodeBreakers) Collect(to chan<- prometheus.Metric) {
+func (n nodeBreakers) Collect(series chan<- prometheus.Metric) {
 	breakers := n.read()
 	nodes := slices.SortedFunc(maps.Keys(breakers), func(a, b string) int {
 		return cmp.Or(cmp.Compare(breakers[b], breakers[a]), cmp.Compare(a, b))
 	})
 	for _, node := range nodes[:min(len(nodes), maxNodes)] {
-		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, float64(breakers[node]), node)
+		series <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, float64(breakers[node]), node)
 	}
 }
 
-// LocalBuckets shows how many buckets this process keeps in its own memory, and how many of them had
-// to go before they were full.
+// LocalBuckets registers how many buckets this process holds in memory, and how many were evicted before they were full.
 func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 	m.gauge("sluice_local_buckets", "Buckets in this process's memory.",
 		func() float64 { return float64(held()) })
@@ -208,7 +201,7 @@ type Connections struct {
 	Refused, Evicted int64
 }
 
-// CheckConnections shows how many connections the check port has, and how many had to go because of its limit.
+// CheckConnections registers the counts of the check port's connections.
 func (m *Metrics) CheckConnections(read func() Connections) {
 	m.gauge("sluice_check_connections", "Open connections of the check port.",
 		func() float64 { return float64(read().Open) })
@@ -220,12 +213,12 @@ func (m *Metrics) CheckConnections(read func() Connections) {
 		func() float64 { return float64(read().Evicted) })
 }
 
-// gauge registers a gauge that is read when Prometheus asks; read is called from any goroutine.
+// gauge registers a gauge that is read at each scrape, from any goroutine.
 func (m *Metrics) gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }
 
-// counter is gauge for what only grows.
+// counter is gauge for values that only grow.
 func (m *Metrics) counter(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
 }

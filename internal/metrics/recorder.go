@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Recorder shows the recorder of violations, and returns what it is to tell of each try to write.
+// Recorder registers the statistics of the recorder, and returns an observer of its writes.
 func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duration, err error) {
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_recorder_write_duration_seconds",
@@ -26,7 +26,7 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 	written, failed := durations.WithLabelValues("ok"), durations.WithLabelValues("error")
 
 	m.gauge("sluice_recorder_lag_seconds",
-		"Time since everything that had been recorded until then was written. A killed process loses what is younger.",
+		"Time since everything that had been recorded until then was written. A killed process loses anything younger.",
 		func() float64 { return stats().Lag.Seconds() })
 	m.gauge("sluice_recorder_batches", "Batches taken from memory and not written yet.",
 		func() float64 { return float64(stats().Batches) })
@@ -34,7 +34,7 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 		func() float64 { return float64(stats().Subjects) })
 	m.gauge("sluice_recorder_details", "Violations in detail that wait to be written.",
 		func() float64 { return float64(stats().Details) })
-	m.gauge("sluice_recorder_bytes", "Memory for what waits to be written, about.",
+	m.gauge("sluice_recorder_bytes", "Approximate memory of counts and violations that wait to be written.",
 		func() float64 { return float64(stats().Bytes) })
 	m.counter("sluice_recorder_violations_total", "Violations recorded.",
 		func() float64 { return float64(stats().Recorded) })
@@ -53,15 +53,14 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 	}
 }
 
-// maxViolationSeries bounds how many tenants and rules have series of their own. Whoever is denied later
-// than these is counted as tenant and rule "other".
+// maxViolationSeries caps the series of tenants and rules. Later ones count as tenant and rule "other".
 const maxViolationSeries = 1000
 
 // Violations counts violations by tenant, scope, rule and mode. It is an enforce.Observer.
 type Violations struct {
 	counts *prometheus.CounterVec
 
-	// series holds what was seen already: see Requests.
+	// series is copied on write: see Requests.
 	series atomic.Pointer[map[violationSeries]prometheus.Counter]
 	adding sync.Mutex
 }
@@ -75,7 +74,7 @@ type violationSeries struct {
 
 var _ enforce.Observer = (*Violations)(nil)
 
-// Violations returns what an enforce.Limiter is to tell of its decisions.
+// Violations returns an observer for an enforce.Limiter.
 func (m *Metrics) Violations() *Violations {
 	v := &Violations{counts: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_violations_total",
@@ -119,7 +118,6 @@ func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match) {
 	counter.Inc()
 }
 
-// add makes a series that was not seen yet.
 func (v *Violations) add(key violationSeries) prometheus.Counter {
 	v.adding.Lock()
 	defer v.adding.Unlock()

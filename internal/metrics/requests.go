@@ -15,8 +15,8 @@ type Requests struct {
 	durations *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
 
-	// series holds what was seen already, so that a request costs one look-up in a map that nobody
-	// writes. A new pair of route and status copies it; there are a few dozen.
+	// series is copied on write, so that a request costs one look-up without a lock. There are a few dozen pairs of route
+	// and status.
 	series atomic.Pointer[map[routeStatus]requestSeries]
 	adding sync.Mutex
 }
@@ -31,8 +31,8 @@ type requestSeries struct {
 	answers  prometheus.Counter
 }
 
-// Requests returns what a surface is to tell of its requests. Surface is check or admin, and is part
-// of the names: sluice_check_duration_seconds, sluice_check_requests_total.
+// Requests returns an observer for the requests of a surface. surface is check or admin, and part of the names:
+// sluice_check_duration_seconds, sluice_check_requests_total.
 func (m *Metrics) Requests(surface string) *Requests {
 	r := &Requests{
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -61,7 +61,6 @@ func (r *Requests) RequestAnswered(route string, status int, took time.Duration)
 	s.answers.Inc()
 }
 
-// add makes the series of a route and status that was not seen yet.
 func (r *Requests) add(key routeStatus) requestSeries {
 	s := requestSeries{
 		duration: r.durations.WithLabelValues(key.route),

@@ -41,8 +41,8 @@ const (
 	// longer than maxPause. One with little to write never pauses longer than the flush interval.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// little is that many batches: one of decisions and one of violations.
-	little = 2
+	// smallFlush is that many batches: one of decisions and one of violations.
+	smallFlush = 2
 	// countsPause is how long counts of decisions are held back that fill more than a batch. Each write costs the store
 	// the same however many checks it counts, and these counts are less urgent than violations.
 	countsPause = 10 * time.Second
@@ -64,17 +64,17 @@ type Recorder struct {
 	counters []*counters
 	shards   [shards]*shard
 
-	recorded, dropped, refused, lost atomic.Int64
-	waiting                          atomic.Int64 // batches
-	writtenAt                        atomic.Int64 // everything until then is written; Unix nanoseconds
+	recorded, dropped, refused, countsLost atomic.Int64
+	waiting                                atomic.Int64 // batches
+	writtenAt                              atomic.Int64 // everything until then is written; Unix nanoseconds
 
-	flushing  sync.Mutex  // guards what follows
-	batch     []*Batch    // not written yet, by number
-	held      sums        // not in a batch yet
-	mostHeld  int         // the cap of held
-	countedAt time.Time   // when they last went into a batch
-	wroteMuch atomic.Bool // in the latest flush
-	written   int64       // the latest number
+	flushing     sync.Mutex  // guards what follows
+	batch        []*Batch    // not written yet, by number
+	held         sums        // not in a batch yet
+	maxHeld      int         // the cap of held
+	countedAt    time.Time   // when they last went into a batch
+	lastWasLarge atomic.Bool // the latest flush
+	written      int64       // the latest number
 }
 
 // NewRecorder returns a Recorder that writes to a sink once Run is called.
@@ -92,7 +92,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	}
 	// Half of the memory fills up while the other half is written. Counts of decisions get a quarter of each half.
 	half := options.MaxBytes / 2
-	r.mostHeld = half / 4 / verdictsBytes
+	r.maxHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
 	for range processors {
 		r.counters = append(r.counters, newCounters(half/4/processors))
@@ -146,7 +146,7 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 				r.log.InfoContext(ctx, "violations are written again")
 			}
 			away, pause = 0, r.options.FlushInterval
-			if r.wroteMuch.Load() {
+			if r.lastWasLarge.Load() {
 				pause = max(pause, min((busyPart-1)*took, maxPause))
 			}
 		case ctx.Err() == nil:
@@ -202,7 +202,7 @@ func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take(hold)
+		r.collect(hold)
 	}
 	for len(r.batch) > 0 {
 		r.waiting.Store(int64(len(r.batch)))
@@ -224,29 +224,29 @@ func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
 	return nil
 }
 
-func (r *Recorder) take(hold time.Duration) {
+func (r *Recorder) collect(hold time.Duration) {
 	now := time.Now()
 	for _, c := range r.counters {
 		r.held.add(c.take())
 	}
 	var counts []DecisionCount
-	if few := len(r.held) <= maxBatchRows; few || len(r.held) >= r.mostHeld || now.Sub(r.countedAt) >= hold {
+	if few := len(r.held) <= maxBatchRows; few || len(r.held) >= r.maxHeld || now.Sub(r.countedAt) >= hold {
 		counts = r.held.decisions()
 		r.held, r.countedAt = sums{}, now
 	}
 	r.batch = r.batches(counts, tallies(r.shards[:]))
-	r.wroteMuch.Store(len(r.batch) > little)
+	r.lastWasLarge.Store(len(r.batch) > smallFlush)
 }
 
 // refuse splits the first batch.
 func (r *Recorder) refuse(ctx context.Context, err error) {
-	parts, lost := r.split(r.batch[0])
+	parts, countsLost := r.split(r.batch[0])
 	r.batch = append(parts, r.batch[1:]...)
 	if len(parts) < 2 { // the wrong row is found
 		r.refused.Add(1)
-		r.log.ErrorContext(ctx, "a row of violations was refused", "lost", lost, "error", err)
+		r.log.ErrorContext(ctx, "a row of violations was refused", "lost", countsLost, "error", err)
 	}
-	r.lost.Add(lost)
+	r.countsLost.Add(countsLost)
 }
 
 // unwritten counts the violations that are only in memory.
@@ -254,7 +254,7 @@ func (r *Recorder) unwritten() (n int64) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.take(0)
+		r.collect(0)
 	}
 	for _, b := range r.batch {
 		for i := range b.Tallies {
@@ -283,7 +283,7 @@ type Stats struct {
 func (r *Recorder) Stats() Stats {
 	s := Stats{
 		Batches: int(r.waiting.Load()), Recorded: r.recorded.Load(), Dropped: r.dropped.Load(),
-		Refused: r.refused.Load(), CountsLost: r.lost.Load(),
+		Refused: r.refused.Load(), CountsLost: r.countsLost.Load(),
 		Lag: time.Since(time.Unix(0, r.writtenAt.Load())),
 	}
 	for _, shard := range r.shards {
