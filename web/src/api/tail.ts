@@ -1,3 +1,4 @@
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { api } from './client';
 import type { Violation } from './types';
 import type { ViolationFilter } from './violations';
@@ -37,30 +38,29 @@ export async function* tail(
   if (!data) return;
   const reader = (data as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
-  let rest = '';
+  let events: TailEvent[] = [];
+  const parser = createParser({
+    onEvent(message) {
+      if (message.id) position.id = message.id;
+      const event = read(message);
+      if (event) events.push(event);
+    },
+  });
   try {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      const blocks = (rest + decoder.decode(value, { stream: true })).split('\n\n');
-      rest = blocks.pop() ?? '';
-      const events = blocks.map((block) => parse(block, position)).filter((event) => event !== null);
-      yield events; // also of none: the stream lives
+      parser.feed(decoder.decode(value, { stream: true }));
+      yield events; // also when there are none: the stream is alive
+      events = [];
     }
   } finally {
     await reader.cancel().catch(() => undefined);
   }
 }
 
-/** Reads one event, and moves the position; null for comments and for events of later servers. */
-function parse(block: string, position: TailPosition): TailEvent | null {
-  let event = '';
-  let data = '';
-  for (const line of block.split('\n')) {
-    if (line.startsWith('event: ')) event = line.slice(7);
-    else if (line.startsWith('data: ')) data += line.slice(6);
-    else if (line.startsWith('id: ')) position.id = line.slice(4);
-  }
+/** Reads one event; null for events of later servers. */
+function read({ event, data }: EventSourceMessage): TailEvent | null {
   switch (event) {
     case 'violation':
       return { event, violation: JSON.parse(data) as Violation };

@@ -1,7 +1,8 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
+import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useRouter, useSearch } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useEffect } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import { sessionKey } from '~/api/queries';
@@ -9,8 +10,7 @@ import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
 export default function SignIn() {
-  const [email, setEmail] = useState('');
-  const [password, setPassword] = useState('');
+  const form = useForm({ initialValues: { email: '', password: '' } });
   const { next } = useSearch({ from: '/sign-in' });
   const queries = useQueryClient();
   const router = useRouter();
@@ -19,24 +19,19 @@ export default function SignIn() {
   }, []);
 
   const signIn = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/session', { body: { email, password } })),
+    mutationFn: () => body(api.POST('/api/v1/session', { body: form.values })),
     onSuccess: (session) => {
       queries.clear(); // nothing that somebody else read here
       queries.setQueryData(sessionKey, session);
       // An invitation's token waits in the fragment, which no server sees.
       router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
     },
-    onError: () => setPassword(''),
+    onError: () => form.setFieldValue('password', ''),
   });
-
-  function submit(event: React.FormEvent) {
-    event.preventDefault();
-    signIn.mutate();
-  }
 
   return (
     <Frame title="Sign in" lead="Rate limits, plans and violations.">
-      <form className={styles.form} onSubmit={submit}>
+      <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
         <TextInput
           label="E-mail"
           type="email"
@@ -45,8 +40,7 @@ export default function SignIn() {
           autoFocus
           required
           withAsterisk={false}
-          value={email}
-          onChange={(event) => setEmail(event.currentTarget.value)}
+          {...form.getInputProps('email')}
         />
         <PasswordInput
           label="Password"
@@ -54,8 +48,7 @@ export default function SignIn() {
           autoComplete="current-password"
           required
           withAsterisk={false}
-          value={password}
-          onChange={(event) => setPassword(event.currentTarget.value)}
+          {...form.getInputProps('password')}
         />
         {signIn.isError && (
           <p role="alert" className={styles.error}>

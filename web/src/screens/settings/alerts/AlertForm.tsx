@@ -1,4 +1,5 @@
 import { Group, NativeSelect, NumberInput, Select, Switch, TextInput } from '@mantine/core';
+import { useForm } from '@mantine/form';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -33,14 +34,17 @@ interface Props {
 /** Makes an alert, or changes one. */
 export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const [name, setName] = useState(alert?.name ?? '');
-  const [rule, setRule] = useState<string | null>(alert ? String(alert.rule_id) : null);
-  const [per, setPer] = useState<Alert['per']>(alert?.per ?? 'rule');
-  const [threshold, setThreshold] = useState<number | string>(alert?.threshold ?? 1000);
-  const [minutes, setMinutes] = useState<number | string>(alert?.window_minutes ?? 5);
-  const [url, setUrl] = useState(alert?.url ?? '');
-  const [active, setActive] = useState(alert?.is_active ?? true);
-
+  const { values, getInputProps } = useForm({
+    initialValues: {
+      name: alert?.name ?? '',
+      rule_id: alert ? String(alert.rule_id) : null,
+      per: alert?.per ?? 'rule',
+      threshold: (alert?.threshold ?? 1000) as number | string,
+      window_minutes: (alert?.window_minutes ?? 5) as number | string,
+      url: alert?.url ?? '',
+      is_active: alert?.is_active ?? true,
+    },
+  });
   const [conflict, setConflict] = useState<Conflict | null>(null);
 
   /** Saves over the version that the form began with. On a 412 the reader chooses between the two versions. */
@@ -66,13 +70,10 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
 
   async function save() {
     const wanted = {
-      name,
-      rule_id: Number(rule),
-      per,
-      threshold: Number(threshold),
-      window_minutes: Number(minutes),
-      url,
-      is_active: active,
+      ...values,
+      rule_id: Number(values.rule_id),
+      threshold: Number(values.threshold),
+      window_minutes: Number(values.window_minutes),
     };
     if (alert) {
       await update(wanted, alert);
@@ -91,7 +92,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
     <FormDialog
       title={alert ? `Alert ${alert.name}` : 'New alert'}
       verb={alert ? 'Save' : 'Create alert'}
-      disabled={rule === null}
+      disabled={values.rule_id === null}
       onClose={onClose}
       save={save}
     >
@@ -103,9 +104,8 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             required
             withAsterisk={false}
             data-autofocus
-            value={name}
+            {...getInputProps('name')}
             error={wrong('/name')}
-            onChange={(event) => setName(event.currentTarget.value)}
           />
           <Select
             label="Rule"
@@ -113,9 +113,8 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             placeholder="Choose a rule"
             searchable
             data={rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) }))}
-            value={rule}
+            {...getInputProps('rule_id')}
             error={wrong('/rule_id')}
-            onChange={setRule}
           />
           <Group grow gap={8} align="start">
             <NumberInput
@@ -123,9 +122,8 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
               min={1}
               allowDecimal={false}
               thousandSeparator=","
-              value={threshold}
+              {...getInputProps('threshold')}
               error={wrong('/threshold')}
-              onChange={setThreshold}
             />
             <NumberInput
               label="Within"
@@ -133,17 +131,15 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
               min={1}
               max={60}
               allowDecimal={false}
-              value={minutes}
+              {...getInputProps('window_minutes')}
               error={wrong('/window_minutes')}
-              onChange={setMinutes}
             />
           </Group>
           <NativeSelect
             label="Count"
             data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
-            value={per}
+            {...getInputProps('per')}
             error={wrong('/per')}
-            onChange={(event) => setPer(event.currentTarget.value as Alert['per'])}
           />
           <TextInput
             label="Webhook"
@@ -151,11 +147,10 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             placeholder="https://hooks.example.com/sluice"
             required
             withAsterisk={false}
-            value={url}
+            {...getInputProps('url')}
             error={wrong('/url')}
-            onChange={(event) => setUrl(event.currentTarget.value)}
           />
-          <Switch label="On" checked={active} onChange={(event) => setActive(event.currentTarget.checked)} />
+          <Switch label="On" {...getInputProps('is_active', { type: 'checkbox' })} />
         </>
       )}
     </FormDialog>

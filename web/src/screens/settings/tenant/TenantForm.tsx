@@ -1,11 +1,12 @@
 import { Button, Group, NativeSelect, NumberInput, TextInput } from '@mantine/core';
+import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { tenantQuery } from '~/api/queries';
-import type { FailureMode, Tenant } from '~/api/types';
+import type { Tenant } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
@@ -19,12 +20,13 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   const { slug } = saved.value;
   const queries = useQueryClient();
   const [base, setBase] = useState(saved);
-  const [draft, setDraft] = useState(() => draftOf(saved.value));
+  const form = useForm<Draft>({ initialValues: draftOf(saved.value) });
+  const draft = form.values;
   const [theirs, setTheirs] = useState<Tagged<Tenant> | null>(null);
   const path = { tenant: slug };
   // Another part of the tenant may have changed since the form was opened, which the form does not overwrite.
   const { etag } = same(saved.value, base.value) ? saved : base;
-  const dirty = JSON.stringify(draft) !== JSON.stringify(draftOf(base.value));
+  const dirty = form.isDirty();
 
   const save = useMutation({
     mutationFn: (etag: string) =>
@@ -47,51 +49,40 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
 
   function adopt(now: Tagged<Tenant>) {
     setBase(now);
-    setDraft(draftOf(now.value));
+    form.setInitialValues(draftOf(now.value));
+    form.reset();
     queries.setQueryData(tenantQuery(slug).queryKey, now);
   }
 
-  const set = <Field extends keyof Draft>(field: Field, value: Draft[Field]) =>
-    setDraft((before) => ({ ...before, [field]: value }));
   const { wrong, rest } = fieldErrors(isStatus(save.error, 412) ? null : save.error);
   const number = (field: 'jitter' | 'ipv4' | 'ipv6', pointer: string) => ({
-    value: draft[field],
+    ...form.getInputProps(field),
     error: wrong(`/settings/${pointer}`),
     allowDecimal: false,
     allowNegative: false,
-    onChange: (value: number | string) => set(field, value),
   });
 
   return (
-    <form
-      className={styles.field}
-      onSubmit={(event) => {
-        event.preventDefault();
-        save.mutate(etag);
-      }}
-    >
+    <form className={styles.field} onSubmit={form.onSubmit(() => save.mutate(etag))}>
       <TextInput
         label="Name"
         description={`The slug ${slug} cannot be changed`}
-        value={draft.name}
+        {...form.getInputProps('name')}
         error={wrong('/name')}
-        onChange={(event) => set('name', event.currentTarget.value)}
       />
       <NativeSelect
         label="Default plan"
         description="For users without an assigned plan"
         data={[{ value: '', label: 'None' }, ...plans]}
-        value={draft.default_plan}
+        {...form.getInputProps('default_plan')}
         error={wrong('/default_plan')}
-        onChange={(event) => set('default_plan', event.currentTarget.value)}
       />
       <NativeSelect
         label={fieldLabels.failure_mode}
         description={failureModeMeans[draft.failure_mode]}
         data={choicesOf(failureModeLabels)}
-        value={draft.failure_mode}
+        {...form.getInputProps('failure_mode')}
         error={wrong('/settings/failure_mode')}
-        onChange={(event) => set('failure_mode', event.currentTarget.value as FailureMode)}
       />
       <NumberInput
         label="Retry jitter"
@@ -122,7 +113,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           Save
         </Button>
         {dirty && (
-          <Button variant="default" onClick={() => setDraft(draftOf(base.value))}>
+          <Button variant="default" onClick={form.reset}>
             Discard
           </Button>
         )}
