@@ -18,7 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
-// Admin runs one of the admin commands. All but serve write just their result to out.
+// Admin runs an admin command. All but serve write only their result to out.
 func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 	switch cfg.Command {
 	case config.AdminServe:
@@ -53,7 +53,7 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 	}
 }
 
-// migrate brings the schema up to date, and then says what the other programs may do with it.
+// migrate brings the schema up to date, and grants a role the rights of the other programs.
 func migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err := pgstore.Migrate(ctx, string(cfg.DatabaseURL), log); err != nil {
 		return err
@@ -64,7 +64,7 @@ func migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	return pgstore.Grant(ctx, string(cfg.DatabaseURL), cfg.Arguments.GrantTo)
 }
 
-// atCommandLine is whoever runs a command, for the audit log: "create-key by alice".
+// atCommandLine returns the user who runs a command, for the audit log: "create-key by alice".
 func atCommandLine(command config.Command) rules.Actor {
 	_, name, _ := strings.Cut(string(command), " ")
 	if who, err := user.Current(); err == nil {
@@ -118,7 +118,7 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 		return err
 	}
 	if _, err := fmt.Fprintln(out, token); err != nil {
-		// Nobody has seen the key, and nobody can any more.
+		// The key was not shown and cannot be shown again.
 		err = fmt.Errorf("print the key: %w", err)
 		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id, rules.AnyVersion); revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
@@ -128,7 +128,7 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 	return nil
 }
 
-// setEnforcement turns a tenant's switch for bad days, whatever else of the tenant changes meanwhile.
+// setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
 func setEnforcement(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
 	for {
 		tenant, err := tenantBySlug(ctx, store, args.Tenant)
@@ -175,8 +175,7 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
-// readRules reads the file with that name, or in if it is "-". Plans that the tenant has may be
-// named without being listed.
+// readRules reads a file, or in if its name is "-". The file may use the tenant's plans without listing them.
 func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
 	var plans []string
 	for _, plan := range current.Plans {

@@ -24,8 +24,8 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests to the admin API, exports and imports excepted. It is above what a
-// database that hangs is waited for, and below the time when connections are cut.
+// adminDeadline bounds requests to the admin API except exports and imports. It is above the timeout of a hanging database,
+// and below that of connections.
 const adminDeadline = 20 * time.Second
 
 // AdminServer is the control plane in one process: people and automation read and change rules.
@@ -43,9 +43,8 @@ type AdminServer struct {
 	webhooks *webhook.Sender
 }
 
-// NewAdminServer builds the control plane and binds its addresses. Neither the database nor Redis needs
-// to answer yet. Beside an API in the same process, it shares that one's rules, buckets and metrics, and
-// must be closed before it.
+// NewAdminServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside an API in
+// the same process, it shares the API's rules, buckets and metrics, and must be closed before it.
 func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *slog.Logger) (_ *AdminServer, err error) {
 	a := &AdminServer{cfg: cfg, log: log, beside: beside}
 	defer func() {
@@ -103,7 +102,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	return a, err
 }
 
-// open opens what a process of its own needs.
+// open opens the parts that an API beside it would share.
 func (a *AdminServer) open(ctx context.Context) (err error) {
 	if a.store, err = pgstore.Open(ctx, string(a.cfg.DatabaseURL), a.log); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (a *AdminServer) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkURL is where services reach the check endpoint: what was configured, or the API in this process.
+// checkURL returns the configured URL of the check endpoint, or that of the API in this process.
 func checkURL(cfg config.Config, beside *API) string {
 	if cfg.CheckURL == "" && beside != nil {
 		return "http://" + beside.CheckAddr().String()
@@ -126,7 +125,7 @@ func checkURL(cfg config.Config, beside *API) string {
 	return cfg.CheckURL
 }
 
-// manageable are the buckets that checks take from, or nil if those are in other processes.
+// manageable returns the buckets that checks take from, or nil if those are in other processes' memory.
 func (a *AdminServer) manageable() adminapi.Buckets {
 	switch {
 	case a.buckets.redis != nil:
@@ -141,10 +140,10 @@ func (a *AdminServer) readiness() httpapi.Readiness {
 	return readiness(a.cfg.Command, a.watcher, a.buckets)
 }
 
-// Addr is where the admin API is.
+// Addr is the address of the admin API.
 func (a *AdminServer) Addr() net.Addr { return a.surface.Addr() }
 
-// MetricsAddr is where Prometheus reads.
+// MetricsAddr is the address of the metrics.
 func (a *AdminServer) MetricsAddr() net.Addr {
 	if a.beside != nil {
 		return a.beside.MetricsAddr()
@@ -152,7 +151,7 @@ func (a *AdminServer) MetricsAddr() net.Addr {
 	return a.metrics.Addr()
 }
 
-// Close frees what NewAdminServer took; Run does it at its end.
+// Close releases what NewAdminServer opened; Run calls it.
 func (a *AdminServer) Close() error {
 	var errs []error
 	for _, l := range []*listener{a.surface, a.metrics} {
@@ -172,9 +171,8 @@ func (a *AdminServer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run answers until ctx ends, then finishes the requests under way, for at most the shutdown timeout,
-// and closes everything. It returns early, with an error, if the database's schema is behind this
-// binary or a listener fails.
+// Run serves until ctx ends, waits up to the shutdown timeout for requests in flight, and closes everything. It returns
+// early if the database's schema is behind this binary or a listener fails.
 func (a *AdminServer) Run(ctx context.Context) error {
 	a.log.Info("answering the admin API", "admin_addr", a.Addr().String(), "metrics_addr", a.MetricsAddr().String())
 	group, ctx := errgroup.WithContext(ctx)
@@ -196,7 +194,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close())
 }
 
-// serveAdmin runs the control plane in a process of its own.
+// serveAdmin runs the control plane alone in its process.
 func serveAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	server, err := NewAdminServer(ctx, cfg, nil, log)
 	if err != nil {

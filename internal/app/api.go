@@ -46,7 +46,7 @@ type CheckServer interface {
 	Connections() metrics.Connections
 }
 
-// CheckParts are what a CheckServer stands on.
+// CheckParts are the parts of a CheckServer.
 type CheckParts struct {
 	Watcher        *snapshot.Watcher
 	Limiter        *enforce.Limiter
@@ -57,12 +57,11 @@ type CheckParts struct {
 	MaxConnections int
 }
 
-// NewCheckServer makes a CheckServer. The package decide has the one there is: whatever imports it links fasthttp,
-// which the admin binary does not need.
+// NewCheckServer returns a CheckServer. The only one is in the package decide, so that the admin binary does not link
+// fasthttp.
 type NewCheckServer func(CheckParts) CheckServer
 
-// NewAPI builds the decision plane and binds its addresses. Neither the database nor Redis needs to
-// answer yet.
+// NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
 func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, log *slog.Logger) (_ *API, err error) {
 	a := &API{cfg: cfg, log: log}
 	defer func() {
@@ -106,7 +105,7 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 	return a, err
 }
 
-// showRules shows Prometheus what a process has in memory of the database.
+// showRules returns metrics with those of the rules in memory.
 func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics {
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)
@@ -129,17 +128,16 @@ func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() ht
 	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 
-// CheckAddr is where checks are answered.
+// CheckAddr is the address of the check endpoint.
 func (a *API) CheckAddr() net.Addr { return a.checks.Addr() }
 
-// MetricsAddr is where Prometheus reads.
+// MetricsAddr is the address of the metrics.
 func (a *API) MetricsAddr() net.Addr { return a.metrics.Addr() }
 
-// Load reads the rules now. Run would do so by itself, and keep trying; a program whose database must
-// be there calls this first.
+// Load reads the rules once, for a program whose database must answer. Run also reads them, and keeps trying.
 func (a *API) Load(ctx context.Context) error { return a.watcher.Refresh(ctx) }
 
-// Close frees what NewAPI took; Run does it at its end.
+// Close releases what NewAPI opened; Run calls it.
 func (a *API) Close() error {
 	var errs []error
 	for _, l := range []*listener{a.checks, a.metrics} {
@@ -156,9 +154,8 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run answers checks until ctx ends, then finishes the requests under way, for at most the shutdown
-// timeout, and closes everything. It returns early, with an error, if the database's schema is
-// behind this binary or a listener fails.
+// Run answers checks until ctx ends, waits up to the shutdown timeout for requests in flight, and closes everything. It
+// returns early if the database's schema is behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
 	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
@@ -177,7 +174,7 @@ func (a *API) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	// Metrics stay to be read until the last check was answered.
+	// Metrics are served until the last check is answered.
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer endMetrics()
@@ -191,8 +188,8 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close())
 }
 
-// checkSchema waits until the database answers and refuses a schema that is behind. Meanwhile the
-// process lives: whoever restarts it would not bring the database back.
+// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a restart
+// would not bring the database back.
 func checkSchema(ctx context.Context, cfg config.Config) error {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		err := pgstore.CheckSchema(ctx, string(cfg.DatabaseURL))
@@ -227,7 +224,7 @@ func readiness(command config.Command, watcher *snapshot.Watcher, buckets *bucke
 	return state
 }
 
-// unknownRuleWarnings is a warning if this process cannot apply all rules. The Watcher logs which.
+// unknownRuleWarnings warns if this process cannot apply all rules. The Watcher logs which.
 func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
 		return nil
@@ -236,7 +233,7 @@ func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
 }
 
-// listener is one bound address and what it serves.
+// listener is a bound address and its server.
 type listener struct {
 	net.Listener
 	server server
@@ -257,7 +254,7 @@ func listen(what, addr string, server server) (*listener, error) {
 	return &listener{l, server}, nil
 }
 
-// serve answers until ctx ends, then takes no new connection and waits for the requests under way.
+// serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.
 func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- l.server.Serve(l.Listener) }()
@@ -266,7 +263,7 @@ func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	// The parent is done already; the drain has its own time.
+	// ctx has ended; the drain has its own timeout.
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := l.server.Shutdown(limited); err != nil {
@@ -275,7 +272,7 @@ func (l *listener) serve(ctx context.Context, drain time.Duration) error {
 	return nil
 }
 
-// close frees the address of a listener that never served, and does nothing to one that did.
+// close closes a listener that never served.
 func (l *listener) close() error {
 	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close the listener at %s: %w", l.Addr(), err)

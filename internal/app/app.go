@@ -1,8 +1,7 @@
-// Package app wires Sluice's parts into the programs that people start.
+// Package app wires Sluice's parts into programs.
 //
-// Each program is a value that is built from a config.Config, has bound its listeners when that
-// succeeds, and runs until its context ends. Everything that a process shares is made here and
-// handed down; nothing below looks for a global.
+// A program is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All that
+// a process shares is made here and passed down; there are no globals below.
 package app
 
 import (
@@ -24,9 +23,8 @@ const (
 	exitUsage  = 2 // the configuration was refused
 )
 
-// Main is what every main does: it reads the configuration, runs the program until it is done or
-// the process is told to stop (SIGINT or SIGTERM; a second one ends it at once), and returns the
-// exit status. Only the program's result goes to standard output.
+// Main reads the configuration, runs the program until it is done or a SIGINT or SIGTERM (a second one kills the process),
+// and returns the exit status. Only the program's result goes to standard output.
 func Main(binary string, run func(context.Context, config.Config, *slog.Logger) error) int {
 	cfg, err := config.Parse(binary, os.Args[1:], os.Environ())
 	if err != nil {
@@ -41,9 +39,9 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the next signal is not ours any more
+	context.AfterFunc(ctx, stop) // the next signal kills the process
 	log := cfg.Logger(os.Stderr)
-	if cfg.Command.Serves() { // those whose log outlives the command line
+	if cfg.Command.Serves() { // its log outlives the command line
 		log.InfoContext(ctx, "starting", "config", cfg)
 	}
 	if err := run(ctx, cfg, log); err != nil {
@@ -53,11 +51,11 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	return 0
 }
 
-// closePatience is how long the end of a process waits for the end of its database connections.
+// closePatience is how long a process waits for its database connections to close.
 const closePatience = time.Second
 
-// closeStore closes the connections to the database. The driver waits up to a minute for a server
-// that has stopped answering, whose connections the end of the process closes as well.
+// closeStore closes the connections to the database. It does not wait for a hanging server, as the driver would for a
+// minute: the end of the process closes its connections, too.
 func closeStore(store *pgstore.Store) {
 	closed := make(chan struct{})
 	go func() {

@@ -19,13 +19,11 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// buckets are a process's token buckets: in Redis if there is one, and always some of its own, which
-// rules that fail local fall back to.
+// buckets are a process's token buckets: in Redis if there is one, and in memory, for rules that fail local.
 type buckets struct {
-	local *membucket.Store
-	redis *redisbucket.Store // nil without Redis
-	// cached stands in front of redis.
-	cached *enforce.DenialCache
+	local  *membucket.Store
+	redis  *redisbucket.Store   // nil without Redis
+	cached *enforce.DenialCache // in front of redis
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	pinged chan struct{}          // closed when health is known
@@ -45,14 +43,14 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	if err != nil {
 		return nil, err
 	}
-	redis.SetLogger(driverLog{log}) // the driver has one for the process
+	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
 	b.cached = enforce.NewDenialCache(b.redis, nil)
 	return b, nil
 }
 
-// shared is the store that decides.
+// shared returns the store that all processes share.
 func (b *buckets) shared() enforce.Buckets {
 	if b.redis == nil {
 		return b.local
@@ -60,7 +58,7 @@ func (b *buckets) shared() enforce.Buckets {
 	return b.cached
 }
 
-// settler settles idle buckets after edits: those in Redis, and this process's own.
+// settler returns an EditSettler of the buckets in Redis and in memory.
 func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}
 	if b.redis != nil {
@@ -69,7 +67,8 @@ func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration
 	return enforce.NewEditSettler(snapshot, min(2*poll, settleDelay), log, stores...)
 }
 
-// settleDelay is how long other processes are given to read an edit at most: buckets are kept for ten seconds.
+// settleDelay caps the time for other processes to read an edit. It is well below the ten seconds that a full bucket is
+// kept.
 const settleDelay = 4 * time.Second
 
 func (b *buckets) close() error {
@@ -82,7 +81,7 @@ func (b *buckets) close() error {
 	return nil
 }
 
-// observe shows the buckets to Prometheus and returns the observer of their decisions.
+// observe registers metrics of the buckets, and returns the observer of decisions.
 func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	m.LocalBuckets(b.local.Len, b.local.Evictions)
 	if b.redis == nil {
@@ -108,7 +107,7 @@ func (b *buckets) breakers() map[string]metrics.BreakerState {
 	return states
 }
 
-// nodes are Redis's nodes. One is up only if neither the latest ping nor its breaker says otherwise.
+// nodes returns Redis's nodes. A node is up if both its latest ping and its breaker say so.
 func (b *buckets) nodes() []redisbucket.Node {
 	h := b.health.Load()
 	if h == nil {
@@ -125,8 +124,8 @@ func (b *buckets) nodes() []redisbucket.Node {
 	return nodes
 }
 
-// state is the word for readyz: memory without Redis; else up, down, or partial if some nodes of a cluster are down,
-// and which these are.
+// state returns the word for readyz (memory without Redis, else up, down, or partial) and, if partial, the nodes that are
+// down.
 func (b *buckets) state() (word string, down []string) {
 	if b.redis == nil {
 		return "memory", nil
@@ -143,7 +142,7 @@ func (b *buckets) state() (word string, down []string) {
 	return string(state), down
 }
 
-// warnings are for readyz.
+// warnings returns the warnings for readyz.
 func (b *buckets) warnings() []string {
 	var warnings []string
 	if _, down := b.state(); len(down) > 0 {
@@ -157,21 +156,21 @@ func (b *buckets) warnings() []string {
 	return warnings
 }
 
-// health is what watch last saw.
+// health is the latest result of watch.
 type health struct {
 	nodes    []redisbucket.Node
 	warnings []string
 }
 
 const (
-	// watchEvery is how often Redis is looked after. Checks notice an outage sooner.
+	// watchEvery is how often Redis is pinged. Checks notice an outage sooner.
 	watchEvery = time.Second
-	// settingsEvery is how often its settings are, beside every time that it comes back.
+	// settingsEvery is how often its settings are read, besides after each outage.
 	settingsEvery = time.Minute
 )
 
-// watch pings Redis until ctx ends: it logs when a node stops answering and when it is back, and which settings would
-// break limits.
+// watch pings Redis until ctx ends. It logs when a node stops or resumes answering, and settings under which limits do not
+// hold.
 func (b *buckets) watch(ctx context.Context) error {
 	if b.redis == nil {
 		return nil
@@ -210,7 +209,7 @@ func (b *buckets) watch(ctx context.Context) error {
 	}
 }
 
-// logPings logs which nodes stopped answering and which answer again, and reports whether some do.
+// logPings logs which nodes stopped or resumed answering, and reports whether any resumed.
 func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	for _, node := range now {
 		was := redisbucket.Up
@@ -223,13 +222,13 @@ func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
 			b.log.Info("Redis answers pings again", "node", node.Addr)
 			back = true
 		default:
-			b.log.Error("a ping to Redis got no answer in time; failure modes decide what it cannot", "node", node.Addr, "error", node.Err)
+			b.log.Error("Redis did not answer a ping in time; failure modes decide its checks", "node", node.Addr, "error", node.Err)
 		}
 	}
 	return back
 }
 
-// checkSettings returns what is wrong with Redis's settings; ok is false if Redis went away meanwhile.
+// checkSettings returns warnings about Redis's settings; ok is false if Redis did not answer.
 func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
 	warnings, err := b.redis.CheckSettings(ctx)
 	switch {
@@ -242,8 +241,8 @@ func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool
 	}
 }
 
-// driverLog takes the log lines of the Redis driver, which otherwise writes to standard error. Each
-// tells of one failed dial or the like, which watch sums up.
+// driverLog logs the Redis driver's messages at debug level, because watch sums up failed dials and the like. The driver
+// would write them to standard error.
 type driverLog struct{ log *slog.Logger }
 
 // Printf implements the driver's interface.

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// createAdmin makes a platform admin of an address and prints it.
+// createAdmin creates a platform admin with an email address, and prints the address.
 func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
@@ -28,7 +28,7 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
-// setPassword gives the account of an address a new password and prints the address.
+// setPassword sets the password of an account, and prints its address.
 func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
@@ -45,8 +45,8 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
-// readPassword asks for a password without echo if in is a terminal; else in is the password, with or
-// without a newline behind it. It gives up when ctx ends, although the read itself goes on.
+// readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a newline.
+// It returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	read := readSecret
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -74,7 +74,7 @@ func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// longestSecret is more than any password may be; the rest need not be read to refuse it.
+// longestSecret is longer than any valid password, so that longer input need not be read.
 const longestSecret = 4096
 
 func readSecret(in io.Reader) (string, error) {
@@ -86,7 +86,7 @@ func readSecret(in io.Reader) (string, error) {
 	return line, err
 }
 
-// askTwice asks on standard error: standard output is for the result.
+// askTwice prompts on standard error, because standard output is for the result.
 func askTwice(in io.Reader) (string, error) {
 	var typed [2]string
 	for i, prompt := range []string{"Password: ", "Again: "} {

@@ -10,11 +10,10 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// DemoToken is the API key of the tenant that sluice dev makes, and everybody knows it.
+// DemoToken is the public API key of the tenant that sluice dev creates.
 const DemoToken = "slk_demo_0123456789abcdef0123456789abcdef"
 
-// demoKeyWarnings is a warning, for readyz and the log, if the demo key is in force in a database that is served
-// to others than whoever tries Sluice out: one that sluice dev was given once.
+// demoKeyWarnings warns if the demo key is in force outside of sluice dev, in a database that was once given to it.
 func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now time.Time) []string {
 	if command == config.SluiceDev || snapshot == nil {
 		return nil
@@ -27,7 +26,7 @@ func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now ti
 	return []string{"the API key of sluice dev's demo, which everybody knows, is in force in this database; revoke it"}
 }
 
-// warnOfDemoKey logs that warning when rules were first loaded.
+// warnOfDemoKey logs that warning once rules are loaded.
 func warnOfDemoKey(ctx context.Context, command config.Command, watcher *snapshot.Watcher, log *slog.Logger) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// spareFiles are the file descriptors kept for everything but checks: Redis, the database, metrics and the admin API.
+// spareFiles is how many file descriptors are reserved for Redis, the database, metrics and the admin API.
 const spareFiles = 512
 
-// checkConnections returns how many connections the check port may have open. Checks must not take the last file
-// descriptor: without one, a process that loses Redis or the database cannot connect to it again.
+// checkConnections returns how many connections the check port may have. Checks must not take the last file descriptor: a
+// process without one cannot reconnect to Redis or the database.
 func checkConnections(configured int, log *slog.Logger) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
@@ -23,7 +23,7 @@ func checkConnections(configured int, log *slog.Logger) int {
 	return limit
 }
 
-// connectionsWithin returns how many connections fit into a limit of files. Go has raised the soft limit to the hard one.
+// connectionsWithin returns how many connections fit into a limit of files. Go raises the soft limit to the hard one.
 func connectionsWithin(files uint64) int {
 	const most = 1 << 30 // "unlimited" is larger than an int
 	return int(min(files-min(files/2, spareFiles), most))

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// record starts to record violations, if that is wanted, and returns who is to be told of decisions.
+// record creates the Recorder, if recording is on, and returns the observer of decisions.
 func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Observer {
 	if !a.cfg.Recording {
 		return decisions
@@ -25,7 +25,7 @@ func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Obs
 
 func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
 
-// observers are all told.
+// observers tells each of them.
 type observers []enforce.Observer
 
 func (all observers) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
@@ -40,11 +40,9 @@ func (all observers) StoreAnswered(took time.Duration, err error) {
 	}
 }
 
-// recording tells a violations.Recorder of decisions. It stands here because the two packages do not
-// know each other.
+// recording tells a violations.Recorder of decisions. It is here because neither package may import the other.
 type recording struct{ recorder *violations.Recorder }
 
-// recordings are the memory of checks while they are recorded.
 var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
 // Decided records one decision.
@@ -70,5 +68,5 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	recordings.Put(c)
 }
 
-// StoreAnswered is not the recorder's business.
+// StoreAnswered does nothing: the recorder does not count answers of the store.
 func (recording) StoreAnswered(time.Duration, error) {}

@@ -10,8 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 )
 
-// look returns what this process says of itself to the fleet. The counts come from its metrics, so that
-// a check has nothing more to do.
+// look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for them.
 func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Count) {
 	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
 	name, err := os.Hostname()

@@ -11,8 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/webhook"
 )
 
-// Upkeep is what the control plane does by itself, until ctx ends: it makes and drops partitions, raises
-// alerts and delivers them. Any number of processes may do so at once.
+// Upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
+// them. Any number of processes may run it at once.
 func Upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
 	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention}
 	var work sync.WaitGroup

@@ -27,11 +27,11 @@ var demoRules []byte
 
 const noTable = "42P01" // the SQLSTATE
 
-// lookPatience is how long a given database has to say whose it is.
+// lookPatience bounds refuseForeign.
 const lookPatience = 10 * time.Second
 
-// refuseForeign refuses a database that holds a tenant other than a demo of ours. It only looks, and
-// at columns that every version of the schema has: what it refuses must not even be migrated.
+// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns that every version of
+// the schema has, because a refused database must not be migrated.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -57,8 +57,8 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	}
 }
 
-// createDemo writes the demo tenant, unless it was written before: what people make of it, removing
-// all of its rules included, is kept. It says whether the demo key works.
+// createDemo writes the demo tenant, unless it was written before: later changes to it, even the removal of all rules, are
+// kept. It reports whether the demo key works.
 func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -90,7 +90,7 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	if err := createDemoRules(ctx, writer, tenant.ID); err != nil {
 		return false, err
 	}
-	// The key comes last: where it is, all of the demo is.
+	// The key comes last: if it exists, the demo is complete.
 	_, err = writer.CreateKey(ctx, auth.NamedKey{
 		Key: auth.Key{
 			ID: id, TenantID: tenant.ID, Digest: auth.DigestSecret(secret),
@@ -101,8 +101,7 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	return err == nil, err
 }
 
-// createDemoRules fills a tenant that has no rules yet; one that has was filled by a start that was
-// interrupted.
+// createDemoRules writes the demo's rules, unless an interrupted start wrote them before.
 func createDemoRules(ctx context.Context, store pgstore.Writer, tenant rules.TenantID) error {
 	desired, err := ruleset.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
 	if err != nil {

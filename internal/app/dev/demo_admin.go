@@ -16,14 +16,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The demo's platform admin, who owns the demo tenant too. It exists in no database but those of sluice dev.
+// The demo's platform admin, who also owns the demo tenant. Only databases of sluice dev have it.
 const (
 	DemoEmail    = "admin@example.com"
 	DemoPassword = "sluice-demo"
 )
 
-// createDemoAdmin writes the demo's admin, unless there is one: another password, and an account that
-// was disabled, are kept. The password is not judged as people's are.
+// createDemoAdmin writes the demo's admin, unless there is one: a changed password or a disabled account is kept. The demo's
+// password is exempt from the usual requirements.
 func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -32,7 +32,7 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	defer store.Close()
 	tenant, err := store.TenantBySlug(ctx, demoSlug)
 	if errors.Is(err, rules.ErrNotFound) {
-		return nil // somebody removed it
+		return nil // it was removed
 	}
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	return err
 }
 
-// refuseForeignPeople refuses a database with accounts but without the demo's key: whoever set it up has
-// only not come to its tenants yet. It only looks, as refuseForeign does.
+// refuseForeignPeople refuses a database with accounts but without the demo's key: it is being set up, and has no tenants
+// yet. It only reads, as refuseForeign does.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string

@@ -1,10 +1,9 @@
 // Package dev runs all of Sluice in one process, to try it and to develop against it: `sluice dev`.
 //
-// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data
-// directory, creates a demo tenant with a key that everybody knows, and therefore listens on
-// loopback only. A database or Redis that is given by its URL takes the place of the private one; a
-// database with tenants of somebody's is refused, unmigrated, since the demo key would open it to all.
-// The demo tenant is written once; what becomes of it afterwards is kept between runs.
+// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates a demo
+// tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the private
+// one. A database with other tenants is refused before any migration, because the demo key would open it to all. The demo
+// tenant is written once; changes to it are kept between runs.
 package dev
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
-// Run starts everything, prints what to try to out, and answers until ctx ends.
+// Run starts everything, prints a greeting to out, and serves until ctx ends.
 func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger) (err error) {
 	if cfg.DatabaseURL != "" {
 		if err := refuseForeign(ctx, string(cfg.DatabaseURL)); err != nil {
@@ -63,8 +62,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	return runBoth(ctx, api, admin)
 }
 
-// runBoth runs the planes until ctx ends or one of them fails. The API, whose parts the other shares,
-// ends last.
+// runBoth runs the planes until ctx ends or one of them fails. The API ends last, because the other shares its parts.
 func runBoth(ctx context.Context, api *app.API, admin *app.AdminServer) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -80,9 +78,8 @@ func runBoth(ctx context.Context, api *app.API, admin *app.AdminServer) error {
 	return errors.Join(err, <-ended)
 }
 
-// startServers starts the servers that the configuration names none of, and puts their addresses
-// there. data is where a private database really is, or "" if there is none. The function it returns
-// stops the servers; it is never nil.
+// startServers starts private servers in place of those that cfg does not name, and sets their addresses in cfg. data is
+// the directory of a private database, or "". stop stops the servers; it is never nil.
 func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error, err error) {
 	var stops []func() error
 	stop = func() (err error) {
@@ -98,7 +95,7 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 	if err := os.MkdirAll(dir, 0o755); err != nil { // the servers' user must get through it
 		return data, stop, fmt.Errorf("data directory: %w", err)
 	}
-	// The servers outlive ctx: they are stopped after the requests under way have ended.
+	// The servers outlive ctx, for the requests in flight.
 	starting := context.WithoutCancel(ctx)
 	if cfg.DatabaseURL == "" {
 		began := time.Now()
@@ -154,9 +151,8 @@ const tryIt = `Ask whether user 42 may have another report; paste this a few tim
 const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of yours.
 `
 
-// greet prints the greeting; works says whether the demo key does. The password of a private database,
-// which is the one that has a directory, is the business of whoever runs it; that of another one is
-// not shown.
+// greet prints the greeting, with the demo key if it works. It shows the URL of a private database with its password, and
+// hides the password of another one.
 func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {
