@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // clientIP returns the address that a request comes from, or the zero Addr if that cannot be told. It is
@@ -16,7 +18,7 @@ func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	client := peer.Addr().Unmap().WithZone("")
+	client := rules.PlainIP(peer.Addr())
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
 		isProxy := slices.ContainsFunc(trusted, func(network netip.Prefix) bool { return network.Contains(client) })
@@ -33,8 +35,8 @@ func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
 func forwardedAddr(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		return withPort.Addr().Unmap().WithZone(""), true
+		return rules.PlainIP(withPort.Addr()), true
 	}
 	addr, err := netip.ParseAddr(text)
-	return addr.Unmap().WithZone(""), err == nil
+	return rules.PlainIP(addr), err == nil
 }

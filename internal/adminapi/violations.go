@@ -100,13 +100,10 @@ func parseNetwork(text string) (netip.Prefix, error) {
 		if err != nil {
 			return network, err
 		}
-		address = address.Unmap().WithZone("")
+		address = rules.PlainIP(address)
 		return netip.PrefixFrom(address, address.BitLen()), nil
 	}
-	if address := network.Addr(); address.Is4In6() && network.Bits() >= 96 {
-		network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
-	}
-	return network.Masked(), nil
+	return rules.PlainNetwork(network).Masked(), nil
 }
 
 // wrongQuery is about one query parameter.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Pace is how failed attempts slow further ones down.
@@ -60,17 +62,12 @@ func sessionLimits(id int64) []Limit {
 // anywhere is the network of what is counted wherever it comes from. It sorts before all others.
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// networkOf is what one customer of a provider has: an address of IPv4, or 64 bits of IPv6, of which any
-// machine may take as many addresses as it likes. Who comes from no address shares the one of "::".
+// networkOf returns the network whose attempts are counted together. Callers without an address share that of "::".
 func networkOf(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	switch {
-	case !ip.IsValid():
+	if !ip.IsValid() {
 		ip = netip.IPv6Unspecified()
-	case ip.Is4():
-		return netip.PrefixFrom(ip, 32)
 	}
-	return netip.PrefixFrom(ip, 64).Masked()
+	return rules.CustomerNetwork(ip)
 }
 
 // mostWaits bounds the memory of a flood; 10,000 waits take about 2 MB.

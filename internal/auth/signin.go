@@ -66,7 +66,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser) (Session, string, error) {
 	token, digest := newToken()
 	created := NewSession{
-		Session: Session{Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: from.IP.Unmap().WithZone("")},
+		Session: Session{Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP)},
 		Token:   digest, PasswordHash: hash,
 	}
 	if from.Session != "" {

@@ -234,20 +234,11 @@ func (g groups[K]) ranked() (all []victim) {
 	return all
 }
 
-// networkOf returns the IPv4 address, or the /64 of IPv6, which usually belongs to one host.
+// networkOf returns the network of a connection's other end, or the zero Prefix.
 func networkOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	network, err := ip.WithZone("").Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return network
+	return rules.CustomerNetwork(tcp.AddrPort().Addr())
 }

@@ -26,7 +26,7 @@ const (
 
 const checkFields = "user_id, plan, endpoint, method, ip, cost and attributes"
 
-// decodeCheck reads one check. r records what is wrong with it.
+// DecodeCheck reads one check. r records what is wrong with it.
 func DecodeCheck(r *httpapi.Reader) enforce.Check {
 	c := enforce.Check{Cost: enforce.Token}
 	if !r.Object() {
@@ -131,7 +131,7 @@ func decodeIP(r *httpapi.Reader) netip.Addr {
 		r.Refuse("must be an IPv4 or IPv6 address such as 203.0.113.9 or 2001:db8::1, without port, zone or prefix length")
 		return netip.Addr{}
 	}
-	return ip.Unmap()
+	return rules.PlainIP(ip)
 }
 
 func decodeCost(r *httpapi.Reader) enforce.Tokens {
@@ -154,7 +154,7 @@ func decodeAttributes(r *httpapi.Reader) []rules.Attribute {
 	var attributes []rules.Attribute
 	for ; r.More(); n++ {
 		name := r.Name().String()
-		if !isAttributeName(name) {
+		if !rules.IsAttributeName(name) {
 			r.Refuse("is not an attribute's name: 1 to " + strconv.Itoa(rules.MaxAttributeNameLength) + " letters, digits, '_', '.' and '-'")
 			r.Skip()
 			continue
@@ -168,17 +168,4 @@ func decodeAttributes(r *httpapi.Reader) []rules.Attribute {
 		r.Refuse(fmt.Sprintf("has %d attributes; send at most %d", n, maxAttributes))
 	}
 	return attributes
-}
-
-// isAttributeName accepts the names that a key pattern can write; any other could never match.
-func isAttributeName(name string) bool {
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '_', c == '.', c == '-':
-		default:
-			return false
-		}
-	}
-	return name != "" && len(name) <= rules.MaxAttributeNameLength
 }

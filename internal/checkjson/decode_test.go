@@ -61,8 +61,8 @@ func TestAttributeNamesAreThoseOfKeyPatterns(t *testing.T) {
 	}
 	for _, name := range names {
 		_, err := rules.ParsePattern("attr." + name + ":x")
-		if inPattern := err == nil; inPattern != isAttributeName(name) {
-			t.Errorf("%q: a check accepts it: %v, a pattern accepts it: %v", name, isAttributeName(name), inPattern)
+		if inPattern := err == nil; inPattern != rules.IsAttributeName(name) {
+			t.Errorf("%q: a check accepts it: %v, a pattern accepts it: %v", name, rules.IsAttributeName(name), inPattern)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// headerText collects header fields in one buffer. The zero value is empty.
+// Headers collects header fields in one buffer. The zero value is empty.
 type Headers struct {
 	text   []byte
 	fields []headerField
@@ -143,7 +143,7 @@ func retryAfter(wait time.Duration, jitter int64) int64 {
 	return max(1, (micros*(jitterScale+jitter)+scale-1)/scale)
 }
 
-// jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together. It
+// Jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together. It
 // depends only on the tenant and the user, or else the address, so every process gives a caller the same. SHA-256 spreads
 // evenly; FNV would give neighbouring ids neighbouring values.
 func Jitter(tenant *rules.Tenant, request *rules.Request) int64 {

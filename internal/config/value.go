@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // value reads and shows one option of a Config.
@@ -151,7 +152,7 @@ func networks(at *[]netip.Prefix) value {
 		for text := range strings.SplitSeq(s, ",") {
 			text = strings.TrimSpace(text)
 			if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
-				ip = ip.Unmap()
+				ip = rules.PlainIP(ip)
 				list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
 				continue
 			}

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +18,16 @@ import (
 func (k Key) Text() string {
 	return strconv.FormatInt(int64(k.Rule), 10) + ":" + k.Subject
 }
+
+// maxSubject is how long a subject may be, in bytes, to be kept as it is.
+const maxSubject = 64
+
+// IsLong reports whether the subject is longer than 64 bytes. Stores keep its Digest instead, so that a bound on buckets
+// is a bound on memory whatever callers send.
+func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
+
+// Digest returns the SHA-256 of the subject.
+func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
 
 // ParseKey parses a Text. Whether the tenant has such a rule and subject is for snapshot.Tenant.Bucket to say.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {

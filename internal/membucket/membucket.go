@@ -13,7 +13,6 @@ package membucket
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -168,7 +167,7 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 			if edit == nil {
 				continue
 			}
-			if limit, ok := edit.LimitOf(b.key.Subject, len(b.key.Subject) > longSubject); ok {
+			if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
 				look := enforce.BucketCheck{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Limit: limit}}}
 				look.TakeFrom([]*enforce.Bucket{&b.Bucket}, now)
 			}
@@ -185,15 +184,12 @@ func (s *Store) bucket(key enforce.Key) *enforce.Bucket {
 	return nil
 }
 
-// longSubject is the length in bytes of the longest subject that is kept as it is.
-const longSubject = 64
-
-// bounded replaces a longer subject by its SHA-256, so that a bound on buckets bounds memory. A # and the digest in
-// hexadecimal are longer than any subject that is kept as it is, and so equal to none.
+// bounded replaces a long subject by its digest. A # and the digest in hexadecimal are longer than any subject that is
+// kept as it is, and so equal to none.
 func bounded(key enforce.Key) enforce.Key {
-	if len(key.Subject) > longSubject {
-		sum := sha256.Sum256([]byte(key.Subject))
-		key.Subject = "#" + hex.EncodeToString(sum[:])
+	if key.IsLong() {
+		digest := key.Digest()
+		key.Subject = "#" + hex.EncodeToString(digest[:])
 	}
 	return key
 }

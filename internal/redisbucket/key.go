@@ -1,15 +1,11 @@
 package redisbucket
 
 import (
-	"crypto/sha256"
 	"strconv"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 )
-
-// rawSubject is the length in bytes of the longest subject that a key contains as it is.
-const rawSubject = 64
 
 // appendKey encodes a key. No two keys share an encoding, and no subject chooses its slot:
 //
@@ -21,15 +17,11 @@ const rawSubject = 64
 // digits, so the first byte after them tells the two forms apart, and the last s before them ends the prefix.
 func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = appendRule(buf, prefix, key)
-	if len(key.Subject) <= rawSubject {
-		buf = append(buf, ':')
-		buf = append(buf, key.Subject...)
-	} else {
-		digest := sha256.Sum256([]byte(key.Subject))
-		buf = append(buf, '#')
-		buf = append(buf, digest[:]...)
+	if key.IsLong() {
+		digest := key.Digest()
+		return append(append(buf, '#'), digest[:]...)
 	}
-	return buf
+	return append(append(buf, ':'), key.Subject...)
 }
 
 // appendRule encodes the prefix of a rule's keys.

@@ -81,7 +81,7 @@ func (p *patternScanner) field() (Segment, error) {
 	segment := Segment{Field: Field(name)}
 	attribute, isAttribute := strings.CutPrefix(name, "attr.")
 	switch {
-	case isAttribute && isAttributeName(attribute):
+	case isAttribute && IsAttributeName(attribute):
 		segment = Segment{Field: FieldAttribute, Attribute: attribute}
 	case isAttribute:
 		return Segment{}, patternError(start+len("attr."), "expected an attribute's name of 1 to %d letters, digits, '_', '.' or '-', found %q",
@@ -97,7 +97,8 @@ func (p *patternScanner) field() (Segment, error) {
 	return segment, nil
 }
 
-func isAttributeName(name string) bool {
+// IsAttributeName reports whether a name is one that attributes can have, in checks and patterns alike.
+func IsAttributeName(name string) bool {
 	return name != "" && len(name) <= MaxAttributeNameLength && strings.IndexFunc(name, isNotNameRune) < 0
 }
 
@@ -203,16 +204,14 @@ func checkLength(what, text string, most int) error {
 func parseNetwork(text string) (netip.Prefix, error) {
 	addr, err := netip.ParseAddr(text)
 	if err == nil && addr.Zone() == "" {
-		addr = addr.Unmap()
+		addr = PlainIP(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf(`expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as 203.0.113.0/24, found %q`, text)
 	}
-	if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
-		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
-	}
+	prefix = PlainNetwork(prefix)
 	if masked := prefix.Masked(); masked != prefix {
 		return netip.Prefix{}, fmt.Errorf("expected a network without host bits: %s lies in %s", prefix.Addr(), masked)
 	}

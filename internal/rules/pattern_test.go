@@ -65,11 +65,11 @@ func TestPatternSaysWhatMatchesAndWhatSharesABucket(t *testing.T) {
 func TestPatternErrorsSayWhereAndWhatIsExpected(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
-		"bytes that are not UTF-8":         {"user:a\xffb", "at byte 6: expected UTF-8, found the byte 0xff"},
-		"a user id that is too long":       {"user:" + strings.Repeat("x", 257), "at byte 5: expected a user id of at most 256 bytes, found 257"},
-		"a value that is too long":         {"attr.a:" + strings.Repeat("x", 257), "at byte 7: expected an attribute's value of at most 256 bytes, found 257"},
-		"an attribute name too long":       {"attr." + strings.Repeat("x", 65) + ":1", "at byte 5: expected an attribute's name"},
-		"a pattern that is too long":       {"endpoint:/" + strings.Repeat("x", 510), "at byte 512: expected the end: a pattern has at most 512 bytes, this one has 520"},
+		"bytes that are not UTF-8":   {"user:a\xffb", "at byte 6: expected UTF-8, found the byte 0xff"},
+		"a user id that is too long": {"user:" + strings.Repeat("x", 257), "at byte 5: expected a user id of at most 256 bytes, found 257"},
+		"a value that is too long":   {"attr.a:" + strings.Repeat("x", 257), "at byte 7: expected an attribute's value of at most 256 bytes, found 257"},
+		"an attribute name too long": {"attr." + strings.Repeat("x", 65) + ":1", "at byte 5: expected an attribute's name"},
+		"a pattern that is too long": {"endpoint:/" + strings.Repeat("x", 510), "at byte 512: expected the end: a pattern has at most 512 bytes, this one has 520"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

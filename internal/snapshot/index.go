@@ -137,7 +137,7 @@ type query struct {
 }
 
 func (x *index) query(r *rules.Request, plan string) query {
-	q := query{Request: r, plan: plan, ip: plainIP(r.IP), has: anyAttribute.set() | oneAttribute.set()}
+	q := query{Request: r, plan: plan, ip: rules.PlainIP(r.IP), has: anyAttribute.set() | oneAttribute.set()}
 	if r.UserID != "" {
 		q.has |= anyUser.set() | oneUser.set()
 		q.hashes[oneUser] = maphash.String(x.seed, r.UserID)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -224,6 +223,3 @@ func (q *query) maskedIP(settings *rules.Settings) string {
 	}
 	return q.ipText
 }
-
-// plainIP brings an address into the one form that rules are compared with.
-func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

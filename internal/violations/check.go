@@ -1,7 +1,6 @@
 package violations
 
 import (
-	"net/netip"
 	"strings"
 	"time"
 
@@ -56,7 +55,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Pattern:     t.Rule.Pattern.String(),
 		Version:     t.Rule.Version,
 		UserID:      strings.Clone(c.Request.UserID),
-		IP:          plainIP(c.Request.IP),
+		IP:          rules.PlainIP(c.Request.IP),
 		Endpoint:    strings.Clone(c.Request.Endpoint),
 		Method:      strings.Clone(c.Request.Method),
 		Plan:        c.Plan,
@@ -76,10 +75,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 // sameAs reports whether the row can count the check's tier as well.
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
-		v.IP == plainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&
+		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&
 		v.Mode == t.Mode && v.Reason == t.Reason && v.Version == t.Rule.Version &&
 		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst)
 }
-
-// plainIP returns an address in the form that rules compare.
-func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }

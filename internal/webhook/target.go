@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // lookupTimeout is short, because somebody waits for the form that they sent.
@@ -68,7 +70,7 @@ var reserved = []netip.Prefix{
 
 // judge returns ErrForbidden unless posts may go to an address.
 func (o *Options) judge(ip netip.Addr) error {
-	ip = ip.Unmap().WithZone("")
+	ip = rules.PlainIP(ip)
 	within := func(networks []netip.Prefix) bool {
 		return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 	}

@@ -1,0 +1,30 @@
+package rules
+
+import "net/netip"
+
+// PlainIP returns an address in the one form that rules compare and violations keep: IPv4 inside IPv6 is IPv4, and
+// there is no zone.
+func PlainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
+
+// PlainNetwork returns a network in that form.
+func PlainNetwork(network netip.Prefix) netip.Prefix {
+	if network.Addr().Is4In6() && network.Bits() >= 96 {
+		return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
+	}
+	return network
+}
+
+// CustomerNetwork returns what one customer of a provider usually has: an IPv4 address, or the /64 of an IPv6 address,
+// in which any machine may take as many addresses as it likes. It is the zero Prefix for no address.
+func CustomerNetwork(ip netip.Addr) netip.Prefix {
+	ip = PlainIP(ip)
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	network, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return network
+}
