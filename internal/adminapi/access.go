@@ -14,11 +14,11 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// access is the least that a caller must be to call an operation.
+// access is the least that a caller must be to use an operation.
 type access string
 
-// Who may call; the words are those of x-least-role. A viewer's operations change nothing: that is what
-// lets them go on in a suspended tenant.
+// Levels of access, in the words of x-least-role. A viewer's operations change nothing, so they work in a suspended
+// tenant too.
 const (
 	anyone         access = "anyone"
 	aCaller        access = "caller"  // an account or an API key
@@ -34,46 +34,46 @@ type apiRequest struct {
 	w         http.ResponseWriter
 	r         *http.Request
 	requestID string
-	session   *auth.Session // of the person who asks; nil for an API key, and for nobody
-	key       *auth.Key     // that asks; nil for a person
+	session   *auth.Session // of a person; nil for API keys and anonymous callers
+	key       *auth.Key     // nil for a person
 	actor     rules.Actor
-	tenant    rules.Tenant // that the path names
-	role      auth.Role    // of the caller in it
-	// isUnattended marks what happens without a person's act: a check during a long answer whether its caller
-	// may still read, and a stream that a browser resumes by itself. It does not count as use of the session.
+	tenant    rules.Tenant // named by the path
+	role      auth.Role    // of the caller in the tenant
+	// isUnattended marks work without a person's act: a check during a long answer whether its caller may still read,
+	// and a stream that a browser resumes. It does not count as use of the session.
 	isUnattended bool
-	// admitAgain finds out anew whether the caller may still do this, for what takes long.
+	// admitAgain repeats authentication and authorization, during long answers.
 	admitAgain func() error
 	began      time.Time
 	places     places
-	door       door // that places.running was taken from
+	door       door // of places.running
 }
 
 type apiRequestKey struct{}
 
 func requestOf(ctx context.Context) *apiRequest { return ctx.Value(apiRequestKey{}).(*apiRequest) }
 
-// isPlatformAdmin says whether the caller stands above tenants.
+// isPlatformAdmin reports whether the caller is a platform admin.
 func (q *apiRequest) isPlatformAdmin() bool {
 	return q.session != nil && q.session.Account.PlatformAdmin
 }
 
-// account is the person who asks, of whom there must be one.
+// account returns the caller's account. The caller must be a person.
 func (q *apiRequest) account() auth.Account { return q.session.Account }
 
-// store writes in the name of the caller.
+// store returns the Writer in the name of the caller.
 func (s *surface) store(ctx context.Context) Writer {
 	return s.As(requestOf(ctx).actor)
 }
 
-// acting is store for a caller who asked for something that the changed rows alone do not say.
+// acting is store for a change that its rows alone do not explain.
 func (s *surface) acting(ctx context.Context, act string) Writer {
 	actor := requestOf(ctx).actor
 	actor.Act = act
 	return s.As(actor)
 }
 
-// guard lets a request through to its handler if its caller may call it and it is as openapi.yaml says.
+// guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
@@ -93,14 +93,13 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 func (q *apiRequest) context() context.Context {
 	ctx := context.WithValue(q.r.Context(), apiRequestKey{}, q)
 	if q.actor.ID == "" {
-		return ctx // anybody
+		return ctx // anonymous
 	}
 	return shares.With(ctx, q.caller())
 }
 
-// check judges a request by its origin first, then by its caller, and by its content last. A file may
-// take minutes to arrive, in which its sender may have lost their session, key or role, or the tenant may
-// have been suspended; so it looks again. The request keeps the places that it takes here until its end.
+// check judges a request's origin, then its caller, then its content. A file may take minutes to arrive, so its sender
+// is judged again afterwards. The request keeps the places that it takes here until its end.
 func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := s.origins.Check(q.r); err != nil {
 		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
@@ -138,7 +137,7 @@ func (q *apiRequest) again() *apiRequest {
 	return &apiRequest{w: q.w, r: q.r, requestID: q.requestID, isUnattended: true}
 }
 
-// admit finds out who asks and whether they may.
+// admit authenticates and authorizes the caller.
 func (s *surface) admit(q *apiRequest, rt route) error {
 	if rt.least == anyone {
 		return nil
@@ -157,7 +156,8 @@ func (s *surface) admit(q *apiRequest, rt route) error {
 	return q.judge(rt.least)
 }
 
-// enter finds the tenant that the path names and the caller's role in it. To others it does not exist.
+// enter finds the tenant in the path and the caller's role in it. Without a role the answer is that the tenant does not
+// exist.
 func (s *surface) enter(q *apiRequest) error {
 	ctx := q.r.Context()
 	tenant, err := s.Stores.TenantBySlug(ctx, httpapi.PathParam(q.r, "tenant"))
@@ -187,22 +187,22 @@ func (s *surface) enter(q *apiRequest) error {
 	return nil
 }
 
-var noTenant = httpapi.NotFound.Problem("There is no such tenant, or none that you are a member of.")
+var noTenant = httpapi.NotFound.Problem("There is no such tenant, or you are not a member of it.")
 
-// judge says whether the caller may do what takes so much.
+// judge returns an error unless the caller has the access.
 func (q *apiRequest) judge(least access) error {
 	if q.isPlatformAdmin() {
 		return nil
 	}
 	if q.tenant.Suspended && (q.key != nil || least != aViewer) {
-		return httpapi.Suspended.Problem("The tenant is suspended; only platform admins change it until they lift that.")
+		return httpapi.Suspended.Problem("The tenant is suspended; until it is resumed only platform admins can change it.")
 	}
 	switch least {
 	case aPlatformAdmin:
 		return httpapi.Forbidden.Problem("Only platform admins may do this.")
 	case aViewer, anEditor, anOwner:
 		if !q.role.May(auth.Role(least)) {
-			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this takes one that is at least %s.", q.role, least))
+			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this needs at least %s.", q.role, least))
 		}
 	}
 	return nil

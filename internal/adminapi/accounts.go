@@ -68,7 +68,7 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
 }
 
-// changeAccount changes an account at the version that the caller has read.
+// changeAccount changes an account if its version is the one that the caller has read.
 func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string, change func(*auth.Account) error) (openapi.TheAccountJSONResponse, error) {
 	var answer openapi.TheAccountJSONResponse
 	at, err := expected(ifMatch)

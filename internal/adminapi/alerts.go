@@ -91,8 +91,8 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	}}, nil
 }
 
-// wrongAlert refuses an alert that is not as alerts must be. What stays as it was before (nil: nothing was) may have
-// become wrong since, such as the address of its URL, and does not keep anybody from turning the alert off.
+// wrongAlert returns what is wrong with an alert, except in fields that are as before (nil for a new alert). A URL's
+// address may have become forbidden since, and must not keep anybody from turning the alert off.
 func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
 	wrong := a.Validate()
 	isURLNew := before == nil || before.URL != a.URL
@@ -202,7 +202,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertRequestObject) (openapi.TestAlertResponseObject, error) {
 	delivery, err := s.Alerts.TestAlert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
 	if errors.Is(err, rules.ErrInUse) {
-		return nil, httpapi.Conflict.Problem("The test before is still being sent; look at the deliveries.")
+		return nil, httpapi.Conflict.Problem("The previous test is still being sent; look at the deliveries.")
 	}
 	if err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (s *surface) RetryAlertDelivery(ctx context.Context, request openapi.RetryA
 	delivery, err := s.Alerts.RetryDelivery(ctx, requestOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
 	switch {
 	case errors.Is(err, rules.ErrInUse):
-		return nil, httpapi.Conflict.Problem("It is being sent at the moment; look at it again in a few seconds.")
+		return nil, httpapi.Conflict.Problem("It is being sent now; look again in a few seconds.")
 	case errors.Is(err, rules.ErrFinal):
 		return nil, httpapi.Conflict.Problem("It was delivered already.")
 	case err != nil:

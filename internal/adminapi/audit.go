@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// showEntry shows a change. It is an error only if what is stored is not JSON.
+// showEntry returns an entry as the API shows it. It fails only if a stored image is not JSON.
 func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 	before, err := asObject(e.Before)
 	if err != nil {
@@ -46,7 +46,7 @@ func showPlatformEntry(e *auth.AuditEntry) (openapi.PlatformAuditEntry, error) {
 	}, err
 }
 
-// asObject keeps numbers as they are written.
+// asObject decodes an image and keeps numbers as they are written.
 func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 	if len(raw) == 0 {
 		return nullable.NewNullNullable[map[string]any](), nil
@@ -69,7 +69,7 @@ func auditFilter(
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
 		return filter, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
-			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: ids of different kinds are alike"})
+			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: different kinds can have the same id"})
 	}
 	return filter, nil
 }
@@ -149,7 +149,7 @@ func leastToRevert(entry *auth.AuditEntry) (access, error) {
 	return anOwner, nil
 }
 
-// isSuspended reads a tenant's row as the log has it; there is none before it was made.
+// isSuspended reads a logged tenant row; a creation has none before it.
 func isSuspended(row json.RawMessage) (bool, error) {
 	var tenant struct {
 		SuspendedAt *time.Time `json:"suspended_at"`
@@ -178,12 +178,12 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id)
 	switch {
 	case errors.Is(err, rules.ErrChanged):
-		return nil, httpapi.Conflict.Problem("It is no longer as this change left it; look at the changes since then.")
+		return nil, httpapi.Conflict.Problem("It has changed again since; look at the later changes.")
 	case errors.Is(err, rules.ErrFinal):
 		return nil, httpapi.Conflict.Problem("A change of this kind cannot be undone.")
 	case errors.Is(err, rules.ErrInUse), errors.Is(err, rules.ErrExists), errors.Is(err, auth.ErrLastOwner),
 		errors.As(err, new(rules.FieldErrors)), errors.Is(err, rules.ErrNotFound):
-		return nil, httpapi.Conflict.Problem("What has changed since then stands against it, such as a plan that was removed or is in use; undo that first.")
+		return nil, httpapi.Conflict.Problem("Later changes prevent this, such as a plan that was removed or is in use; undo those first.")
 	case err != nil:
 		return nil, err
 	}

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// maxUserBuckets is how many buckets that the user id alone fixes are shown.
+	// maxUserBuckets caps the shown buckets that the user id alone determines.
 	maxUserBuckets = 500
 	// tiersPerAsk keeps one question from blocking Redis; see enforce.Buckets.
 	tiersPerAsk = 64
-	// maxViolatedBuckets is of how many of a user's violations the buckets are shown.
+	// maxViolatedBuckets caps the violations whose buckets are shown.
 	maxViolatedBuckets = 100
 )
 
@@ -64,7 +64,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	return answer, nil
 }
 
-// addViolated adds the buckets of the user's latest violations that are still buckets.
+// addViolated adds the buckets of the user's latest violations that still exist.
 func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, userID string, matches []rules.Match) ([]rules.Match, error) {
 	recent, err := s.recentViolations(ctx, userID, maxViolatedBuckets)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, user
 		if seen[key] {
 			continue
 		}
-		// A rule that changed since then leaves keys that mean nothing any more.
+		// A rule that changed since then has left keys without a bucket.
 		if match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now()); ok {
 			matches = append(matches, match)
 			seen[key] = true
@@ -92,7 +92,7 @@ func keyOf(tenant rules.TenantID, m *rules.Match) enforce.Key {
 	return enforce.Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}
 }
 
-// lookInto reads buckets without taking anything.
+// lookInto reads buckets without taking tokens.
 func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches []rules.Match) ([]enforce.Tier, error) {
 	tiers := make([]enforce.Tier, len(matches))
 	for i := range matches {
@@ -158,14 +158,14 @@ func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucket
 
 var isIdempotencyKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// exactTokens turns a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand
-// million tokens the shortest decimal of a float64 is the one that was sent.
+// exactTokens converts a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand million
+// tokens the shortest decimal of a float64 is the one that was sent.
 func exactTokens(number float64) (enforce.Tokens, bool) {
 	_, decimals, _ := strings.Cut(strconv.FormatFloat(number, 'f', -1, 64), ".")
 	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
 }
 
-// changeBucket credits a bucket and writes that to the audit log. With an id it is done once, however often it is asked for.
+// changeBucket credits a bucket and logs that. With an id it does so once, however often it is called.
 func (s *surface) changeBucket(
 	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens, id string,
 ) (openapi.TheBucketChangeJSONResponse, error) {
@@ -211,7 +211,7 @@ func (s *surface) changeBucket(
 	return answer, err
 }
 
-// credit credits a bucket, once if there is an id. It is rules.ErrOutcomeUnknown if the answer was lost.
+// credit credits a bucket, once if there is an id. It returns rules.ErrOutcomeUnknown if Redis's answer was lost.
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -231,8 +231,7 @@ func (s *surface) credit(
 	return before, after, isRepeated, err
 }
 
-// isOf says whether a bucket is one that a user is shown: their own, or one shared with others that the user has
-// run into.
+// isOf reports whether a bucket belongs to a user, or is a shared one that the user has run into.
 func (s *surface) isOf(ctx context.Context, tenant *snapshot.Tenant, match *rules.Match, userID string) (bool, error) {
 	if owner := match.Owner(); owner != "" {
 		return owner == userID, nil
@@ -243,10 +242,10 @@ func (s *surface) isOf(ctx context.Context, tenant *snapshot.Tenant, match *rule
 	}), err
 }
 
-// bucketState is what the audit log keeps of a bucket.
+// bucketState is a bucket in the audit log.
 type bucketState struct {
-	UserID string  `json:"user_id,omitempty"` // whose it is; none for one that many share
+	UserID string  `json:"user_id,omitempty"` // empty for a shared bucket
 	Tokens float64 `json:"tokens"`
-	// IsRepeated says that this was asked for before, and that nothing changed this time.
+	// IsRepeated means that the change was made by an earlier request with the same key.
 	IsRepeated bool `json:"repeated,omitempty"`
 }

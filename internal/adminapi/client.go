@@ -9,10 +9,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// clientIP returns the address that a request comes from, or the zero Addr if that cannot be told. It is
-// the peer's, unless the peer is a trusted proxy. Each proxy appends the address of its own peer to
-// X-Forwarded-For; so, read from the end, the first that is no trusted proxy is the client. Anybody can
-// have written what stands before it.
+// clientIP returns the address of a request's client, or the zero Addr if it is unknown. It is the peer's, unless the
+// peer is a trusted proxy. Each proxy appends its own peer's address to X-Forwarded-For, so the last address that is no
+// trusted proxy is the client. What stands before it may be forged.
 func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

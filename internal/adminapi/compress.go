@@ -9,11 +9,11 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// compressFrom is the size in bytes from which on answers are compressed. Smaller ones fit into a packet anyway.
+// compressFrom is the least size of a compressed answer, in bytes. Smaller ones fit into a packet anyway.
 const compressFrom = 1024
 
-// newCompressor returns what compresses the answers of a route for callers that accept gzip. It works at the fastest
-// level, because answers are read once.
+// newCompressor returns middleware that compresses answers for callers that accept gzip, at the fastest level, because
+// answers are read once.
 func newCompressor() (func(http.Handler) http.HandlerFunc, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false),
@@ -24,11 +24,10 @@ func newCompressor() (func(http.Handler) http.HandlerFunc, error) {
 	return compress, nil
 }
 
-// compresses says whether a route's answers may be compressed. The length of a compressed answer tells an eavesdropper
-// which text occurs in it twice; where a secret stands beside text that an attacker chose, that gives the secret away,
-// byte by byte (BREACH). So answers with secrets are never compressed: those are all to POST, since keys, signing
-// secrets and invitations are shown only when they are made. Of the other POSTs, explain and simulate have large
-// answers. The tail is not compressed, because its events must not wait in a compressor.
+// compresses reports whether a route's answers may be compressed. The length of a compressed answer reveals repeated
+// text, so a secret beside text of an attacker's choice can be guessed byte by byte (BREACH). Secrets are shown only in
+// answers to POST, when they are created, so of the POSTs only explain and simulate, whose answers are large, are
+// compressed. The tail is not compressed, because its events must not wait in a compressor.
 func compresses(method, path string) bool {
 	if method == http.MethodPost {
 		return strings.HasSuffix(path, "/explain") || strings.HasSuffix(path, "/simulate")

@@ -3,16 +3,16 @@ package adminapi
 import "strings"
 
 const (
-	// formulaStarts are what cells begin with that a spreadsheet computes instead of showing. Some programs
-	// take the full-width forms for the others, or skip a tab or line break before them.
+	// formulaStarts begin cells that a spreadsheet computes instead of showing. Some programs accept the full-width
+	// forms, or skip a tab or line break before the sign.
 	formulaStarts = "=+-@\t\r\n＝＋－＠"
-	// cellEnds are after what a spreadsheet may begin a new cell. In many countries Excel splits files at
-	// semicolons and then takes no notice of quotes inside a line, so quoting the cell does not help.
+	// cellEnds are characters after which a spreadsheet may begin a new cell. In many countries Excel splits at
+	// semicolons and then ignores quotes inside a line, so quoting the cell does not help.
 	cellEnds = ";,|\t\r\n\""
 )
 
-// inert writes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
-// apostrophe before each such part. Where there is one already it adds one, so that alive can undo it.
+// inert escapes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
+// apostrophe before each such part. An existing apostrophe is doubled, so that alive can undo it.
 func inert(cell string) string {
 	if !strings.ContainsAny(cell, formulaStarts) {
 		return cell
@@ -46,14 +46,14 @@ func alive(cell string) string {
 	return out.String()
 }
 
-// isFormula says whether a cell is a formula for some spreadsheet, or would be without the spaces and
-// apostrophes before it.
+// isFormula reports whether a cell is a formula for some spreadsheet, or would be without leading spaces and
+// apostrophes.
 func isFormula(cell string) bool {
 	bare := strings.TrimLeft(cell, "' ")
 	return bare != "" && strings.IndexAny(bare, formulaStarts) == 0
 }
 
-// firstPart is a text up to the first end of a cell, which is included.
+// firstPart returns a text up to and including the first end of a cell.
 func firstPart(text string) string {
 	if end := strings.IndexAny(text, cellEnds); end >= 0 {
 		return text[:end+1]

@@ -64,7 +64,7 @@ func (s *surface) doorOf(rt route, o *operation) door {
 	return s.light
 }
 
-// isHeavy reports whether an operation takes more than some milliseconds of a processor, here or in the database.
+// isHeavy reports whether an operation takes more than some milliseconds of processor time, here or in the database.
 func isHeavy(rt route, o *operation) bool {
 	return o.isFile || o.isUpload() || strings.Contains(rt.path, "/stats/") ||
 		strings.HasSuffix(rt.path, "/violations") || strings.HasSuffix(rt.path, "/simulate")
@@ -111,8 +111,7 @@ func (d door) enter(q *apiRequest) error {
 	return q.run(q.r.Context(), (*shares.Shares).Take)
 }
 
-// run takes a place to run and a processor. It holds at most one of them on return with an error; the request's end
-// releases that.
+// run takes a place to run and a processor. After an error it may hold the first one, which the request's end releases.
 func (q *apiRequest) run(ctx context.Context, take func(*shares.Shares, context.Context, shares.Caller) (func(), error)) error {
 	if q.door.running == nil {
 		return nil

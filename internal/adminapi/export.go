@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// exportPage is how many rows are read at once; all that an export holds in memory.
+	// exportPage is how many rows an export reads and holds at once.
 	exportPage = 1000
 	// pagePatience is how long the caller has to take a page.
 	pagePatience = 30 * time.Second
-	// wholePatience is how long the caller has to take a file that is held in memory until then.
+	// wholePatience is how long the caller has to take a file that stays in memory until then.
 	wholePatience = 2 * time.Minute
 )
 
 const csvType = "text/csv; charset=utf-8"
 
-// file is an answer that is written as it is read.
+// file is an answer that is written while it is read.
 type file struct {
 	request         *apiRequest
 	mediaType, name string
-	// patience is how long all of it may take; 0 is as long as its reader keeps reading.
+	// patience bounds the whole transfer; 0 for no bound as long as the caller keeps reading.
 	patience time.Duration
-	// write writes all of it. It calls progress after each page, and ends with its error.
+	// write writes the file. It calls progress after each page and stops at its error.
 	write func(w io.Writer, progress func() error) error
 }
 
-// send answers with the file. Once some of it is on its way an error can only break the connection. After each
-// page it asks whether the caller may still read: an export can outlast their session by hours.
+// send answers with the file. Once some of it was sent, an error can only break the connection. After each page it
+// checks whether the caller may still read, because an export can outlast their session by hours.
 func (f *file) send(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
 	if f.request.r.Method == http.MethodHead {
-		return nil // without reading what would not be sent
+		return nil // no body to read rows for
 	}
 	sent := &begun{Writer: w, request: f.request, controller: http.NewResponseController(w)}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
@@ -64,12 +64,12 @@ func (f *file) send(w http.ResponseWriter) error {
 		return err
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // what was sent must not look whole
+		panic(http.ErrAbortHandler) // half a file must not look whole
 	}
 	return nil
 }
 
-// begun remembers that something was written, gives each write its time, and gives others the request's place meanwhile.
+// begun notes whether something was written, gives each write a deadline, and lets other requests run meanwhile.
 type begun struct {
 	io.Writer
 	request    *apiRequest
@@ -109,7 +109,7 @@ func (s *surface) ExportUsers(ctx context.Context, request openapi.ExportUsersRe
 	plan, prefix := valueOf(request.Params.Plan), valueOf(request.Params.Prefix)
 	return &file{request: q, mediaType: csvType, name: tenant.Slug + "-users.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
-		_ = out.Write(usersHeader) // Error tells of all writes
+		_ = out.Write(usersHeader) // Error reports all writes
 		for after := ""; ; {
 			rows, err := s.Stores.Assignments(ctx, tenant.ID, plan, prefix, after, exportPage)
 			if err != nil {
@@ -177,7 +177,7 @@ func auditRecord(e *auth.AuditEntry) []string {
 	return record
 }
 
-// eachAuditEntry calls each for all entries, the latest first.
+// eachAuditEntry calls each for every entry, the latest first.
 func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, progress func() error, each func(*auth.AuditEntry) error) error {
 	tenant := requestOf(ctx).tenant.ID
 	for before := (auth.AuditCursor{}); ; {
@@ -212,13 +212,13 @@ func (s *surface) ExportConfig(ctx context.Context, _ openapi.ExportConfigReques
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(w, text) //nolint:gosec // it is our own, and as long as it was
+		_, err = io.Copy(w, text) //nolint:gosec // our own data, not longer than before
 		return err
 	}}, nil
 }
 
-// packConfig writes a tenant's configuration into memory, compressed: a tenth of it stays there while its reader
-// takes it slowly, and others need not wait for that.
+// packConfig writes a tenant's configuration into memory, compressed to about a tenth, so that a slow reader holds
+// little and others need not wait for it.
 func (s *surface) packConfig(ctx context.Context, tenant rules.TenantID) (*bytes.Buffer, error) {
 	release, err := s.takeWhole(ctx)
 	if err != nil {

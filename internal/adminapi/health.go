@@ -29,7 +29,7 @@ func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObjec
 	return answer, nil
 }
 
-// readiness has the status that its content says.
+// readiness is an answer whose status depends on its content.
 type readiness openapi.Readiness
 
 // VisitGetReadinessResponse answers 503 until the process is ready.

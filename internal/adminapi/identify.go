@@ -14,8 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// identify finds out who asks: an API key if one is sent, else the person of the session. Other schemes than
-// Bearer are none of Sluice's: a proxy in front may ask browsers for Basic, which they then send here too.
+// identify authenticates the caller: by the API key if one is sent, else by the session. Schemes other than Bearer are
+// ignored, because a proxy in front may make browsers send Basic.
 func (s *surface) identify(q *apiRequest) error {
 	authorization := q.r.Header["Authorization"]
 	if slices.ContainsFunc(authorization, isBearer) {
@@ -60,8 +60,8 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	if !slices.Contains(key.Permissions, auth.PermissionManage) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
 	}
-	// The audit log names keys as people do, which snapshots do not know. The row is asked too whether the
-	// key is in force: it knows a second or two earlier.
+	// The audit log needs the key's name, which snapshots do not have. The row also knows a revocation some seconds
+	// earlier.
 	named, err := s.Stores.Key(q.r.Context(), key.TenantID, key.ID)
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
@@ -82,8 +82,8 @@ func unauthorized(q *apiRequest, detail string) error {
 	return httpapi.Unauthorized.Problem(detail)
 }
 
-// Names of cookies. The prefix __Host- makes browsers insist on Secure, on the whole host and on no
-// other; see Config.PlainCookies.
+// Names of cookies. The prefix __Host- makes browsers require Secure and restrict the cookie to the host; see
+// Config.PlainCookies.
 const (
 	plainSession = "sluice_session"
 	plainDevice  = "sluice_device"
@@ -93,7 +93,7 @@ const (
 	deviceLife = 365 * 24 * time.Hour
 )
 
-// cookie is the name that a cookie has in this process.
+// cookie returns the name of a cookie in this process.
 func (s *surface) cookie(plain string) string {
 	if s.PlainCookies {
 		return plain
@@ -101,23 +101,23 @@ func (s *surface) cookie(plain string) string {
 	return hostPrefix + plain
 }
 
-// setCookie gives the browser a secret. A life of 0 ends with the browser.
+// setCookie gives the browser a secret. A life of 0 ends with the browser's session.
 func (q *apiRequest) setCookie(name, value string, life time.Duration) {
 	q.writeCookie(name, value, int(life/time.Second))
 }
 
-// forgetCookie takes it away.
+// forgetCookie deletes a cookie.
 func (q *apiRequest) forgetCookie(name string) { q.writeCookie(name, "", -1) }
 
 func (q *apiRequest) writeCookie(name, value string, maxAge int) {
-	http.SetCookie(q.w, &http.Cookie{ //nolint:gosec // not Secure with Config.PlainCookies only, where browsers would drop it
+	http.SetCookie(q.w, &http.Cookie{ //nolint:gosec // not Secure only with Config.PlainCookies, where browsers would drop it
 		Name: name, Value: value, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: strings.HasPrefix(name, hostPrefix),
 	})
 }
 
-// browser is where the request comes from, for the gate.
+// browser describes the caller's browser to the gate.
 func (s *surface) browser(q *apiRequest) auth.Browser {
 	from := auth.Browser{UserAgent: q.r.UserAgent()}
 	if cookie, err := q.r.Cookie(s.cookie(plainSession)); err == nil {

@@ -49,7 +49,7 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 	return answer, nil
 }
 
-// planNames are those of the tenant's plans, and "" for no assignment.
+// planNames returns the names of the tenant's plans, and "" for no assignment.
 func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{"": true}
 	for after := ""; ; {
@@ -67,10 +67,10 @@ func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	}
 }
 
-// maxUserLines is how many users a file may assign. Each of them costs far more memory than its line is long.
+// maxUserLines caps the users of a file. Each needs far more memory than its line.
 const maxUserLines = 500_000
 
-// readUsers reads assignments from CSV, or says which lines are wrong, the first of them.
+// readUsers reads assignments from CSV, or returns the first mistakes by line.
 func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]rules.Assignment, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
@@ -91,7 +91,7 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 	}
 	var assignments []rules.Assignment
 	var wrong []httpapi.FieldError
-	lines := map[string]int{} // where a user stands
+	lines := map[string]int{} // by user
 	for len(wrong) < httpapi.MaxFieldErrors {
 		start := in.InputOffset()
 		record, err := in.Read()
@@ -100,8 +100,8 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 		}
 		var syntax *csv.ParseError
 		if errors.As(err, &syntax) {
-			// Where one line ends is not clear after such a mistake, so reading ends here.
-			return nil, fileProblem(append(wrong, httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not two values in CSV: " + syntax.Err.Error()}))
+			// Reading ends here, since it is unclear where the line ends.
+			return nil, fileProblem(append(wrong, httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not CSV with two values: " + syntax.Err.Error()}))
 		}
 		if err != nil {
 			return nil, err
@@ -112,13 +112,13 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 			break
 		}
 		if breaksLine(record, data[start:in.InputOffset()]) {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has a line break in a value that is written CR LF, and CSV cannot tell that from LF; change this user alone"})
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has the line break CR LF in a value, which CSV does not keep apart from LF; change this user by hand"})
 			continue
 		}
 		one := rules.Assignment{TenantID: tenant, UserID: strings.Clone(alive(record[0])), Plan: strings.Clone(alive(record[1]))}
 		wrong = append(wrong, pointers(linePointer(line), one.Validate(plans))...)
 		if earlier := lines[one.UserID]; earlier != 0 {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line) + "/user_id", Detail: fmt.Sprintf("stands in line %d already", earlier)})
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line) + "/user_id", Detail: fmt.Sprintf("is also in line %d", earlier)})
 		}
 		lines[one.UserID] = line
 		assignments = append(assignments, one)
@@ -126,8 +126,7 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 	return nil, fileProblem(wrong)
 }
 
-// breaksLine says that a value has a line break which the reader has read as LF and which stands as CR LF in
-// the file.
+// breaksLine reports whether a value has a line break that is CR LF in the file and LF to the reader.
 func breaksLine(record []string, raw []byte) bool {
 	return strings.Contains(record[0]+record[1], "\n") && bytes.Contains(bytes.TrimRight(raw, "\r\n"), []byte("\r\n"))
 }
@@ -141,7 +140,7 @@ func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 
 func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
 
-// countMoves says how many assignments differ from those in memory, which are at most seconds old.
+// countMoves counts the assignments that differ from those in memory, which are seconds old at most.
 func (s *surface) countMoves(tenant rules.TenantID, assignments []rules.Assignment) (moves int64, err error) {
 	inMemory, err := s.tenantRules(tenant)
 	if err != nil {
@@ -155,7 +154,7 @@ func (s *surface) countMoves(tenant rules.TenantID, assignments []rules.Assignme
 	return moves, nil
 }
 
-// tenantRules is what this process has in memory of the tenant.
+// tenantRules returns what this process has in memory of a tenant.
 func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil || snapshot.Tenant(tenant) == nil {
@@ -185,7 +184,7 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 		return nil, rulesFileProblem(err)
 	}
 	options := ruleset.DiffOptions{Prune: valueOf(request.Params.Prune), Now: s.Now()}
-	var contradiction error // between the file and what there is
+	var contradiction error // between the file and what is stored
 	diff := func(current ruleset.Config) (ruleset.Changes, error) {
 		var changes ruleset.Changes
 		changes, contradiction = ruleset.Diff(current, desired, options)
@@ -207,7 +206,7 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	return showConfigDiff(changes, isDryRun)
 }
 
-// rulesFileProblem points at the lines that are wrong.
+// rulesFileProblem points at the wrong lines.
 func rulesFileProblem(err error) error {
 	var mistakes ruleset.Errors
 	if !errors.As(err, &mistakes) {
@@ -259,10 +258,10 @@ func showRow(row *ruleset.ChangedRow) openapi.ConfigChange {
 	})}
 }
 
-// importPatience is how long a file has to arrive and be imported.
+// importPatience bounds the transfer and import of a file.
 const importPatience = 2 * time.Minute
 
-// allowTime gives a file's transfer more time than servers give other requests.
+// allowTime extends the server's deadlines for the transfer of a file.
 func allowTime(w http.ResponseWriter) {
 	controller := http.NewResponseController(w)
 	// A writer without deadlines, such as a test's recorder, needs none.

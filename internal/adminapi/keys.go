@@ -22,7 +22,7 @@ func answerKey(k *auth.NamedKey) openapi.TheKeyJSONResponse {
 	return openapi.TheKeyJSONResponse{Body: showKey(k), Headers: openapi.TheKeyResponseHeaders{ETag: etag(k.Revision)}}
 }
 
-// answerNewKey is the only answer that shows a key's secret.
+// answerNewKey makes the only answer that shows a key's secret.
 func answerNewKey(ctx context.Context, k *auth.NamedKey, secret string) openapi.KeyCreatedJSONResponse {
 	return openapi.KeyCreatedJSONResponse{
 		Body: openapi.CreatedKey{Key: showKey(k), Secret: secret},

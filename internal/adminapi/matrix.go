@@ -34,7 +34,7 @@ func (s *surface) GetMatrix(ctx context.Context, request openapi.GetMatrixReques
 	return openapi.GetMatrix200JSONResponse{Items: rows, NextCursor: cursor}, nil
 }
 
-// matrixRows puts the rules of one pattern and name, which stand together, into one row.
+// matrixRows groups adjacent rules of one pattern and name into rows.
 func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 	rows := []openapi.MatrixRow{}
 	for i := range found {
@@ -107,11 +107,11 @@ func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID, cells
 	return stored, nil
 }
 
-// cells are what is wrong with those of one save. What cells say by themselves is judged here; how they
-// go with what is stored and with each other, by the store.
+// cells collects what is wrong with the cells of one save. Cells are judged by themselves here, and against stored
+// rules and each other by the store.
 type cells struct {
 	wrong []httpapi.FieldError // in the body
-	taken []httpapi.FieldError // cells that are not empty
+	taken []httpapi.FieldError // new cells where a rule exists
 	lost  []httpapi.FieldError // cells that others changed
 }
 
@@ -120,7 +120,7 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	place := "/cells/" + strconv.Itoa(i)
 	change := ruleset.RuleChange{Remove: valueOf(cell.Remove), Expected: rules.Expected(orZero(cell.Version))}
 	if change.Expected <= 0 {
-		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/version", Detail: "is missing: the version of the rule that you have read"})
+		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/version", Detail: "is missing; send the version that you have read"})
 		return change
 	}
 	rule, found := stored[rules.RuleID(orZero(cell.RuleId))]
@@ -147,7 +147,7 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	return change
 }
 
-// readNew turns a cell that was empty into a new rule.
+// readNew turns an empty cell into a new rule.
 func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
 	if valueOf(cell.Remove) || orZero(cell.Version) != 0 {
@@ -179,7 +179,7 @@ func (c *cells) refuse(i int, err error) {
 	}
 }
 
-// problem is the answer to cells that cannot be saved; nil if all can.
+// problem returns the answer for cells that cannot be saved, or nil.
 func (c *cells) problem() error {
 	for _, fields := range [][]httpapi.FieldError{c.wrong, c.lost, c.taken} {
 		slices.SortStableFunc(fields, func(a, b httpapi.FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
@@ -190,12 +190,12 @@ func (c *cells) problem() error {
 	case len(c.lost) > 0:
 		return httpapi.Changed.Problem(readAgain+" Nothing was saved.", c.lost[:min(len(c.lost), 20)]...)
 	case len(c.taken) > 0:
-		return httpapi.Conflict.Problem("Rules stand where errors points; nothing was saved.", c.taken[:min(len(c.taken), 20)]...)
+		return httpapi.Conflict.Problem("Rules exist where errors points; nothing was saved.", c.taken[:min(len(c.taken), 20)]...)
 	}
 	return nil
 }
 
-// showDiff shows what changed, leaving out what stayed as it was.
+// showDiff shows the rules that changed.
 func showDiff(diff []ruleset.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 	answer := openapi.MatrixDiff{Changes: []openapi.RuleChange{}}
 	var changed []ruleset.Change[rules.Rule]

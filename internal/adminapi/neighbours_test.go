@@ -99,7 +99,7 @@ func TestReadsThatTakeLongKeepNobodyFromSigningInReadingOrWriting(t *testing.T) 
 	for _, got := range w.answers {
 		if got.status == http.StatusTooManyRequests {
 			refused++
-			if got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "under way") && !strings.Contains(got.body, "open already") {
+			if got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "in flight") && !strings.Contains(got.body, "too many open") {
 				t.Errorf("a refusal says %s", got.body)
 			}
 		}

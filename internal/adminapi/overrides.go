@@ -51,7 +51,7 @@ func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListT
 		EndsAfter: valueOf(p.EndsAfter), EndsBefore: valueOf(p.EndsBefore),
 		ByEnd: valueOf(p.Sort) == openapi.ListTenantOverridesParamsSortEnd,
 	}
-	// An override that ends just now has expired; ends are in whole microseconds.
+	// An override that ends now has expired; ends are in whole microseconds.
 	now := s.Now().Truncate(time.Microsecond).Add(time.Microsecond)
 	switch {
 	case p.Expired == nil:
@@ -60,7 +60,7 @@ func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListT
 	case *p.Expired:
 	case !filter.ByEnd:
 		filter.NotEndedBefore = now
-	case filter.EndsAfter.Before(now): // in a list by end none never ends, and an index finds these
+	case filter.EndsAfter.Before(now): // a list by end has those with an end, which an index finds
 		filter.EndsAfter = now
 	}
 	found, err := s.Stores.FindOverrides(ctx, requestOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
@@ -139,15 +139,15 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	}}, nil
 }
 
-// expectedOrNone reads the condition of a PUT, which may create.
+// expectedOrNone reads the condition of a PUT that may create.
 func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	switch {
 	case ifMatch != nil && mustCreate:
-		return 0, httpapi.InvalidRequest.Problem("Send If-Match to replace, or If-None-Match: * to create; not both.")
+		return 0, httpapi.InvalidRequest.Problem("Send either If-Match to replace or If-None-Match: * to create, not both.")
 	case mustCreate:
 		return rules.NoneStored, nil
 	case ifMatch == nil:
-		return 0, httpapi.Unconditional.Problem("Send If-None-Match: * to create it, or its ETag as If-Match to replace it.")
+		return 0, httpapi.Unconditional.Problem("Send If-None-Match: * to create the override, or its ETag as If-Match to replace it.")
 	}
 	at, err := expected(*ifMatch)
 	switch {
@@ -161,7 +161,7 @@ func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	return at, nil
 }
 
-// lostOverride answers a lost race; an override that is to be replaced and is not there is one too.
+// lostOverride answers a lost race. Replacing an override that does not exist is one too.
 func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID, userID string) error {
 	err = lost(ctx, err, func() (int64, error) {
 		override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rule, userID)

@@ -17,7 +17,7 @@ const (
 	maxLimit     = 500
 )
 
-// limitOf is how many items a page holds.
+// limitOf returns the page size.
 func limitOf(limit *int) int {
 	if limit == nil {
 		return defaultLimit
@@ -25,16 +25,15 @@ func limitOf(limit *int) int {
 	return *limit
 }
 
-// A cursor is base64url of: cursorVersion, the first bytes of a SHA-256 over the list and filter that it
-// belongs to and its place, and the place as a JSON array of texts. The hash is no secret and guards
-// nothing: the place can only be one in a list that its caller may read. It tells a cursor that was cut
-// or belongs elsewhere from one to go on from.
+// A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and place, and the place as
+// a JSON array of strings. The hash only detects cursors that were cut or belong to another list. It protects nothing,
+// since callers may read every place of their lists.
 const (
 	cursorVersion = 1
 	cursorHash    = 8
 )
 
-// list is what a cursor belongs to: the address without what only pages.
+// list identifies what a cursor belongs to: the address without paging parameters.
 func (q *apiRequest) list() string {
 	query := q.r.URL.Query()
 	query.Del("limit")
@@ -47,19 +46,18 @@ func (q *apiRequest) cursorSum(place []byte) []byte {
 	return sum[:cursorHash]
 }
 
-// next is the cursor that goes on after a place; null at the end, which is no place.
+// next returns the cursor after a place; null without one, at the end.
 func next(ctx context.Context, place ...string) nullable.Nullable[string] {
 	if len(place) == 0 {
 		return nullable.NewNullNullable[string]()
 	}
 	q := requestOf(ctx)
-	text, _ := json.Marshal(place) // texts always can be
+	text, _ := json.Marshal(place) // strings always encode
 	cursor := append([]byte{cursorVersion}, q.cursorSum(text)...)
 	return nullable.NewNullableWithValue(base64.RawURLEncoding.EncodeToString(append(cursor, text...)))
 }
 
-// after is the place that the request's cursor names, a text for each of its parts; "" for each at the
-// beginning.
+// after returns the parts of the place in the request's cursor; empty strings at the beginning.
 func after(ctx context.Context, parts int) ([]string, error) {
 	q := requestOf(ctx)
 	place := make([]string, parts)
@@ -96,7 +94,7 @@ func afterNumber(ctx context.Context) (int64, error) {
 	return number, nil
 }
 
-// page makes a page of rows, of which one more than the limit was asked for, and its cursor.
+// page makes a page and its cursor from rows, read with one more than the limit.
 func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item, place func(*Row) string) ([]Item, nullable.Nullable[string]) {
 	cursor := next(ctx)
 	if len(rows) > limit {
@@ -106,7 +104,7 @@ func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*
 	return itemsOf(rows, item), cursor
 }
 
-// itemsOf shows rows; none of them are an empty list, never null.
+// itemsOf shows rows as a list, which is never null.
 func itemsOf[Row, Item any](rows []Row, item func(*Row) Item) []Item {
 	items := make([]Item, len(rows))
 	for i := range rows {

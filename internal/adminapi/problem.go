@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// handlerFailed answers a request whose handler, or the generated code before it, returned an error.
+// handlerFailed answers a request with the error of its handler or of the generated code before it.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	told := asProblem(err)
 	var problem *httpapi.Problem
@@ -30,8 +30,8 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 	httpapi.WriteError(w, r, s.Requests.Log, told)
 }
 
-// asProblem is the one place where what the domain answers becomes a problem. Other errors stay as they
-// are, to be logged and answered as internal.
+// asProblem turns the domain's errors into problems. It returns other errors unchanged, to be logged and answered as
+// internal.
 func asProblem(err error) error {
 	var fields rules.FieldErrors
 	var tooSoon auth.TooSoonError
@@ -47,20 +47,20 @@ func asProblem(err error) error {
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
 	case errors.Is(err, auth.ErrBusy):
-		return httpapi.Unavailable.Problem("Too many people sign in at once; try again.")
+		return httpapi.Unavailable.Problem("Too many people are signing in; try again.")
 	case errors.As(err, &missing):
-		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace whatever is there.")
+		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace any version.")
 	case errors.As(err, &twice):
 		return httpapi.InvalidRequest.Problem("Send " + twice.ParamName + " once.")
 	case errors.As(err, &badValue):
-		// Queries were checked before: it is a path that names nothing, such as rule "abc".
+		// Queries were checked before, so this is a path that names nothing, such as rule "abc".
 		return httpapi.NotFound.Problem("There is nothing with this id.")
 	case errors.Is(err, rules.ErrNotFound):
 		return httpapi.NotFound.Problem("There is nothing with this id; it may have been removed.")
 	case errors.Is(err, rules.ErrExists):
-		return httpapi.Conflict.Problem("There is one with this name already; choose another, or change that one.")
+		return httpapi.Conflict.Problem("This name is taken; choose another, or change the existing one.")
 	case errors.Is(err, rules.ErrInUse):
-		return httpapi.InUse.Problem("Something still needs it; move that first.")
+		return httpapi.InUse.Problem("It is still in use; change what uses it first.")
 	case errors.Is(err, rules.ErrChanged):
 		return httpapi.Changed.Problem(readAgain)
 	case errors.Is(err, rules.ErrFinal):
@@ -76,7 +76,7 @@ func asProblem(err error) error {
 	case errors.Is(err, rules.ErrBeingWritten):
 		return httpapi.Unavailable.Problem("Another change of this tenant, such as an import, is still being written, and nothing was done; try again in a moment.")
 	case errors.Is(err, context.Canceled):
-		return httpapi.Unavailable.Problem("The request was given up before it was answered.")
+		return httpapi.Unavailable.Problem("The request was canceled before it was answered.")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rules.ErrAway):
 		return httpapi.Unavailable.Problem("The database does not answer; try again.")
 	}
@@ -85,12 +85,12 @@ func asProblem(err error) error {
 
 const readAgain = "Somebody else changed it since you read it; read it again, and decide anew."
 
-// fieldsProblem points at the fields that are wrong, which stand below a place in the body.
+// fieldsProblem points at wrong fields below a place in the body.
 func fieldsProblem(place string, wrong rules.FieldErrors) error {
 	return httpapi.BodyProblem(pointers(place, wrong))
 }
 
-// pointers turns names of fields, such as rules[3].mode, into JSON pointers.
+// pointers turns field names, such as rules[3].mode, into JSON pointers.
 func pointers(place string, wrong rules.FieldErrors) []httpapi.FieldError {
 	var fields []httpapi.FieldError
 	for _, f := range wrong {
@@ -121,17 +121,16 @@ func expected(ifMatch string) (rules.Expected, error) {
 	return rules.Expected(version), nil
 }
 
-// holds says whether a version is the expected one.
+// holds reports whether a version is the expected one.
 func holds(expected rules.Expected, version int64) bool {
 	return expected == rules.AnyVersion || int64(expected) == version
 }
 
-// patchAttempts is how often a patch of whatever is there is tried. Each attempt that is lost is somebody
-// else's success, so that this many others may patch at once.
+// patchAttempts caps the tries of a patch with If-Match: *. Each lost try is another's success, so as many others may
+// patch at once.
 const patchAttempts = 50
 
-// patched reads, changes and stores a row by attempt. One who patches whatever is there, by If-Match: *, does
-// not lose to others: what they changed is read, and patched again.
+// patched reads, changes and stores a row by attempt. With If-Match: * a lost race is tried again on the new row.
 func patched[Row any](at rules.Expected, attempt func() (Row, error)) (row Row, err error) {
 	for range patchAttempts {
 		if row, err = attempt(); at != rules.AnyVersion || !errors.Is(err, rules.ErrChanged) {
@@ -141,8 +140,8 @@ func patched[Row any](at rules.Expected, attempt func() (Row, error)) (row Row, 
 	return row, err
 }
 
-// lost answers a lost race with the present ETag; other errors, and nil, stay as they are. current reads
-// the present version.
+// lost answers a lost race with the present ETag, and returns other errors and nil unchanged. current reads the present
+// version.
 func lost(ctx context.Context, err error, current func() (int64, error)) error {
 	if !errors.Is(err, rules.ErrChanged) {
 		return err

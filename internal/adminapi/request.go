@@ -23,14 +23,14 @@ import (
 const (
 	maxJSON = 1 << 20
 	maxFile = 8 << 20 // CSV and YAML
-	// maxAnonymous is for who need not say who they are: the longest of what those may send is far below
-	// it, and nobody else can be held to account for what reading it costs.
+	// maxAnonymous is for anonymous callers. It is far above the longest body that they may send, and reading it costs
+	// little.
 	maxAnonymous = 8 << 10
 )
 
 const jsonType = "application/json"
 
-// readDescription reads it once in a process, which takes some 50 ms; nothing changes it afterwards.
+// readDescription parses openapi.yaml once per process, which takes some 50 ms. Nothing changes it afterwards.
 var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 	description, err := openapi3.NewLoader().LoadFromData(api.Description)
 	if err != nil {
@@ -39,7 +39,7 @@ var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 	return description, nil
 })
 
-// operation is what openapi.yaml says of the requests for one.
+// operation is an operation of openapi.yaml, as far as its requests go.
 type operation struct {
 	query     map[string]*openapi3.Parameter
 	mediaType string           // of the body; "" for none
@@ -49,7 +49,7 @@ type operation struct {
 	isStream  bool             // the answer is a stream
 }
 
-// describe finds the operation of a route, which at least such a caller may call.
+// describe returns the operation of a route.
 func describe(description *openapi3.T, method, path string, least access) (*operation, error) {
 	item := description.Paths.Value(path)
 	if item == nil || item.GetOperation(method) == nil {
@@ -81,13 +81,13 @@ func describe(description *openapi3.T, method, path string, least access) (*oper
 	return o, nil
 }
 
-// isLong says that it takes as long as its file or stream.
+// isLong reports whether it lasts as long as its file or stream.
 func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload() }
 
-// isUpload says that the body is a file, which may take long to come.
+// isUpload reports whether the body is a file, which may take long to arrive.
 func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }
 
-// checkAddress compares a request's path and query with the description.
+// checkAddress validates a request's path and query.
 func (o *operation) checkAddress(r *http.Request) error {
 	wrong, err := o.checkQuery(r.URL.RawQuery)
 	if err != nil {
@@ -105,7 +105,7 @@ func (o *operation) checkAddress(r *http.Request) error {
 	return nil
 }
 
-// read reads the body to its end, if the operation has one.
+// read reads the whole body, if the operation has one.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	var err error
@@ -119,8 +119,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), err
 }
 
-// checkBody compares a JSON body with the description, as strictly as httpapi reads JSON. What is wrong in a file is
-// for the handler to say. The request's body becomes what was read of it.
+// checkBody validates a JSON body, as strictly as httpapi reads JSON. Handlers validate files. The request's body is
+// replaced by what was read.
 func (o *operation) checkBody(r *http.Request, body []byte) error {
 	if o.mediaType == "" {
 		return nil
@@ -175,7 +175,7 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 	return wrong, nil
 }
 
-// wrongParameter says what is wrong with a query parameter, or "".
+// wrongParameter returns what is wrong with a query parameter, or "".
 func wrongParameter(schema *openapi3.Schema, text string) string {
 	if fault := wrongText(text); fault != "" {
 		return fault
@@ -200,7 +200,7 @@ func wrongParameter(schema *openapi3.Schema, text string) string {
 	return ""
 }
 
-// wrongText says what is wrong with a text that comes by way of an address.
+// wrongText returns what is wrong with text in an address, or "".
 func wrongText(text string) string {
 	switch {
 	case !utf8.ValidString(text):
@@ -211,7 +211,7 @@ func wrongText(text string) string {
 	return ""
 }
 
-// readFile reads all of a file before anything in it takes effect.
+// readFile reads a whole file before anything in it takes effect.
 func (o *operation) readFile(w http.ResponseWriter, r *http.Request, body *bytes.Buffer) error {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := r.Header.Get("Content-Encoding")
@@ -226,16 +226,15 @@ type readOnce struct{ *bytes.Reader }
 
 func (readOnce) Close() error { return nil }
 
-// mismatches are where a value is not what its schema says, the first httpapi.MaxFieldErrors of them.
+// mismatches returns where a value violates its schema, the first httpapi.MaxFieldErrors places.
 func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	var found mistakes
 	found.check(schema, value, nil)
 	return found
 }
 
-// mistakes are found by going through objects and arrays here, and asking the validator for single values
-// only. By itself it would make an error of each of the hundred thousand mistakes that fit into a body
-// before it told of any, at many times the body's size.
+// mistakes walks objects and arrays itself and asks the validator about single values only. The validator alone would
+// collect all of the hundred thousand errors that fit into a body, at many times its size.
 type mistakes []httpapi.FieldError
 
 func (m *mistakes) isFull() bool { return len(*m) >= httpapi.MaxFieldErrors }
@@ -262,7 +261,7 @@ func (m *mistakes) check(schema *openapi3.Schema, value any, place []string) {
 	m.judge(schema, value, place)
 }
 
-// isComposed says that a schema is more than its fields or items; what is in it is judged as a whole.
+// isComposed reports whether a schema is more than its fields or items; such a value is judged as a whole.
 func isComposed(schema *openapi3.Schema) bool {
 	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil || schema.MinProps > 0
 }
@@ -318,9 +317,9 @@ func (m *mistakes) judge(schema *openapi3.Schema, value any, place []string) {
 	if err == nil {
 		return
 	}
-	wrong, ok := err.(*openapi3.SchemaError) //nolint:errorlint // the validator documents this type, and does not wrap it
+	wrong, ok := err.(*openapi3.SchemaError) //nolint:errorlint // the validator returns this type unwrapped, as documented
 	if !ok {
-		m.add(place, "is not as the API's description says")
+		m.add(place, "does not match the API's description")
 		return
 	}
 	detail := wrong.Reason

@@ -23,53 +23,53 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config is what the surface stands on. All but Buckets, PlainCookies, TrustedProxies, CheckURL,
-// Closing, UI, ObserveShares and Now must be given.
+// Config has what the surface depends on. Buckets, PlainCookies, TrustedProxies, CheckURL, Closing, UI, ObserveShares
+// and Now are optional.
 type Config struct {
 	Stores Stores
-	// As returns what writes in the name of an actor.
+	// As returns a Writer in the name of an actor.
 	As     func(by rules.Actor) Writer
 	People auth.Store
 	Gate   *auth.Gate
-	// Violations are read, and Fleet says how the processes are that record them.
+	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
-	// CheckTarget is an error for a URL that webhooks may not be sent to.
+	// CheckTarget returns an error for a URL that webhooks may not be sent to.
 	CheckTarget func(ctx context.Context, url string) error
 	Fleet       fleet.Store
-	// Snapshots has the rules in memory: API keys are looked up there, and users' buckets.
+	// Snapshots has the rules in memory, for API keys and users' buckets.
 	Snapshots Snapshots
-	// KeyUsed is told each time that a key proves itself; it must not wait.
+	// KeyUsed is called after each authentication by key; it must not wait.
 	KeyUsed func(key *snapshot.Key, at time.Time)
-	// Explain returns the explanation, in JSON, of the check in a body; it is the code that answers /v1/explain.
+	// Explain answers /explain for the check in a body, by the code of /v1/explain.
 	Explain func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error)
-	// Buckets are those that decide checks; nil if they are in the memory of other processes.
+	// Buckets decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
-	// ObserveShares is called once for each class of places that this surface divides, with what counts them; it may be nil.
+	// ObserveShares is called once for each class of places, with a function that counts its use; may be nil.
 	ObserveShares func(class string, count func() shares.Count)
-	// Readiness must answer from memory, at once.
+	// Readiness must answer at once, from memory.
 	Readiness func() httpapi.Readiness
-	// Requests surrounds every route. Its Deadline holds for all but exports and imports.
+	// Requests wraps every route. Its Deadline does not apply to exports and imports.
 	Requests *httpapi.Requests
-	// PlainCookies is for browsers on this machine that ask without TLS: cookies then lack the prefix __Host-
-	// and Secure, which such browsers insist on TLS for. It is told and not guessed from requests, because
-	// a proxy may name a loopback address as the Host of requests from anywhere.
+	// PlainCookies is for browsers on this machine without TLS: cookies lack the prefix __Host- and Secure, which need
+	// TLS. It is an option because requests cannot be trusted to tell: a proxy may send a loopback address as the Host
+	// of requests from anywhere.
 	PlainCookies bool
-	// TrustedProxies are networks from which X-Forwarded-For is believed.
+	// TrustedProxies are networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
-	// UI answers what is outside the API, such as the web UI's pages; nil for nothing.
+	// UI answers what is outside of the API, such as the web UI's pages; nil for nothing.
 	UI http.Handler
-	// CheckURL is where services reach the check endpoint, for people to copy; "" if it is not known.
+	// CheckURL is the address of the check endpoint, for people to copy; "" if it is unknown.
 	CheckURL string
-	// Version is of this program.
+	// Version is the program's version.
 	Version string
-	// Closing is closed when the server begins to stop, which ends streams; nil is never.
+	// Closing is closed when the server begins to stop. It ends streams and pauses; nil for never.
 	Closing <-chan struct{}
-	// Now judges when keys and overrides expire; nil is time.Now.
+	// Now is the clock for the expiry of keys and overrides; nil is time.Now.
 	Now func() time.Time
 }
 
-// Snapshots has the latest rules in memory, or nil while none were ever loaded.
+// Snapshots has the latest rules in memory, or nil before the first load.
 type Snapshots interface {
 	Snapshot() *snapshot.Snapshot
 }
@@ -90,21 +90,21 @@ type Writer interface {
 	auth.AuditWriter
 }
 
-// Buckets are token buckets that people look into and change.
+// Buckets are token buckets that people inspect and change.
 type Buckets interface {
 	enforce.Buckets
 	enforce.Creditor
 }
 
-// route is one operation: how it is asked for, who may ask, and who answers.
+// route is one operation: its address, who may call it, and its handler.
 type route struct {
 	method, path string
 	least        access
 	handler      http.HandlerFunc
 }
 
-// routes is the whole surface. x is the generated code that reads parameters and calls a surface's
-// method of the same name.
+// routes lists all operations. x is the generated code that reads parameters and calls the surface's method of the same
+// name.
 func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 	const (
 		v1     = "/api/v1"
@@ -221,7 +221,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 	}
 }
 
-// NewHandler returns the whole surface. It is an error if a route is not described in openapi.yaml.
+// NewHandler returns the whole surface. Every route must be described in openapi.yaml.
 func NewHandler(c Config) (http.Handler, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -248,8 +248,8 @@ func NewHandler(c Config) (http.Handler, error) {
 		}),
 		ErrorHandlerFunc: s.handlerFailed,
 	}
-	// A path is matched as it was sent, so that %2F in a user id is no slash of ours; and one that is not
-	// clean is not a route, because user ids may be "..".
+	// A path is matched as it was sent, so that %2F in a user id is not a slash. Paths are not cleaned, because user
+	// ids may be "..".
 	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
 	for _, r := range s.routes(x) {
 		operation, err := describe(description, r.method, r.path, r.least)
@@ -270,8 +270,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	return s.beside(s.secure(router)), nil
 }
 
-// beside lets the UI answer what is none of the API's. It looks at the path as it was sent, as the
-// router does.
+// beside lets the UI answer what is outside of the API. Like the router it matches the path as it was sent.
 func (s *surface) beside(own http.Handler) http.Handler {
 	if s.UI == nil {
 		return own
@@ -286,13 +285,13 @@ func (s *surface) beside(own http.Handler) http.Handler {
 	})
 }
 
-// decodePath undoes the percent-encoding of path parameters, which the router has left alone.
+// decodePath decodes the percent-encoding of path parameters, which the router keeps.
 func decodePath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		vars := mux.Vars(r)
 		for name, value := range vars {
 			decoded, err := url.PathUnescape(value)
-			if err != nil { // net/http has refused such a path before
+			if err != nil { // cannot happen: net/http refuses such a path
 				decoded = value
 			}
 			vars[name] = decoded
@@ -301,10 +300,10 @@ func decodePath(next http.Handler) http.Handler {
 	})
 }
 
-// pathParams returns all path parameters of the route that matched.
+// pathParams returns the path parameters of the matched route.
 func pathParams(r *http.Request) map[string]string { return mux.Vars(r) }
 
-// requests surrounds an operation. Exports and imports take as long as their data.
+// requests wraps an operation. Exports and imports have no deadline.
 func (s *surface) requests(o *operation) *httpapi.Requests {
 	surrounding := *s.Requests
 	if o.isLong() {
@@ -323,7 +322,7 @@ type surface struct {
 
 var _ openapi.StrictServerInterface = (*surface)(nil)
 
-// location is the path of a new resource.
+// location returns the path of a new resource.
 func location(format string, names ...any) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(fmt.Sprint(name))

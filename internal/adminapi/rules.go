@@ -63,7 +63,7 @@ func newRule(tenant rules.TenantID, n *openapi.NewRule) (rules.Rule, rules.Field
 	return rule, nil
 }
 
-// wrongRule returns all that is wrong with a rule whose pattern may have been refused already.
+// wrongRule returns all that is wrong with a rule, in addition to what was found while reading it.
 func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.FieldErrors) (rules.FieldErrors, error) {
 	plans := map[string]bool{}
 	if r.Plan != "" {
@@ -76,7 +76,7 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 	return allWrong(r, wrong, plans), nil
 }
 
-// allWrong adds what is wrong with a rule to what was found when it was read.
+// allWrong adds what validation finds to what was found while reading a rule.
 func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
 	for _, f := range r.Validate(plans) {
 		if f.Field != "key_pattern" || len(wrong) == 0 {
@@ -97,7 +97,7 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)), Action: rules.Action(valueOf(p.Action)),
 		Active: p.Active, Text: valueOf(p.Q),
 	}
-	if requestOf(ctx).r.URL.Query().Has("plan") { // an empty one means something
+	if requestOf(ctx).r.URL.Query().Has("plan") { // an empty one selects rules for all plans
 		filter.Plan = new(string)
 		set(filter.Plan, p.Plan)
 	}
@@ -133,7 +133,7 @@ func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequ
 	}
 	rule, err = s.store(ctx).CreateRule(ctx, rule)
 	if errors.Is(err, rules.ErrExists) {
-		return nil, httpapi.Conflict.Problem("A rule with this pattern, plan and name exists; give this one another name, or change that one.")
+		return nil, httpapi.Conflict.Problem("A rule with this pattern, plan and name exists; choose another name, or change that rule.")
 	}
 	if err != nil {
 		return nil, err
@@ -220,12 +220,12 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 		return nil, err
 	}
 	if candidate.Mode != rules.ModeShadow {
-		return nil, httpapi.Conflict.Problem("Only a shadow rule can be promoted; this one is in force.")
+		return nil, httpapi.Conflict.Problem("Only a shadow rule can be promoted; this one is enforced.")
 	}
 	into, isInto := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
 	if into != 0 {
 		if request.Body.IntoVersion == nil {
-			return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/into_version", Detail: "is missing: the version of the live rule that you have read"}})
+			return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/into_version", Detail: "is missing; send the version of the live rule that you have read"}})
 		}
 		isInto = rules.Expected(*request.Body.IntoVersion)
 		live, err := s.Stores.Rule(ctx, tenant, into)
@@ -245,13 +245,13 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 	return openapi.PromoteRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
 }
 
-// lostPromotion answers a lost race: if the candidate is as expected, it is the live rule that is not.
+// lostPromotion answers a lost race: if the candidate has the expected version, the live rule has not.
 func (s *surface) lostPromotion(ctx context.Context, err error, id rules.RuleID, at rules.Expected) error {
 	if errors.Is(err, rules.ErrChanged) {
 		candidate, readErr := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 		if readErr == nil && holds(at, candidate.Version) {
 			return httpapi.Changed.Problem(readAgain, httpapi.FieldError{
-				Pointer: "/into_version", Detail: "is not the live rule's any more: somebody else changed it",
+				Pointer: "/into_version", Detail: "is no longer the live rule's version: somebody else changed it",
 			})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// maxMemberships is how many of an account's tenants its session shows.
+// maxMemberships caps the tenants that a session shows.
 const maxMemberships = 100
 
 // GetSession handles GET /api/v1/session.
@@ -44,7 +44,7 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 	return openapi.SignIn200JSONResponse{SignedInJSONResponse: answer}, nil
 }
 
-// slowDown adds how long to wait to the answer of an attempt that came too soon.
+// slowDown adds the wait to the answer of an attempt that came too soon.
 func (q *apiRequest) slowDown(err error) error {
 	var tooSoon auth.TooSoonError
 	if errors.As(err, &tooSoon) {
@@ -53,7 +53,7 @@ func (q *apiRequest) slowDown(err error) error {
 	return err
 }
 
-// welcome gives the browser its secrets.
+// welcome sets the browser's cookies.
 func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.SignedInJSONResponse, error) {
 	q := requestOf(ctx)
 	body, err := s.showSession(ctx, &entry.Session)
@@ -158,7 +158,7 @@ func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePass
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
 	case errors.Is(err, rules.ErrChanged):
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was your password until a moment ago"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was changed a moment ago"}})
 	case err != nil:
 		return nil, q.slowDown(err)
 	}
@@ -215,11 +215,11 @@ func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance
 func invitationProblem(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
-		return httpapi.NotFound.Problem("This invitation is not open any more; ask for a new one.")
+		return httpapi.NotFound.Problem("This invitation is no longer open; ask for a new one.")
 	case errors.Is(err, auth.ErrSuspended):
-		return httpapi.Suspended.Problem("The tenant is suspended; the invitation can be accepted once platform admins have lifted that.")
+		return httpapi.Suspended.Problem("The tenant is suspended; the invitation can be accepted once it is resumed.")
 	case errors.Is(err, auth.ErrOtherAddress):
-		return httpapi.Conflict.Problem("The invitation is for another address than yours; sign out first, or ask for one of your own.")
+		return httpapi.Conflict.Problem("The invitation is for another address; sign out first, or ask for one to your address.")
 	case errors.Is(err, rules.ErrExists):
 		return httpapi.Conflict.Problem("The invited address has an account already; sign in to it first.")
 	}

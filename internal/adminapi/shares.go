@@ -42,7 +42,7 @@ func divide() divided {
 	return d
 }
 
-// observe shows each of the shares to an observer, by name.
+// observe calls show for each class of places.
 func (d *divided) observe(show func(class string, count func() shares.Count)) {
 	for class, of := range map[string]*shares.Shares{
 		"light": d.light.running, "heavy": d.heavy.running, "light_arrivals": d.light.arrivals, "heavy_arrivals": d.heavy.arrivals,
@@ -52,12 +52,12 @@ func (d *divided) observe(show func(class string, count func() shares.Count)) {
 	}
 }
 
-// caller returns in whose name the request takes places.
+// caller returns the caller for shares.
 func (q *apiRequest) caller() shares.Caller {
 	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
 
-// transfer takes a place for a file or stream, which is kept until the request ends. Other operations need none.
+// transfer takes a place for a file or stream, until the request ends.
 func (s *surface) transfer(q *apiRequest, o *operation) error {
 	of, what := s.downloads, "files"
 	switch {
@@ -71,9 +71,9 @@ func (s *surface) transfer(q *apiRequest, o *operation) error {
 	release, err := of.Take(q.r.Context(), q.caller())
 	switch {
 	case errors.Is(err, shares.ErrAccount):
-		return httpapi.TooSoon.Problem("You have too many " + what + " open already; close one, or wait until one ends.")
+		return httpapi.TooSoon.Problem("You have too many open " + what + "; close one, or wait until one ends.")
 	case errors.Is(err, shares.ErrTenant):
-		return httpapi.TooSoon.Problem("The members of this tenant have too many " + what + " open already; wait until one ends.")
+		return httpapi.TooSoon.Problem("The members of this tenant have too many open " + what + "; wait until one ends.")
 	case errors.Is(err, shares.ErrBusy):
 		return httpapi.Unavailable.Problem("Too many " + what + " are open on this server; try again later.")
 	case err != nil:
@@ -100,20 +100,20 @@ func (s *surface) takeWhole(ctx context.Context) (release func(), err error) {
 	return nil, err
 }
 
-// sharesProblem says what a request waited for, or nil if err is about no share.
+// sharesProblem turns the errors of the package shares into problems, and returns nil for others.
 func sharesProblem(err error) error {
 	switch {
 	case errors.Is(err, shares.ErrAccount):
-		return httpapi.TooSoon.Problem("You have many requests under way already; wait for some of their answers.")
+		return httpapi.TooSoon.Problem("You have too many requests in flight; wait for some of their answers.")
 	case errors.Is(err, shares.ErrTenant):
-		return httpapi.TooSoon.Problem("Other requests about this tenant use all that it may have at once; try again when some of them have ended.")
+		return httpapi.TooSoon.Problem("This tenant has too many requests in flight; try again when some of them have ended.")
 	case errors.Is(err, shares.ErrBusy):
 		return httpapi.Unavailable.Problem("The server is busy with other requests, and nothing was done; try again.")
 	}
 	return nil
 }
 
-// sayWhen tells the caller of a refusal that passes when to try again, unless it was told already.
+// sayWhen adds Retry-After to a temporary refusal that has none.
 func sayWhen(w http.ResponseWriter, p *httpapi.Problem) {
 	isPassing := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
 	if isPassing && w.Header().Get("Retry-After") == "" {

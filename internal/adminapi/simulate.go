@@ -20,7 +20,7 @@ import (
 	"github.com/sluicegate/sluice/internal/simulate"
 )
 
-// maxTimeline is how many decisions a timeline shows.
+// maxTimeline caps the decisions in a timeline.
 const maxTimeline = 2000
 
 // Simulate handles POST …/simulate.
@@ -44,7 +44,7 @@ func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestO
 	return openapi.Simulate200JSONResponse(showTimeline(simulation, arrivals)), nil
 }
 
-// renamed puts the simulation's names of fields into the body's.
+// renamed replaces the simulation's field names by the body's.
 func renamed(wrong rules.FieldErrors) []httpapi.FieldError {
 	fields := pointers("", wrong)
 	for i, f := range fields {
@@ -78,7 +78,7 @@ func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate
 	for i := range body.Rules {
 		rule, mistakes := newRule(tenant, &body.Rules[i])
 		if len(mistakes) == 0 {
-			mistakes = rule.Validate(map[string]bool{rule.Plan: true}) // which plan is all the same here
+			mistakes = rule.Validate(map[string]bool{rule.Plan: true}) // the plan does not matter here
 		}
 		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
 		candidates[i] = simulate.Candidate{
@@ -90,7 +90,7 @@ func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate
 
 func readArrivals(body *openapi.Simulation) (arrivals []simulate.Arrival, until time.Duration, err error) {
 	if (body.Pattern == nil) == (body.Arrivals == nil) {
-		return nil, 0, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/pattern", Detail: "must be given, or else arrivals; not both"}})
+		return nil, 0, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/pattern", Detail: "is needed, or else arrivals; not both"}})
 	}
 	var wrong []httpapi.FieldError
 	read := func(pointer string, cost *float64) enforce.Tokens {
@@ -123,7 +123,7 @@ func readArrivals(body *openapi.Simulation) (arrivals []simulate.Arrival, until 
 	return arrivals, 0, httpapi.BodyProblem(wrong)
 }
 
-// span reads a length of time to the microsecond. What no Duration holds is longer than a simulation may be.
+// span reads a duration to the microsecond. One that overflows a Duration becomes longer than a simulation may be.
 func span(number float64, unit time.Duration) time.Duration {
 	nanos := number * float64(unit)
 	if nanos >= math.MaxInt64 {
@@ -147,7 +147,7 @@ func showTimeline(s *simulate.Result, arrivals []simulate.Arrival) openapi.Timel
 	}
 	n := len(s.Verdicts)
 	for i := range min(n, maxTimeline) {
-		k := i * n / min(n, maxTimeline) // every one of few, and evenly spread ones of many
+		k := i * n / min(n, maxTimeline) // all if they are few, else evenly spread ones
 		answer.Decisions = append(answer.Decisions, showVerdict(&s.Verdicts[k], arrivals[k].Cost))
 	}
 	return answer
@@ -169,7 +169,7 @@ func showVerdict(v *simulate.Verdict, cost enforce.Tokens) openapi.TimelineDecis
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// explainCheck handles POST …/explain, by the code that answers /v1/explain.
+// explainCheck handles POST …/explain, by the code of /v1/explain.
 func (s *surface) explainCheck(w http.ResponseWriter, r *http.Request) {
 	explanation, err := s.explanation(r)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *surface) explanation(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(r.Body) // from memory: it was read when it was compared with the description
+	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
 	if err != nil {
 		return nil, fmt.Errorf("read a body that is in memory: %w", err)
 	}

@@ -20,16 +20,16 @@ const (
 	maxPoints   = 2000
 
 	defaultTop = 10
-	// maxRulesOnTop is how many rules are looked through for those of one mode.
+	// maxRulesOnTop caps the rules looked at for those of one mode.
 	maxRulesOnTop = 500
-	// maxShadowRules is how many a summary has.
+	// maxShadowRules caps the shadow rules of a summary.
 	maxShadowRules = 50
-	// byTheHour and bySixHours are the times from which on rules are compared in such steps.
+	// byTheHour and bySixHours are the times from which rules are compared in steps of an hour and of six.
 	byTheHour  = 3 * time.Hour
 	bySixHours = 14 * 24 * time.Hour
 )
 
-// span is the time that stats are of.
+// span returns the time that stats cover.
 func (s *surface) span(from, until *time.Time) (since, end time.Time, err error) {
 	end = or(until, s.Now()).UTC()
 	since = or(from, end.Add(-defaultSpan)).UTC()
@@ -152,7 +152,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	return answer, nil
 }
 
-// topRules are those that denied most. One of a mode is one that has it now.
+// topRules returns the rules that denied the most checks. A mode selects rules by their present mode.
 func (s *surface) topRules(
 	ctx context.Context, since, until time.Time, mode rules.Mode, limit int,
 ) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
@@ -195,7 +195,7 @@ func (s *surface) topRules(
 	return items, top.LookedBackTo, nil
 }
 
-// topSteps are longer for a longer time, because every rule of a tenant takes a row for each.
+// topSteps are longer for a longer time, because every rule has a row for each step.
 func topSteps(since, until time.Time) violations.Steps {
 	step := time.Minute
 	switch length := until.Sub(since); {
@@ -251,7 +251,7 @@ func shareDenied(v *violations.Verdicts) nullable.Nullable[float64] {
 	return nullable.NewNullableWithValue(v.ShareDenied())
 }
 
-// showShadows says what shadow rules would have done, those that would have denied most first.
+// showShadows shows what shadow rules would have denied, the most first.
 func showShadows(found []rules.Rule, totals map[rules.RuleID]violations.Verdicts) []openapi.ShadowRule {
 	shadows := itemsOf(found, func(rule *rules.Rule) openapi.ShadowRule {
 		total := totals[rule.ID]

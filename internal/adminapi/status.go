@@ -34,18 +34,17 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 	}, nil
 }
 
-// statusMinutes are the whole minutes that the figures of a tenant's status are of.
+// statusMinutes is how many whole minutes a tenant's status covers.
 const statusMinutes = 5
 
-// GetTenantStatus handles GET …/status. It says how the tenant's checks go, and nothing about hosts, versions
-// and other tenants.
+// GetTenantStatus handles GET …/status. It shows the tenant's checks, and nothing of hosts, versions and other tenants.
 func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatusRequestObject) (openapi.GetTenantStatusResponseObject, error) {
 	reports, now, err := s.Fleet.Processes(ctx, fleet.Recent)
 	if err != nil {
 		return nil, err
 	}
 	until := now.Truncate(time.Minute)
-	all := []rules.RuleID{0} // all checks, whatever rules they matched
+	all := []rules.RuleID{0} // all checks
 	totals, err := violations.Totals(ctx, s.Violations, requestOf(ctx).tenant.ID, all, until.Add(-statusMinutes*time.Minute), until)
 	if err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatus
 	return openapi.GetTenantStatus200JSONResponse(status), nil
 }
 
-// worstRedis is the state of Redis as the process sees it that fares worst.
+// worstRedis returns the worst state of Redis that any process sees.
 func worstRedis(reports []fleet.Report) openapi.RedisState {
 	for _, state := range []openapi.RedisState{
 		openapi.RedisStateDown, openapi.RedisStatePartial, openapi.RedisStateUnknown, openapi.RedisStateUp, openapi.RedisStateMemory,
@@ -88,7 +87,7 @@ func showProcess(r *fleet.Report) openapi.ProcessStatus {
 	}
 }
 
-// ageOrNull is null while there are no rules to have an age.
+// ageOrNull is null before the first load.
 func ageOrNull(loaded bool, age time.Duration) nullable.Nullable[int64] {
 	if !loaded {
 		return nullable.NewNullNullable[int64]()

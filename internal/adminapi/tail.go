@@ -17,21 +17,21 @@ import (
 
 const (
 	tailPoll = time.Second
-	// tailWindow is how far back a poll looks before the poll that succeeded last. It must be longer than a
-	// batch of violations takes to be written, since rows count as arrived when their transaction began.
+	// tailWindow is how far a poll looks back before the last successful poll. It must be longer than writing a batch
+	// of violations takes, since rows count as arrived when their transaction began.
 	tailWindow = 10 * time.Second
-	// tailLook is how many rows a poll looks at, tailShow how many it shows.
+	// tailLook caps the rows that a poll looks at, tailShow those that it shows.
 	tailLook = 2000
 	tailShow = 500
 
 	tailHeartbeat = 15 * time.Second
-	// tailRecheck is how often a stream makes sure that its caller may still read.
+	// tailRecheck is how often a stream checks that its caller may still read.
 	tailRecheck = time.Minute
 	// tailPatience is how long the caller has to take what is written.
 	tailPatience = 10 * time.Second
 )
 
-// lastEventID is the header in which a browser that connects again says what it saw last.
+// lastEventID is the header in which a reconnecting browser sends the id of its last event.
 const lastEventID = "Last-Event-ID"
 
 // tailViolations handles GET …/violations/tail.
@@ -41,7 +41,7 @@ func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tail answers with an error only before it has begun to stream.
+// tail returns an error only before it has begun to stream.
 func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	q := requestOf(r.Context())
 	filter, err := violationFilter(r.URL.Query(), s.Now())
@@ -57,22 +57,22 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	if isLost {
 		stream.event("skipped", "", struct{}{})
 	}
-	begun := stream.begin(r.Method) == nil // else the caller hung up and needs no answer
+	begun := stream.begin(r.Method) == nil // otherwise the caller has left
 	if begun && r.Method != http.MethodHead {
 		s.follow(r.Context(), stream, q, &filter)
 	}
 	return nil
 }
 
-// resumeAt returns when the event with an id arrived; zero for a stream that begins anew. isLost says that
-// the id's violation is not stored any more, so that nobody can say what came after it.
+// resumeAt returns when the event with an id arrived; zero for a new stream. isLost means that the event's violation is
+// no longer stored, so that nobody knows what followed it.
 func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since time.Time, isLost bool, err error) {
 	if id == "" {
 		return time.Time{}, false, nil
 	}
 	micros, isPosition := strings.CutSuffix(id, "-0")
 	if isPosition {
-		id = micros + "-1" // positions are written as ids, but for the number, which begins at 1
+		id = micros + "-1" // a position is an id without its number, which begins at 1
 	}
 	last, err := violations.ParseID(id)
 	if err == nil && isPosition {
@@ -87,7 +87,7 @@ func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since
 	return since, false, err
 }
 
-// follow writes what arrives until the caller is gone or may not read any more, or the server stops.
+// follow writes what arrives until the caller leaves or may no longer read, or the server stops.
 func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	tick := time.NewTicker(tailPoll)
 	defer tick.Stop()
@@ -104,7 +104,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 				checked = s.Now()
 			}
 		}
-		if isCurrent { // else nobody can say whether the caller may read, and the next turn asks again
+		if isCurrent { // otherwise the next turn asks again whether the caller may read
 			s.showArrived(ctx, stream, q, filter)
 		}
 		if stream.flush() != nil {
@@ -121,7 +121,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	}
 }
 
-// stillMayRead returns why the stream must end, or "", or the error that keeps one from knowing.
+// stillMayRead returns why the stream must end, "" if it need not, or an error if that is unknown.
 func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
 	err = asProblem(s.admit(q.again(), route{path: "{tenant}", least: aViewer}))
 	var problem *httpapi.Problem
@@ -136,7 +136,7 @@ func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
 	return "", err
 }
 
-// showArrived adds what arrived since it was last called, what arrived first coming first.
+// showArrived adds what arrived since its last call, the oldest first.
 func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	asked := s.Now()
 	arrived, more, position, err := s.arrived(ctx, stream, q, filter, asked)
@@ -152,7 +152,7 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 			fresh = append(fresh, violation)
 		}
 	}
-	// When there was more to look at than a poll looks at, what is new may have pushed out what was.
+	// If a poll could not look at all rows, new ones may have pushed out old ones.
 	skipped := more && len(fresh) == len(arrived)
 	stream.seen = seen
 	if len(fresh) > tailShow {
@@ -169,8 +169,8 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 	}
 }
 
-// arrived reads what was written since the poll that succeeded last. Where the stream shall say how far it
-// is, position is the database's time before that.
+// arrived reads what was written since the last successful poll. position is the database's time before that, if the
+// stream is to send its position.
 func (s *surface) arrived(
 	ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter, now time.Time,
 ) (arrived []violations.Violation, more bool, position time.Time, err error) {
@@ -187,15 +187,15 @@ func (s *surface) arrived(
 	return arrived, more, position, err
 }
 
-// tail is one stream of server-sent events, as the HTML standard describes them.
+// tail is a stream of server-sent events, as the HTML standard describes them.
 type tail struct {
 	w    http.ResponseWriter
 	to   *http.ResponseController
 	now  func() time.Time
 	seen map[violations.ID]bool // by the last poll
 
-	since    time.Time // when the last event before a reconnection arrived; zero: none, or it was read
-	polledAt time.Time // when the last poll that succeeded began
+	since    time.Time // arrival of the last event before a reconnection; zero: none, or it was read
+	polledAt time.Time // when the last successful poll began
 
 	events  bytes.Buffer // that are not written yet
 	wroteAt time.Time    // zero: nothing was
@@ -205,10 +205,10 @@ func newTail(w http.ResponseWriter, now func() time.Time) *tail {
 	return &tail{w: w, to: http.NewResponseController(w), now: now}
 }
 
-// begin answers that there is a stream.
+// begin sends the headers of the stream.
 func (t *tail) begin(method string) error {
-	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends. A
-	// writer without deadlines, such as a test's recorder, needs none.
+	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends. A writer
+	// without deadlines, such as a test's recorder, needs none.
 	_ = t.to.SetReadDeadline(time.Time{})
 	t.w.Header().Set("Content-Type", "text/event-stream")
 	t.w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
@@ -231,29 +231,28 @@ func (t *tail) event(name, id string, data any) {
 	t.events.WriteByte('\n')
 }
 
-// isQuiet says whether nothing was written for so long that the stream must show that it lives.
+// isQuiet reports whether the stream must show that it is alive.
 func (t *tail) isQuiet() bool { return t.events.Len() == 0 && t.now().Sub(t.wroteAt) >= tailHeartbeat }
 
-// position tells a client from where to go on, if it loses the connection before there is an event. An id
-// without data is remembered by browsers and shown to nobody.
+// position sends where to resume before there is an event. Browsers remember an id without data and show nothing.
 func (t *tail) position(at time.Time) {
 	fmt.Fprintf(&t.events, ": still here\nid: %d-0\n\n", at.UnixMicro())
 }
 
-// end says why there is no more.
+// end says why the stream ends.
 func (t *tail) end(reason string) {
 	t.event("ended", "", map[string]string{"reason": reason})
-	_ = t.flush() // whoever is gone needs no reason
+	_ = t.flush() // a caller that left needs no reason
 }
 
-// flush writes what was added or, when there was nothing for long, a comment. An error means that the
-// caller is gone, or does not read.
+// flush writes what was added or, after a quiet time, a comment. An error means that the caller has left or does not
+// read.
 func (t *tail) flush() error {
 	if t.events.Len() == 0 {
 		if !t.isQuiet() {
 			return nil
 		}
-		t.events.WriteString(": still here\n\n") // although the database cannot be asked
+		t.events.WriteString(": still here\n\n") // even if the database is away
 	}
 	_ = t.to.SetWriteDeadline(time.Now().Add(tailPatience))
 	if _, err := t.events.WriteTo(t.w); err != nil {

@@ -46,7 +46,7 @@ func (s *surface) ListTenants(ctx context.Context, request openapi.ListTenantsRe
 	return openapi.ListTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// tenantsOfCaller lists by slug those that the caller may see.
+// tenantsOfCaller lists the tenants that the caller may see, by slug.
 func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
 	q := requestOf(ctx)
 	switch {
@@ -62,7 +62,7 @@ func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit
 			return auth.Membership{Tenant: *t, Role: auth.Owner}
 		}), err
 	}
-	// An account has few tenants, so that their text is looked at here.
+	// An account has few tenants, so their texts are filtered here.
 	var found []auth.Membership
 	for len(found) < limit {
 		memberships, err := s.People.Memberships(ctx, q.account().ID, after, limit)
@@ -119,7 +119,7 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.FailureMode, (*rules.FailureMode)(patch.FailureMode))
 }
 
-// inSettings says where in the body the domain's field names are.
+// inSettings places the domain's field names in the body.
 func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 	for i, f := range wrong {
 		switch f.Field {
@@ -171,7 +171,7 @@ func (s *surface) ResumeTenant(ctx context.Context, request openapi.ResumeTenant
 	return openapi.ResumeTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
 }
 
-// changeTenant changes the tenant at the version that the caller has read.
+// changeTenant changes the tenant if its version is the one that the caller has read.
 func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(*rules.Tenant)) (openapi.TheTenantJSONResponse, error) {
 	var answer openapi.TheTenantJSONResponse
 	at, err := expected(ifMatch)

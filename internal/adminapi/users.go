@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// maxOverrides is how many overrides a user is shown with.
+// maxOverrides caps the overrides that a user is shown with.
 const maxOverrides = 500
 
 func showAssignment(a *rules.Assignment) openapi.Assignment {
@@ -41,7 +41,7 @@ func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObj
 	return openapi.GetUser200JSONResponse{TheUserJSONResponse: answer}, nil
 }
 
-// lookUp shows a user. Every id that a check may carry is one.
+// lookUp shows a user. Every id that a check may carry is a user.
 func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.TheUserJSONResponse, err error) {
 	if err := wrongUser(userID); err != nil {
 		return answer, err
@@ -77,13 +77,13 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	}, nil
 }
 
-// wrongUser refuses what no check can carry as a user id.
+// wrongUser refuses an id that no check can carry.
 func wrongUser(userID string) error {
 	assignment := rules.Assignment{UserID: userID}
 	return fieldsProblem("/path", assignment.Validate(map[string]bool{"": true}))
 }
 
-// assignment returns a user's, with the revision 0 if there is none.
+// assignment returns a user's assignment, with revision 0 if there is none.
 func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	assignment, err := s.Stores.Assignment(ctx, tenant, userID)

@@ -11,7 +11,7 @@ import (
 
 // How values look in bodies: what is null there is the zero value in the domain.
 
-// never is the zero time, which the domain takes for no time at all.
+// never is the zero time, which means no time in the domain.
 var never time.Time
 
 // orNull shows a value, or null for the zero value.
@@ -36,7 +36,7 @@ func orZero[T any](value nullable.Nullable[T]) T {
 	return given
 }
 
-// isZeroTime says that a body gives the very time by which the domain means none.
+// isZeroTime reports whether a body gives the time that means none in the domain.
 func isZeroTime(value nullable.Nullable[time.Time]) bool {
 	given, err := value.Get()
 	return err == nil && given.IsZero()
@@ -44,7 +44,7 @@ func isZeroTime(value nullable.Nullable[time.Time]) bool {
 
 var wrongZeroTime = rules.FieldError{Field: "expires_at", Message: "must be in the future, or null for never"}
 
-// valueOf reads a field that may be left out.
+// valueOf reads an optional field.
 func valueOf[T any](value *T) T {
 	if value == nil {
 		var zero T
@@ -53,7 +53,7 @@ func valueOf[T any](value *T) T {
 	return *value
 }
 
-// or reads a field that may be left out and has a default then.
+// or reads an optional field with a default.
 func or[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise
@@ -61,7 +61,7 @@ func or[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// set changes a field that a patch gives.
+// set changes a field if a patch gives it.
 func set[T any](field *T, given *T) {
 	if given != nil {
 		*field = *given

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxBeside is how many other violations of the same minute a violation is shown with.
+	// maxBeside caps the other violations of the same minute.
 	maxBeside = 100
-	// maxRecent is how many of a user's violations the user is shown with.
+	// maxRecent caps the violations that a user is shown with.
 	maxRecent = 20
-	// ahead is how far in the future a violation can be: the store lets clocks be 5 minutes fast.
+	// ahead is how far in the future a violation can be: the store accepts clocks that are 5 minutes fast.
 	ahead = 10 * time.Minute
 )
 
@@ -44,7 +44,7 @@ func showViolation(v *violations.Violation) openapi.Violation {
 	return shown
 }
 
-// violationFilter reads the query parameters that choose violations. Left out, the time is all that is kept.
+// violationFilter reads the query parameters that select violations. The default time is everything that is kept.
 func violationFilter(query url.Values, now time.Time) (violations.Filter, error) {
 	filter := violations.Filter{
 		Until: now.Add(ahead), Scope: rules.Scope(query.Get("scope")), Mode: rules.Mode(query.Get("mode")),
@@ -78,7 +78,7 @@ func violationFilter(query url.Values, now time.Time) (violations.Filter, error)
 	return filter, nil
 }
 
-// timeIn reads a time, or returns the one to take otherwise.
+// timeIn reads a time, or returns a default.
 func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -91,8 +91,7 @@ func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, erro
 	return at, nil
 }
 
-// parseNetwork reads an address as the network of itself alone. IPv4 in the form of IPv6 is IPv4, as
-// it is in what is recorded.
+// parseNetwork reads an address or network. IPv4 mapped into IPv6 becomes IPv4, as in what is recorded.
 func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -106,7 +105,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return rules.PlainNetwork(network).Masked(), nil
 }
 
-// wrongQuery is about one query parameter.
+// wrongQuery returns the problem of one query parameter.
 func wrongQuery(name, detail string) error {
 	return httpapi.InvalidRequest.Problem("Correct the address where errors points.",
 		httpapi.FieldError{Pointer: "/query/" + name, Detail: detail})
@@ -174,7 +173,7 @@ func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolation
 	return answer, nil
 }
 
-// recentViolations are a user's latest.
+// recentViolations returns a user's latest violations.
 func (s *surface) recentViolations(ctx context.Context, userID string, limit int) ([]violations.Violation, error) {
 	filter := violations.Filter{Until: s.Now().Add(ahead), UserID: userID}
 	found, err := s.Violations.Violations(ctx, requestOf(ctx).tenant.ID, &filter, violations.ID{}, limit)

@@ -43,7 +43,7 @@ func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportVi
 	}
 	return &file{request: q, mediaType: csvType, name: q.tenant.Slug + "-violations.csv", write: func(w io.Writer, progress func() error) error {
 		out := csv.NewWriter(w)
-		_ = out.Write(violationHeader) // Error tells of all writes
+		_ = out.Write(violationHeader) // Error reports all writes
 		record := make([]string, 0, len(violationHeader))
 		err := s.eachViolation(ctx, &filter, progress, func(row *violations.Violation) error {
 			shown := showViolation(row)
@@ -55,7 +55,7 @@ func (s *surface) ExportViolations(ctx context.Context, request openapi.ExportVi
 	}}, nil
 }
 
-// eachViolation calls each for all that a filter wants, the latest first.
+// eachViolation calls each for every violation of a filter, the latest first.
 func (s *surface) eachViolation(
 	ctx context.Context, filter *violations.Filter, progress func() error, each func(*violations.Violation) error,
 ) error {
