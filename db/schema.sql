@@ -1,25 +1,24 @@
 -- The database of Sluice as it stands: all migrations applied. A test compares the two.
 --
--- Whatever a tenant owns leads its keys with tenant_id, and refers to its neighbours by composite
--- foreign keys, so that no row can point at another tenant's.
+-- The keys of everything that a tenant owns begin with tenant_id, and foreign keys are composite, so that no row can
+-- point at another tenant's.
 --
--- A row that a check depends on carries the revision of its tenant at its last write, and is marked
--- removed instead of deleted: a poll reads what is newer than it knows, by the index that each
--- such table has on (tenant_id, revision, key). Every write transaction first raises
--- tenant.revision. That locks the row, so a tenant's writers commit in the order of their revisions,
--- and a reader that has seen a revision has seen all before it.
+-- A row that a check depends on has its tenant's revision at its last write, and is marked removed instead of deleted. A
+-- poll reads newer rows by each such table's index on (tenant_id, revision, key). Every write transaction first raises
+-- tenant.revision. That locks the row, so a tenant's writers commit in the order of their revisions, and a reader that
+-- has seen a revision has seen all before it.
 --
 -- Identifiers and patterns are compared byte for byte, hence COLLATE "C".
 
--- moment_after returns the present, or just after the latest of some earlier moments if the clock
--- does not say so. Of two limits for one bucket the later holds; a clock that stands still or steps
--- back must not make a new limit look old.
+-- moment_after returns the present time or, if that is not later than some earlier moments, just after the latest of
+-- them. Of two limits for one bucket the later one holds, so a clock that stands still or steps back must not make a
+-- new limit look old.
 CREATE FUNCTION moment_after(earlier timestamptz[]) RETURNS timestamptz
     LANGUAGE sql VOLATILE
     RETURN (SELECT greatest(clock_timestamp(), max(moment) + interval '1 microsecond') FROM unnest(earlier) AS moment);
 
--- if_passed returns an expiry that may have been acted on, and null for one that has not. Processes
--- judge expiry by their own clocks, which may be ahead of this one by up to a minute.
+-- if_passed returns an expiry that processes may have acted on, and null for a later one. Their clocks may be ahead of
+-- this one by up to a minute.
 CREATE FUNCTION if_passed(expires_at timestamptz) RETURNS timestamptz
     LANGUAGE sql VOLATILE
     RETURN CASE WHEN expires_at <= clock_timestamp() + interval '1 minute' THEN expires_at END;
@@ -51,8 +50,8 @@ CREATE TABLE tenant (
     CONSTRAINT tenant_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed'))
 );
 
--- A plan's name is its key: rules, users, checks and files all name it, and it never changes.
--- A removed plan keeps its row, and making it again revives the row.
+-- A plan's name is its key, which never changes: rules, users, checks and files use it. A removed plan keeps its row,
+-- and creating it again revives the row.
 CREATE TABLE plan (
     tenant_id   bigint      NOT NULL,
     name        text        NOT NULL COLLATE "C",
@@ -72,8 +71,8 @@ ALTER TABLE tenant
     ADD CONSTRAINT tenant_default_plan_fkey FOREIGN KEY (tenant_id, default_plan) REFERENCES plan (tenant_id, name)
     DEFERRABLE INITIALLY DEFERRED; -- the plan may be written after the tenant
 
--- Pattern, plan and name identify a rule and never change. Its id is never used again, so that
--- nobody inherits a removed rule's buckets.
+-- Pattern, plan and name identify a rule and never change. An id is never used again, so that no rule inherits a
+-- removed one's buckets.
 CREATE TABLE rate_limit_rule (
     tenant_id       bigint           NOT NULL,
     rule_id         bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -108,12 +107,12 @@ CREATE TABLE rate_limit_rule (
     CONSTRAINT rate_limit_rule_action_check CHECK (action IN ('limit', 'block', 'bypass')),
     CONSTRAINT rate_limit_rule_bypass_check CHECK (action <> 'bypass' OR mode = 'enforce'),
     CONSTRAINT rate_limit_rule_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed')),
-    -- Block and bypass have no limit; what is stored for them is only kept from being nonsense.
+    -- Block and bypass have no limit; their stored values only have to be in range.
     CONSTRAINT rate_limit_rule_rate_check CHECK (
         rate_per_second BETWEEN 0 AND 1e9 AND (action <> 'limit' OR rate_per_second >= 1e-6)),
     CONSTRAINT rate_limit_rule_burst_check CHECK (
         burst_capacity BETWEEN 0 AND 1000000000 AND (action <> 'limit' OR burst_capacity >= 1)),
-    -- A year to fill at most; the one second over it keeps rounding from refusing what the domain accepts.
+    -- At most a year to fill; one second more, so that rounding does not refuse what the domain accepts.
     CONSTRAINT rate_limit_rule_time_to_full_check CHECK (
         action <> 'limit' OR burst_capacity <= rate_per_second * 31536001)
 );
@@ -125,8 +124,8 @@ CREATE INDEX rate_limit_rule_plan_idx ON rate_limit_rule (tenant_id, plan) WHERE
 CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
 
--- One user's own limit for one rule. A removed override keeps its row, because the rule's own limit
--- came back into force for that user when the override went.
+-- One user's own limit for one rule. A removed override keeps its row, because its end is when the rule's own limit
+-- holds again.
 CREATE TABLE rate_limit_override (
     tenant_id       bigint           NOT NULL,
     rule_id         bigint           NOT NULL,
@@ -136,7 +135,7 @@ CREATE TABLE rate_limit_override (
     burst_capacity  bigint           NOT NULL,
     reason          text             NOT NULL DEFAULT '',
     expires_at      timestamptz, -- null: never
-    -- Later than the rule's in_force_since, and than whatever ended this user's override before.
+    -- Later than the rule's in_force_since and than the end of this user's previous override.
     in_force_since  timestamptz      NOT NULL,
     revision        bigint           NOT NULL,
     removed_at      timestamptz,
@@ -150,7 +149,7 @@ CREATE TABLE rate_limit_override (
     CONSTRAINT rate_limit_override_rate_check CHECK (rate_per_second BETWEEN 1e-6 AND 1e9),
     CONSTRAINT rate_limit_override_burst_check CHECK (burst_capacity BETWEEN 1 AND 1000000000),
     CONSTRAINT rate_limit_override_time_to_full_check CHECK (burst_capacity <= rate_per_second * 31536001),
-    -- Ended before it began, it would leave buckets on the limit that it was to end.
+    -- An end before the beginning would leave buckets on the limit that should have ended.
     CONSTRAINT rate_limit_override_expires_at_check CHECK (expires_at > in_force_since),
     CONSTRAINT rate_limit_override_removed_at_check CHECK (removed_at > in_force_since)
 );
@@ -161,7 +160,7 @@ CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, use
 CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expires_at, rule_id, user_id)
     WHERE removed_at IS NULL AND expires_at IS NOT NULL;
 
--- Which plan a user is on. Users without a row are on their tenant's default plan.
+-- The plan of a user. Users without a row are on their tenant's default plan.
 CREATE TABLE plan_assignment (
     tenant_id  bigint      NOT NULL,
     user_id    text        NOT NULL COLLATE "C",
@@ -180,8 +179,8 @@ CREATE INDEX plan_assignment_revision_idx ON plan_assignment (tenant_id, revisio
 CREATE INDEX plan_assignment_list_idx ON plan_assignment (tenant_id, user_id) WHERE removed_at IS NULL;
 CREATE INDEX plan_assignment_plan_idx ON plan_assignment (tenant_id, plan, user_id) WHERE removed_at IS NULL;
 
--- An API key names its tenant, so its id is unique among all tenants. Ids are random: that one is
--- taken tells nothing. The secret itself is never stored.
+-- An API key names its tenant, so its id is unique among all tenants. Ids are random, so a taken one reveals nothing.
+-- The secret is never stored.
 CREATE TABLE api_key (
     tenant_id   bigint      NOT NULL,
     key_id      text        NOT NULL COLLATE "C",
@@ -205,8 +204,8 @@ CREATE TABLE api_key (
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);
 CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
 
--- What happened to the objects of a tenant, written by triggers in the transaction of the change: bulk
--- writes and statements by hand included. It can be added to and read, and nothing else.
+-- Changes to the objects of a tenant, written by triggers in the same transaction, also for bulk writes and statements
+-- by hand. The table is append-only.
 CREATE TABLE audit_event (
     tenant_id   bigint      NOT NULL,
     audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -242,15 +241,15 @@ $$;
 CREATE TRIGGER audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_event
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
--- audit_actor is the setting sluice.actor, which every write sets for its transaction: {"kind", "id", "name",
--- "act", "request_id"}. Without it a change is the database user's.
+-- audit_actor returns the setting sluice.actor, which every write sets for its transaction: {"kind", "id", "name",
+-- "act", "request_id"}. Without it the actor is the database user.
 CREATE FUNCTION audit_actor() RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
         jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'))
 $$;
 
--- write_audit adds an entry in the name of audit_actor. The first entry's id is kept in the setting
--- sluice.change for the entries that follow.
+-- write_audit adds an entry in the name of audit_actor. The first entry's id is kept in the setting sluice.change for
+-- the following entries.
 CREATE FUNCTION write_audit(tenant_id bigint, action text, object_kind text, object_id text, before jsonb, after jsonb)
     RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -270,11 +269,11 @@ BEGIN
 END
 $$;
 
--- audit_images is what the log says of a change from one row to another; null is no row.
+-- audit_images returns what the log shows of a change from one row to another; null is no row.
 --
--- A row that is marked removed or revoked is gone: marking it is "remove", and taking the mark away
--- "create". A change of bookkeeping alone is none. Secrets never reach the log, although that one
--- changed does. Here and below OFFSET 0 keeps the planner from computing an image once for each of its uses.
+-- A row that is marked removed or revoked counts as gone: the mark is "remove", and clearing it is "create". A change
+-- of bookkeeping alone is not logged. Secrets never reach the log, only that one changed. Here and below OFFSET 0 keeps
+-- the planner from computing an image once for each of its uses.
 CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
     RETURNS TABLE (action text, before jsonb, after jsonb) LANGUAGE sql IMMUTABLE AS $$
     SELECT
@@ -292,8 +291,8 @@ CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
             IS DISTINCT FROM new_row - '{revision,version,updated_at,last_used_at,last_seen_at}'::text[]
 $$;
 
--- audit_change writes what happened to a row of a tenant. Its arguments are the kind of object, and the
--- columns that make the object's id, joined by colons: audit_change('override', 'rule_id', 'user_id').
+-- audit_change logs a change to a tenant's row. Its arguments are the kind of object, and the columns whose values,
+-- joined by colons, are the object's id: audit_change('override', 'rule_id', 'user_id').
 CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     old_row jsonb;
@@ -321,10 +320,10 @@ BEGIN
 END
 $$;
 
--- audit_changes is audit_change for the tables that have many rows written at once: it works once for a
--- statement, which takes a third of the time (41 µs a row and not 156, on a busy machine with two cores).
--- Its argument is the kind of object, whose id is the rule, if it has one, and the user. Deletions, which no
--- program makes, are left to audit_change.
+-- audit_changes is audit_change for tables with bulk writes. It runs once for a statement, which takes a third of the
+-- time (41 µs a row instead of 156, on a busy machine with two cores). Its argument is the kind of object; the id is
+-- the rule, if there is one, and the user. Programs delete no rows of these tables, so deletions are left to
+-- audit_change.
 CREATE FUNCTION audit_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     actor    jsonb  := audit_actor();
@@ -397,8 +396,8 @@ CREATE TRIGGER plan_assignment_audit_delete AFTER DELETE ON plan_assignment
 CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
     FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');
 
--- How many rules name a plan and how many users are on it, kept by triggers, because counting a million
--- users takes long. A row stays when both are 0.
+-- How many rules name a plan and how many users are on it, kept by triggers, because counting a million users takes
+-- long. A row stays when both are 0.
 CREATE TABLE plan_use (
     tenant_id bigint NOT NULL,
     plan      text   NOT NULL COLLATE "C",
@@ -410,9 +409,9 @@ CREATE TABLE plan_use (
     CONSTRAINT plan_use_users_check CHECK (users >= 0)
 );
 
--- count_plan_use works once for a statement: a million users who change plans are two sums. A
--- transaction that writes rules one by one sets sluice.count_rules to 'later' and runs count_rules at
--- its end, because each version of a row that one transaction writes makes the next one slower.
+-- count_plan_use runs once for a statement: a million users who change plans are two sums. A transaction that writes
+-- rules one by one sets sluice.count_rules to 'later' and runs count_rules at its end, because each version of a row
+-- that one transaction writes slows down the next.
 CREATE FUNCTION count_plan_use() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     a_rule CONSTANT bigint := (TG_TABLE_NAME = 'rate_limit_rule')::int;
@@ -455,8 +454,8 @@ CREATE TRIGGER plan_assignment_updated AFTER UPDATE ON plan_assignment
 CREATE TRIGGER plan_assignment_deleted AFTER DELETE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
 
--- When a key was last used, to the minute. Apart from api_key, whose rows checks depend on: being used
--- is no change of a key.
+-- When a key was last used, to the minute. It is apart from api_key, because checks depend on that table's rows and
+-- using a key does not change it.
 CREATE TABLE api_key_use (
     tenant_id    bigint      NOT NULL,
     key_id       text        NOT NULL COLLATE "C",
@@ -467,10 +466,8 @@ CREATE TABLE api_key_use (
 
 -- People
 --
--- Accounts are global: one person may be a member of several tenants. Of the secrets of sessions and
--- invitations only SHA-256 digests are stored.
-
--- An address is compared without the case of its ASCII letters: that is what lower() folds under "C".
+-- Accounts are global: a person may be a member of several tenants. Secrets of sessions and invitations are stored as
+-- SHA-256 digests.
 CREATE TABLE account (
     account_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     email             text        NOT NULL COLLATE "C", -- as typed; it never changes
@@ -488,7 +485,7 @@ CREATE TABLE account (
 
 CREATE UNIQUE INDEX account_email_key ON account (lower(email));
 
--- A row is a live session or one that ended by its age; what ended otherwise is deleted.
+-- A row is a live session or one that expired; a session that ended otherwise is deleted.
 CREATE TABLE session (
     session_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     account_id   bigint      NOT NULL,
@@ -506,8 +503,8 @@ CREATE TABLE session (
 
 CREATE INDEX session_account_idx ON session (account_id, session_id);
 
--- Attempts to sign in since the last success. The subject is a digest of an address, known or not, of a device
--- or of a session: what people type there by mistake is nobody's business.
+-- Attempts to sign in since the last success. The subject is a digest of an address, known or not, of a device or of a
+-- session, so that what people type by mistake is not stored.
 CREATE TABLE sign_in_attempt (
     subject  bytea       NOT NULL,
     network  cidr        NOT NULL, -- that they come from; 0.0.0.0/0 counts those from anywhere
@@ -518,7 +515,7 @@ CREATE TABLE sign_in_attempt (
 );
 
 CREATE INDEX sign_in_attempt_last_at_idx ON sign_in_attempt (last_at);
--- Those that make nobody wait yet, which a flood of made-up addresses leaves.
+-- Attempts that make nobody wait yet. A flood of made-up addresses leaves many.
 CREATE INDEX sign_in_attempt_few_idx ON sign_in_attempt (last_at) WHERE attempts < 5;
 
 CREATE TABLE member (
@@ -536,8 +533,8 @@ CREATE TABLE member (
 
 CREATE INDEX member_account_idx ON member (account_id, tenant_id);
 
--- Whoever opens the link knows no tenant, so a token's digest is unique among all of them. It is of 256
--- random bits: that one is taken tells nothing.
+-- The link of an invitation names no tenant, so a token's digest is unique among all tenants. It has 256 random bits, so
+-- a taken one reveals nothing.
 CREATE TABLE invitation (
     tenant_id     bigint      NOT NULL,
     invitation_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -564,8 +561,8 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
 );
 
--- The open ones, to list them; by address, since a new invitation revokes the one before it; and by account,
--- since one who may invite no longer must not come back by an invitation of his own.
+-- Open invitations: to list them; by address, since a new invitation revokes the previous one; and by account, since a
+-- person who may no longer invite must not return by an own invitation.
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_account_idx ON invitation (invited_by_account, tenant_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
@@ -575,9 +572,9 @@ CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
 CREATE TRIGGER invitation_audit AFTER INSERT OR UPDATE OR DELETE ON invitation
     FOR EACH ROW EXECUTE FUNCTION audit_change('invitation', 'invitation_id');
 
--- What was denied, and what shadow rules would have denied: see the package violations. Without foreign keys,
--- and with what the rule was then, because rules change and rows stay. Rows of a day that has no
--- partition yet are in the default one, and move when it is made.
+-- Denials, and what shadow rules would have denied: see the package violations. Rows have no foreign keys and keep what
+-- the rule was then, because rules change and rows stay. Rows of a day without a partition are in the default one, and
+-- move when its partition is made.
 CREATE TABLE rate_limit_violation (
     tenant_id       bigint           NOT NULL,
     violation_id    bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -616,8 +613,8 @@ CREATE INDEX rate_limit_violation_endpoint_idx ON rate_limit_violation (tenant_i
     WHERE endpoint IS NOT NULL;
 CREATE INDEX rate_limit_violation_recorded_idx ON rate_limit_violation (tenant_id, recorded_at);
 
--- How often each subject was denied. Of a tenant, rule and time, denied is the sum of the violations'
--- counts and of detail_dropped. Subjects longer than 1024 bytes end in their digest.
+-- How often each subject was denied. For a tenant, rule and time, denied is the sum of the violations' counts and of
+-- detail_dropped. Subjects longer than 1024 bytes end in their digest.
 CREATE TABLE violation_minute (
     tenant_id      bigint      NOT NULL,
     minute         timestamptz NOT NULL,
@@ -631,8 +628,8 @@ CREATE TABLE violation_minute (
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
--- How checks were decided. Rule 0 is for checks as a whole; other rows are that rule's own verdicts.
--- Degraded ones are among the three before.
+-- Decisions by minute. Rule 0 is for checks as a whole; other rows are a rule's own verdicts. Degraded ones are among
+-- the three before.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,
@@ -647,8 +644,8 @@ CREATE TABLE decision_minute (
 
 CREATE INDEX decision_minute_minute_idx ON decision_minute (tenant_id, minute);
 
--- The sums of decision_minute over spans of 1, 6 and 24 hours, written with it, so that a chart of any
--- length reads a few rows for each of its points.
+-- Sums of decision_minute over 1, 6 and 24 hours, written with it, so that a chart of any length reads a few rows for
+-- each point.
 CREATE TABLE decision_span (
     tenant_id    bigint      NOT NULL,
     rule_id      bigint      NOT NULL,
@@ -664,7 +661,7 @@ CREATE TABLE decision_span (
 
 CREATE INDEX decision_span_starts_idx ON decision_span (tenant_id, span_minutes, starts_at);
 
--- The batches that recorders have written, so that a retry is not written again.
+-- Batches that recorders have written, so that a retry is not written twice.
 CREATE TABLE recorder_batch (
     writer_id  text        NOT NULL COLLATE "C",
     batch_seq  bigint      NOT NULL,
@@ -674,7 +671,7 @@ CREATE TABLE recorder_batch (
 
 CREATE INDEX recorder_batch_written_idx ON recorder_batch (written_at);
 
--- Who is to be told when a rule, or one of its subjects, is denied so often within so many minutes.
+-- An alert calls a webhook when a rule, or one of its subjects, is denied threshold times within window_minutes.
 CREATE TABLE alert (
     tenant_id      bigint      NOT NULL,
     alert_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -698,7 +695,7 @@ CREATE TABLE alert (
     CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048)
 );
 
--- What an alert had to say, and how telling it went. It goes with its alert.
+-- A webhook of an alert and the state of sending it. It is removed with its alert.
 CREATE TABLE delivery (
     tenant_id       bigint      NOT NULL,
     delivery_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -727,12 +724,11 @@ CREATE INDEX delivery_due_idx ON delivery (tenant_id, next_attempt_at) WHERE sta
 CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');
 
--- The functions that make and drop partitions run with the rights of whoever migrated, so that the role
--- of a process needs none to change the schema. They give up after two seconds rather than make
--- everybody wait behind them who waits for a long reader.
+-- The functions that make and drop partitions run with the rights of the role that migrated, so that a process's role
+-- cannot change the schema. They give up on a lock after two seconds, because others would queue behind them.
 
--- make_violation_partition makes the partition of a day (in UTC) unless it is there, and moves the day's
--- rows into it from the default one.
+-- make_violation_partition makes the partition of a day (in UTC) unless it exists, and moves the day's rows into it from
+-- the default one.
 CREATE FUNCTION make_violation_partition(day date) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -764,8 +760,8 @@ BEGIN
 END
 $$;
 
--- drop_violation_partitions drops the partitions of the days before a day (in UTC), and what the default
--- one has of them. Yesterday's are always kept.
+-- drop_violation_partitions drops the partitions of the days before a day (in UTC), and those days' rows of the default
+-- one. It always keeps yesterday's.
 CREATE FUNCTION drop_violation_partitions(before date) RETURNS integer
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -795,8 +791,8 @@ $$;
 REVOKE ALL ON FUNCTION make_violation_partition(date) FROM PUBLIC;
 REVOKE ALL ON FUNCTION drop_violation_partitions(date) FROM PUBLIC;
 
--- What each process that answers checks last said of itself: see the package fleet. A row that is a day
--- old goes when another is written.
+-- The last report of each process that answers checks: see the package fleet. Writing a row deletes those that are a
+-- day old.
 CREATE TABLE api_process (
     process_id      text        NOT NULL COLLATE "C", -- of one run
     name            text        NOT NULL COLLATE "C",
@@ -808,15 +804,15 @@ CREATE TABLE api_process (
     rules_age_ms    bigint      NOT NULL,
     database        text        NOT NULL,
     redis           text        NOT NULL,
-    checks          bigint      NOT NULL, -- since the report before
-    degraded        bigint      NOT NULL, -- those among them that were decided without Redis
-    span_ms         bigint      NOT NULL, -- how long that time was
+    checks          bigint      NOT NULL, -- since the previous report
+    degraded        bigint      NOT NULL, -- of these, decided without Redis
+    span_ms         bigint      NOT NULL, -- the length of that time
     redis_down      text[]      NOT NULL DEFAULT '{}', -- the nodes of a Redis Cluster that do not answer
     CONSTRAINT api_process_pkey PRIMARY KEY (process_id)
 );
 
--- What happened to accounts, and that tenants came, were suspended and went: what no tenant's log has, or
--- nobody can read there any more. Written as audit_event is.
+-- Changes to accounts, and the creation, suspension and removal of tenants: what no tenant's log has or can still show.
+-- Written like audit_event.
 CREATE TABLE platform_audit_event (
     audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -837,8 +833,8 @@ CREATE TABLE platform_audit_event (
 CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON platform_audit_event
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
--- audit_platform_change writes what happened to a row of no tenant. Its arguments are the kind of object and
--- the column of its id. Of a password hash it says that it changed.
+-- audit_platform_change logs a change to a row of no tenant. Its arguments are the kind of object and the column of its
+-- id. Of a password hash the log shows only that it changed.
 CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     hidden CONSTANT text[] := '{revision,version,updated_at,password_hash}';

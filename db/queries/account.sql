@@ -18,7 +18,7 @@ ORDER BY lower(email)
 LIMIT sqlc.arg(page_size);
 
 -- name: UpdateAccount :one
--- Answers no row if the account has another version.
+-- No row if the account has another version.
 UPDATE account
 SET name = sqlc.arg(name),
     is_platform_admin = sqlc.arg(is_platform_admin),
@@ -29,14 +29,14 @@ WHERE account_id = sqlc.arg(account_id) AND version = sqlc.arg(version)
 RETURNING *;
 
 -- name: LockPlatformAdmins :many
--- Those who can sign in. Of two who take each other's access away the second waits here, and sees who is left.
+-- Platform admins who can sign in, locked, so that of two who remove each other the second sees who is left.
 SELECT account_id FROM account
 WHERE is_platform_admin AND disabled_at IS NULL
 ORDER BY account_id
 FOR NO KEY UPDATE;
 
 -- name: SetPasswordHash :execrows
--- Touches no row if the account has another hash than the one to replace.
+-- No row if the account has another hash than the one to replace.
 UPDATE account
 SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp()
 WHERE account_id = sqlc.arg(account_id) AND password_hash = sqlc.arg(old_hash);

@@ -1,5 +1,5 @@
 -- name: NewerKeys :batchmany
--- Revoked ones as well, always, so that a key is known to be revoked and not merely unknown.
+-- With revoked keys, so that processes tell revoked keys from unknown ones.
 SELECT * FROM api_key
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, key_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_key_id)::text)
@@ -7,7 +7,7 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
--- The latest first, those before one.
+-- The latest first, before a key.
 SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
 FROM api_key AS k
 WHERE k.tenant_id = sqlc.arg(tenant_id)

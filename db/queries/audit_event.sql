@@ -2,7 +2,7 @@
 -- object, else all. by_… of these queries is that; the conditions without by_ may be any.
 
 -- name: AuditPage :many
--- The latest first: those before one place, back to another.
+-- The latest first, between two places.
 SELECT * FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
@@ -16,7 +16,7 @@ ORDER BY at DESC, audit_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: AuditLookedAt :one
--- The last of a number of entries before one place, back to a time; none if there are fewer.
+-- The last of so many entries before a place, back to a time; none if there are fewer.
 SELECT at, audit_id FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
@@ -40,6 +40,6 @@ ORDER BY at DESC, audit_id DESC
 LIMIT 1;
 
 -- name: WriteAudit :one
--- For changes to what is not in the database.
+-- For changes outside of the database.
 SELECT write_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(action)::text, sqlc.arg(object_kind)::text, sqlc.arg(object_id)::text,
     sqlc.narg(before)::jsonb, sqlc.narg(after)::jsonb)::bigint AS audit_id;

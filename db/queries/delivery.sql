@@ -12,7 +12,7 @@ SET state = sqlc.arg(state), attempted_at = sqlc.arg(attempted_at)::timestamptz,
 WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND attempts = sqlc.arg(attempt);
 
 -- name: TestAlert :one
--- No row while the test before is pending: it is tried once, so that takes seconds.
+-- No row while the previous test is pending, which takes seconds, since it is attempted once.
 INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
 SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
 FROM alert AS a
@@ -27,7 +27,7 @@ SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id);
 
 -- name: RetryAlertDelivery :one
--- No row if it was delivered or is being attempted.
+-- No row if it was delivered or an attempt is in flight.
 UPDATE delivery SET state = 'pending', next_attempt_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id)
     AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())

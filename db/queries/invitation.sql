@@ -4,7 +4,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 RETURNING *;
 
 -- name: InvitationsBefore :many
--- The open ones; 0 is no bound.
+-- Open invitations; 0 is no bound.
 SELECT * FROM invitation
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.arg(before)::bigint = 0 OR invitation_id < sqlc.arg(before)::bigint)
@@ -25,14 +25,14 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND lower(email) = lower(sqlc.arg(email)::
     AND accepted_at IS NULL AND revoked_at IS NULL;
 
 -- name: RevokeInvitationsBy :exec
--- The open ones that an account has made.
+-- Open invitations by an account.
 UPDATE invitation
 SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND invited_by_account = sqlc.arg(account_id)::bigint
     AND accepted_at IS NULL AND revoked_at IS NULL;
 
 -- name: OpenInvitation :one
--- Locked: an account that is disabled revokes its invitations wherever they are.
+-- Locked, because disabling an account revokes its invitations in all tenants.
 SELECT * FROM invitation
 WHERE tenant_id = $1 AND invitation_id = $2
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()

@@ -23,7 +23,7 @@ SELECT EXISTS (
 );
 
 -- name: HasOtherOwner :one
--- Somebody else who is an owner and can sign in.
+-- Another owner who can sign in.
 SELECT EXISTS (
     SELECT FROM member AS m
     JOIN account AS a ON a.account_id = m.account_id

@@ -33,7 +33,7 @@ SELECT name FROM plan WHERE tenant_id = $1 AND removed_at IS NULL;
 SELECT * FROM plan WHERE tenant_id = $1 AND name = $2 AND removed_at IS NULL;
 
 -- name: CreatePlan :one
--- Answers no row if there is such a plan.
+-- No row if the plan exists.
 INSERT INTO plan (tenant_id, name, description, revision)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant_id, name) DO UPDATE
@@ -57,11 +57,11 @@ SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = 
 WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name) AND removed_at IS NULL;
 
 -- name: CountRulesLater :exec
--- Leaves the counting of rules to CountRules, which this transaction must then run; see count_plan_use.
+-- Defers counting rules to CountRules, which this transaction must run; see count_plan_use.
 SELECT set_config('sluice.count_rules', 'later', true);
 
 -- name: CountRules :exec
--- Counts each plan's rules anew.
+-- Recounts each plan's rules.
 INSERT INTO plan_use (tenant_id, plan, rules)
 SELECT sqlc.arg(tenant_id)::bigint, p.name, (
     SELECT count(*) FROM rate_limit_rule AS r

@@ -7,7 +7,7 @@ ORDER BY revision, user_id
 LIMIT sqlc.arg(page_size);
 
 -- name: AssignmentsAfter :many
--- Of one plan, or of all if it is ''.
+-- By plan; '' for all.
 SELECT * FROM plan_assignment
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_at IS NULL
     AND starts_with(user_id, sqlc.arg(prefix)::text)
@@ -19,7 +19,7 @@ LIMIT sqlc.arg(page_size);
 SELECT * FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
 -- name: AssignUsers :execrows
--- Puts each user on the plan of the same position, and counts those that were not on it.
+-- Puts each user on the plan at the same position, and counts users that were on another.
 INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 SELECT sqlc.arg(tenant_id)::bigint, unnest(sqlc.arg(user_ids)::text[]), unnest(sqlc.arg(plans)::text[]), sqlc.arg(revision)::bigint
 ON CONFLICT (tenant_id, user_id) DO UPDATE

@@ -24,7 +24,7 @@ ORDER BY t.slug
 LIMIT sqlc.arg(page_size);
 
 -- name: InvitationByToken :one
--- The open one: whoever opens the link knows no tenant.
+-- The open invitation; its link names no tenant.
 SELECT sqlc.embed(i), sqlc.embed(t)
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
@@ -33,7 +33,7 @@ WHERE i.token_digest = sqlc.arg(token_digest)
     AND t.removed_at IS NULL;
 
 -- name: RecordKeyUses :exec
--- Keys that do not exist (any more) are passed over, and a use never becomes earlier.
+-- Skips keys that do not exist. A use never becomes earlier.
 INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
 SELECT k.tenant_id, k.key_id, used.at
 FROM (
@@ -44,9 +44,8 @@ ORDER BY k.tenant_id, k.key_id
 ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 WHERE u.last_used_at < excluded.last_used_at;
 
--- The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
--- processes which write the same rows never wait for each other in a circle. A time that is
--- more than 5 minutes ahead is from a clock that is.
+-- The recorder's writes, of all tenants at once. Rows come in the order of their keys, so that processes that write the
+-- same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
 
 -- name: DecisionsCounted :exec
 INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
@@ -102,7 +101,7 @@ ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
 SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped;
 
 -- name: ViolationsRecorded :exec
--- Nothing is '' or 0, or NaN for the tokens of a bucket that was not read.
+-- '' and 0 mean nothing, and NaN means that the bucket was not read.
 INSERT INTO rate_limit_violation (
     tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
     rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
@@ -127,10 +126,10 @@ FROM (
         unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms
 ) AS v;
 
--- Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
+-- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
 
 -- name: TryUpkeep :one
--- Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+-- True if no other process does upkeep; the lock holds until the end of the transaction.
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
 
 -- name: MakeViolationPartition :one
@@ -184,33 +183,33 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: DropOverrideTombstones :execrows
--- Buckets expire long before, and with them the need to know when a removed override ended.
+-- Buckets expire long before, so nobody needs to know when the override ended.
 DELETE FROM rate_limit_override
 WHERE ctid = ANY (ARRAY(
     SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DaysWithoutPartition :many
--- Those since a time that have violations in the default partition.
+-- Days since a time with violations in the default partition.
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
 FROM rate_limit_violation_default
 WHERE requested_at >= sqlc.arg(since)
 ORDER BY day;
 
--- Alerts, which are watched over for all tenants.
+-- Alerts of all tenants.
 
 -- name: AlertingTenants :many
 SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id;
 
 -- name: TryRaiseAlerts :one
--- Whether nobody else raises the tenant's alerts now; it is ours until the end of the transaction. Two tenants may
--- share a lock: then one of them is raised a round later.
+-- True if no other process raises the tenant's alerts; the lock holds until the end of the transaction. If two tenants
+-- share a lock, one of them is raised a round later.
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::bigint % 2147483647)::integer) AS ours;
 
 -- name: RaiseAlerts :execrows
--- A delivery for each alert of a tenant whose threshold was reached within its window, unless there is one that is
--- hardly older than the window. The window ends with the minute that runs or, so that what is written
--- late is not missed, with the one before. An alert whose receiver is away has at most so many pending deliveries.
+-- A delivery for each alert of a tenant that reached its threshold within its window, unless one is hardly older than the
+-- window. The window ends with the running minute or, for counts that are written late, with the previous one. The last
+-- parameter caps an alert's pending deliveries.
 WITH waiting AS MATERIALIZED (
     SELECT alert_id, count(*) AS deliveries FROM delivery
     WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'pending'
@@ -246,8 +245,8 @@ CROSS JOIN LATERAL (
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.is_active;
 
 -- name: ClaimAlertDeliveries :many
--- Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
--- second, counting those that are being attempted, and no tenant gets more than so many at once.
+-- Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
+-- flight, and each has a cap.
 WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
     (SELECT d.tenant_id FROM delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
     UNION ALL
@@ -319,7 +318,7 @@ ORDER BY name, started_at, process_id
 LIMIT 1000;
 
 -- name: PlatformAuditPage :many
--- The latest first: those before an id; 0 is no bound.
+-- The latest first, before an id; 0 is no bound.
 SELECT * FROM platform_audit_event
 WHERE sqlc.arg(before)::bigint = 0 OR audit_id < sqlc.arg(before)::bigint
 ORDER BY audit_id DESC
@@ -354,7 +353,7 @@ WHERE a.account_id = sqlc.arg(account_id) AND i.invited_by_account = a.account_i
     ));
 
 -- name: TenantsOnlyOwnedBy :many
--- The slugs of those where nobody else is an owner who can sign in.
+-- Slugs of tenants without another owner who can sign in.
 SELECT t.slug
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id

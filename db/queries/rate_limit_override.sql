@@ -1,5 +1,5 @@
 -- name: NewerOverrides :batchmany
--- Removed ones as well, always: since when the rule's own limit holds again is part of the answer.
+-- With removed overrides, because processes need to know since when the rule's own limit holds again.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, rule_id, user_id)
@@ -29,7 +29,7 @@ ORDER BY user_id, rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: OverridesByEnd :many
--- Those that never end have no place in this order.
+-- Overrides that never end have no place in this order.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND expires_at IS NOT NULL
     AND (expires_at, rule_id, user_id)
@@ -47,7 +47,7 @@ WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_a
 ORDER BY rule_id, user_id;
 
 -- name: PutOverride :batchone
--- Answers no row if there is no such rule.
+-- No row if the rule does not exist.
 INSERT INTO rate_limit_override AS o (
     tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
 )

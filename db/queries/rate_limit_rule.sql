@@ -10,7 +10,7 @@ LIMIT sqlc.arg(page_size);
 SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL;
 
 -- name: RulesPage :many
--- Those up to and with a last id, of which a search looks no further.
+-- Up to and including a last id, where the search of a page ends.
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND rule_id <= sqlc.arg(last) AND removed_at IS NULL
     AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
@@ -27,7 +27,7 @@ ORDER BY rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: RulesLookedAt :one
--- The last of a number of rules after one id; none if there are fewer.
+-- The last of so many rules after an id; none if there are fewer.
 SELECT rule_id FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND removed_at IS NULL
 ORDER BY rule_id
@@ -118,7 +118,7 @@ WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.
 RETURNING rule_id;
 
 -- name: ReviveRule :exec
--- As it was, under the id that it had.
+-- Restores a removed rule under its id.
 UPDATE rate_limit_rule
 SET removed_at = NULL,
     in_force_since = moment_after(ARRAY[in_force_since, removed_at]),

@@ -17,7 +17,7 @@ WHERE s.token_digest = sqlc.arg(token_digest)
     AND a.disabled_at IS NULL;
 
 -- name: NoteSessionSeen :exec
--- At most once a minute, and without waiting for another request that notes the same.
+-- At most once a minute, and without waiting for another request that does the same.
 UPDATE session SET last_seen_at = clock_timestamp()
 WHERE session_id = (
     SELECT s.session_id FROM session AS s
@@ -41,7 +41,7 @@ DELETE FROM session WHERE token_digest = $1;
 DELETE FROM session WHERE account_id = $1;
 
 -- name: EndStaleSessions :exec
--- Those that are not live, and all but the latest so many.
+-- Deletes expired sessions, and all but the latest of the others.
 DELETE FROM session AS stale
 WHERE stale.account_id = sqlc.arg(account_id) AND (
     stale.last_seen_at <= sqlc.arg(seen_since) OR stale.created_at <= sqlc.arg(created_since)

@@ -1,7 +1,6 @@
 -- name: Attempt :one
--- Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
--- attempts cost, its last element what all further ones do. A stamp from the future is of a clock that
--- stepped back, and locks nobody out.
+-- Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element
+-- holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
 INSERT INTO sign_in_attempt AS f (subject, network, attempts, last_at)
 VALUES (sqlc.arg(subject), sqlc.arg(network), 1, clock_timestamp())
 ON CONFLICT (subject, network) DO UPDATE
@@ -24,7 +23,7 @@ FROM sign_in_attempt
 WHERE subject = sqlc.arg(subject) AND network = sqlc.arg(network);
 
 -- name: ForgetAttempts :exec
--- Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
+-- Rows are locked in the order of Attempt, so that the two do not deadlock.
 DELETE FROM sign_in_attempt
 WHERE (subject, network) IN (
     SELECT f.subject, f.network FROM sign_in_attempt AS f
@@ -34,8 +33,7 @@ WHERE (subject, network) IN (
 );
 
 -- name: ForgetOldAttempts :exec
--- A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
--- insists on for a day, and no longer.
+-- Each attempt deletes more rows than it adds. Made-up addresses stay for an hour, repeated ones for a day.
 DELETE FROM sign_in_attempt
 WHERE (subject, network) IN (
     SELECT f.subject, f.network FROM sign_in_attempt AS f

@@ -22,17 +22,17 @@ ORDER BY slug
 LIMIT sqlc.arg(page_size);
 
 -- name: SetActor :exec
--- Says until the end of the transaction in whose name it writes; the audit log's triggers read it.
+-- Sets the actor for the audit log's triggers until the end of the transaction.
 SELECT set_config('sluice.actor', sqlc.arg(actor)::text, true);
 
 -- name: RaiseRevision :one
--- Opens every write that checks depend on: it locks the tenant against other writers until the
--- transaction ends, and says in whose name it writes.
+-- Begins every write that checks depend on: locks the tenant against other writers until the transaction ends, and sets
+-- the actor.
 UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1 AND removed_at IS NULL
 RETURNING revision, set_config('sluice.actor', sqlc.arg(actor)::text, true);
 
 -- name: LockTenant :one
--- Opens every other write of what a tenant owns, as RaiseRevision does.
+-- Begins every other write of what a tenant owns, like RaiseRevision.
 SELECT tenant_id, set_config('sluice.actor', sqlc.arg(actor)::text, true) FROM tenant
 WHERE tenant_id = $1 AND removed_at IS NULL
 FOR NO KEY UPDATE;

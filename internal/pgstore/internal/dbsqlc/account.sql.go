@@ -134,7 +134,7 @@ ORDER BY account_id
 FOR NO KEY UPDATE
 `
 
-// Those who can sign in. Of two who take each other's access away the second waits here, and sees who is left.
+// Platform admins who can sign in, locked, so that of two who remove each other the second sees who is left.
 func (q *Queries) LockPlatformAdmins(ctx context.Context) ([]auth.AccountID, error) {
 	rows, err := q.db.Query(ctx, lockPlatformAdmins)
 	if err != nil {
@@ -161,7 +161,7 @@ SET password_hash = $1, updated_at = clock_timestamp()
 WHERE account_id = $2 AND password_hash = $3
 `
 
-// Touches no row if the account has another hash than the one to replace.
+// No row if the account has another hash than the one to replace.
 func (q *Queries) SetPasswordHash(ctx context.Context, newHash string, accountID auth.AccountID, oldHash string) (int64, error) {
 	result, err := q.db.Exec(ctx, setPasswordHash, newHash, accountID, oldHash)
 	if err != nil {
@@ -189,7 +189,7 @@ type UpdateAccountParams struct {
 	Version         int64
 }
 
-// Answers no row if the account has another version.
+// No row if the account has another version.
 func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, updateAccount,
 		arg.Name,

@@ -144,7 +144,7 @@ type KeysRow struct {
 	LastUsedAt *time.Time
 }
 
-// The latest first, those before one.
+// The latest first, before a key.
 func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	rows, err := q.db.Query(ctx, keys,
 		arg.TenantID,

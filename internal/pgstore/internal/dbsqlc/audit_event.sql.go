@@ -68,7 +68,7 @@ type AuditLookedAtRow struct {
 	AuditID int64
 }
 
-// The last of a number of entries before one place, back to a time; none if there are fewer.
+// The last of so many entries before a place, back to a time; none if there are fewer.
 func (q *Queries) AuditLookedAt(ctx context.Context, arg AuditLookedAtParams) (AuditLookedAtRow, error) {
 	row := q.db.QueryRow(ctx, auditLookedAt,
 		arg.TenantID,
@@ -117,7 +117,7 @@ type AuditPageParams struct {
 
 // Entries are read by what an index finds: the change, else the object, else the actor, else the kind of
 // object, else all. by_… of these queries is that; the conditions without by_ may be any.
-// The latest first: those before one place, back to another.
+// The latest first, between two places.
 func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEvent, error) {
 	rows, err := q.db.Query(ctx, auditPage,
 		arg.TenantID,
@@ -195,7 +195,7 @@ type WriteAuditParams struct {
 	After      []byte
 }
 
-// For changes to what is not in the database.
+// For changes outside of the database.
 func (q *Queries) WriteAudit(ctx context.Context, arg WriteAuditParams) (int64, error) {
 	row := q.db.QueryRow(ctx, writeAudit,
 		arg.TenantID,

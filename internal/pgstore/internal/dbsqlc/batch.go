@@ -230,7 +230,7 @@ type NewerKeysParams struct {
 	PageSize      int32
 }
 
-// Revoked ones as well, always, so that a key is known to be revoked and not merely unknown.
+// With revoked keys, so that processes tell revoked keys from unknown ones.
 func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKeysBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -316,7 +316,7 @@ type NewerOverridesParams struct {
 	PageSize      int32
 }
 
-// Removed ones as well, always: since when the rule's own limit holds again is part of the answer.
+// With removed overrides, because processes need to know since when the rule's own limit holds again.
 func (q *Queries) NewerOverrides(ctx context.Context, arg []NewerOverridesParams) *NewerOverridesBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -612,7 +612,7 @@ type PutOverrideParams struct {
 	RuleID        rules.RuleID
 }
 
-// Answers no row if there is no such rule.
+// No row if the rule does not exist.
 func (q *Queries) PutOverride(ctx context.Context, arg []PutOverrideParams) *PutOverrideBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

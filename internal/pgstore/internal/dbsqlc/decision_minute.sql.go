@@ -40,7 +40,7 @@ type DecisionsByMinuteRow struct {
 	CostTaken float64
 }
 
-// Of a rule, or of checks as a whole if it is 0, in steps that begin at multiples of so many seconds.
+// By rule, 0 for checks as a whole, in steps that begin at multiples of step seconds.
 func (q *Queries) DecisionsByMinute(ctx context.Context, arg DecisionsByMinuteParams) ([]DecisionsByMinuteRow, error) {
 	rows, err := q.db.Query(ctx, decisionsByMinute,
 		arg.StepSeconds,

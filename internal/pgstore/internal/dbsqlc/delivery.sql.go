@@ -135,7 +135,7 @@ WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
 RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at
 `
 
-// No row if it was delivered or is being attempted.
+// No row if it was delivered or an attempt is in flight.
 func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, retryAlertDelivery, tenantID, alertID, deliveryID)
 	var i Delivery
@@ -170,7 +170,7 @@ WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
 RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at
 `
 
-// No row while the test before is pending: it is tried once, so that takes seconds.
+// No row while the previous test is pending, which takes seconds, since it is attempted once.
 func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, testAlert, tenantID, alertID)
 	var i Delivery

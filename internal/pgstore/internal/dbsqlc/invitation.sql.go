@@ -67,7 +67,7 @@ ORDER BY invitation_id DESC
 LIMIT $3
 `
 
-// The open ones; 0 is no bound.
+// Open invitations; 0 is no bound.
 func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID, before int64, pageSize int32) ([]Invitation, error) {
 	rows, err := q.db.Query(ctx, invitationsBefore, tenantID, before, pageSize)
 	if err != nil {
@@ -109,7 +109,7 @@ WHERE tenant_id = $1 AND invitation_id = $2
 FOR UPDATE
 `
 
-// Locked: an account that is disabled revokes its invitations wherever they are.
+// Locked, because disabling an account revokes its invitations in all tenants.
 func (q *Queries) OpenInvitation(ctx context.Context, tenantID rules.TenantID, invitationID int64) (Invitation, error) {
 	row := q.db.QueryRow(ctx, openInvitation, tenantID, invitationID)
 	var i Invitation
@@ -153,7 +153,7 @@ WHERE tenant_id = $1 AND invited_by_account = $2::bigint
     AND accepted_at IS NULL AND revoked_at IS NULL
 `
 
-// The open ones that an account has made.
+// Open invitations by an account.
 func (q *Queries) RevokeInvitationsBy(ctx context.Context, tenantID rules.TenantID, accountID int64) error {
 	_, err := q.db.Exec(ctx, revokeInvitationsBy, tenantID, accountID)
 	return err

@@ -56,7 +56,7 @@ SELECT EXISTS (
 )
 `
 
-// Somebody else who is an owner and can sign in.
+// Another owner who can sign in.
 func (q *Queries) HasOtherOwner(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (bool, error) {
 	row := q.db.QueryRow(ctx, hasOtherOwner, tenantID, accountID)
 	var exists bool

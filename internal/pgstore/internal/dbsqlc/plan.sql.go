@@ -21,7 +21,7 @@ WHERE p.tenant_id = $1
 ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = excluded.rules
 `
 
-// Counts each plan's rules anew.
+// Recounts each plan's rules.
 func (q *Queries) CountRules(ctx context.Context, tenantID int64) error {
 	_, err := q.db.Exec(ctx, countRules, tenantID)
 	return err
@@ -31,7 +31,7 @@ const countRulesLater = `-- name: CountRulesLater :exec
 SELECT set_config('sluice.count_rules', 'later', true)
 `
 
-// Leaves the counting of rules to CountRules, which this transaction must then run; see count_plan_use.
+// Defers counting rules to CountRules, which this transaction must run; see count_plan_use.
 func (q *Queries) CountRulesLater(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, countRulesLater)
 	return err
@@ -57,7 +57,7 @@ type CreatePlanParams struct {
 	Revision    int64
 }
 
-// Answers no row if there is such a plan.
+// No row if the plan exists.
 func (q *Queries) CreatePlan(ctx context.Context, arg CreatePlanParams) (Plan, error) {
 	row := q.db.QueryRow(ctx, createPlan,
 		arg.TenantID,

@@ -26,7 +26,7 @@ type AssignUsersParams struct {
 	Revision int64
 }
 
-// Puts each user on the plan of the same position, and counts those that were not on it.
+// Puts each user on the plan at the same position, and counts users that were on another.
 func (q *Queries) AssignUsers(ctx context.Context, arg AssignUsersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, assignUsers,
 		arg.TenantID,
@@ -76,7 +76,7 @@ type AssignmentsAfterParams struct {
 	PageSize int32
 }
 
-// Of one plan, or of all if it is ”.
+// By plan; ” for all.
 func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterParams) ([]PlanAssignment, error) {
 	rows, err := q.db.Query(ctx, assignmentsAfter,
 		arg.TenantID,

@@ -19,7 +19,7 @@ const alertingTenants = `-- name: AlertingTenants :many
 SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id
 `
 
-// Alerts, which are watched over for all tenants.
+// Alerts of all tenants.
 func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
 	rows, err := q.db.Query(ctx, alertingTenants)
 	if err != nil {
@@ -141,8 +141,8 @@ type ClaimAlertDeliveriesRow struct {
 	Slug     string
 }
 
-// Those that are due, until the lease ends. Tenants take turns: each gets its first delivery before any gets its
-// second, counting those that are being attempted, and no tenant gets more than so many at once.
+// Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
+// flight, and each has a cap.
 func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDeliveriesParams) ([]ClaimAlertDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, claimAlertDeliveries,
 		arg.LeaseEnds,
@@ -218,7 +218,7 @@ WHERE requested_at >= $1
 ORDER BY day
 `
 
-// Those since a time that have violations in the default partition.
+// Days since a time with violations in the default partition.
 func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
 	rows, err := q.db.Query(ctx, daysWithoutPartition, since)
 	if err != nil {
@@ -271,9 +271,8 @@ type DecisionsCountedParams struct {
 	TakenParts []int64
 }
 
-// The recorder's writes, which are of all tenants at once. Rows come in the order of their keys, so that
-// processes which write the same rows never wait for each other in a circle. A time that is
-// more than 5 minutes ahead is from a clock that is.
+// The recorder's writes, of all tenants at once. Rows come in the order of their keys, so that processes that write the
+// same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
 func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedParams) error {
 	_, err := q.db.Exec(ctx, decisionsCounted,
 		arg.TenantIds,
@@ -406,7 +405,7 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
-// Buckets expire long before, and with them the need to know when a removed override ended.
+// Buckets expire long before, so nobody needs to know when the override ended.
 func (q *Queries) DropOverrideTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropOverrideTombstones, before, atMost)
 	if err != nil {
@@ -485,7 +484,7 @@ type InvitationByTokenRow struct {
 	Tenant     Tenant
 }
 
-// The open one: whoever opens the link knows no tenant.
+// The open invitation; its link names no tenant.
 func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (InvitationByTokenRow, error) {
 	row := q.db.QueryRow(ctx, invitationByToken, tokenDigest)
 	var i InvitationByTokenRow
@@ -621,7 +620,7 @@ ORDER BY audit_id DESC
 LIMIT $2
 `
 
-// The latest first: those before an id; 0 is no bound.
+// The latest first, before an id; 0 is no bound.
 func (q *Queries) PlatformAuditPage(ctx context.Context, before int64, pageSize int32) ([]PlatformAuditEvent, error) {
 	rows, err := q.db.Query(ctx, platformAuditPage, before, pageSize)
 	if err != nil {
@@ -733,9 +732,9 @@ CROSS JOIN LATERAL (
 WHERE a.tenant_id = $3 AND a.is_active
 `
 
-// A delivery for each alert of a tenant whose threshold was reached within its window, unless there is one that is
-// hardly older than the window. The window ends with the minute that runs or, so that what is written
-// late is not missed, with the one before. An alert whose receiver is away has at most so many pending deliveries.
+// A delivery for each alert of a tenant that reached its threshold within its window, unless one is hardly older than the
+// window. The window ends with the running minute or, for counts that are written late, with the previous one. The last
+// parameter caps an alert's pending deliveries.
 func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time, mostPending int64, tenantID rules.TenantID) (int64, error) {
 	result, err := q.db.Exec(ctx, raiseAlerts, now, mostPending, tenantID)
 	if err != nil {
@@ -756,7 +755,7 @@ ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_
 WHERE u.last_used_at < excluded.last_used_at
 `
 
-// Keys that do not exist (any more) are passed over, and a use never becomes earlier.
+// Skips keys that do not exist. A use never becomes earlier.
 func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
 	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
 	return err
@@ -845,7 +844,7 @@ WHERE m.account_id = $1 AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EX
 ORDER BY t.slug
 `
 
-// The slugs of those where nobody else is an owner who can sign in.
+// Slugs of tenants without another owner who can sign in.
 func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.AccountID) ([]string, error) {
 	rows, err := q.db.Query(ctx, tenantsOnlyOwnedBy, accountID)
 	if err != nil {
@@ -870,8 +869,8 @@ const tryRaiseAlerts = `-- name: TryRaiseAlerts :one
 SELECT pg_try_advisory_xact_lock($1::integer, ($2::bigint % 2147483647)::integer) AS ours
 `
 
-// Whether nobody else raises the tenant's alerts now; it is ours until the end of the transaction. Two tenants may
-// share a lock: then one of them is raised a round later.
+// True if no other process raises the tenant's alerts; the lock holds until the end of the transaction. If two tenants
+// share a lock, one of them is raised a round later.
 func (q *Queries) TryRaiseAlerts(ctx context.Context, lock int32, tenantID int64) (bool, error) {
 	row := q.db.QueryRow(ctx, tryRaiseAlerts, lock, tenantID)
 	var ours bool
@@ -884,8 +883,8 @@ const tryUpkeep = `-- name: TryUpkeep :one
 SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
 `
 
-// Upkeep, which is of all tenants at once, too. Rows go in pieces, so that nobody waits for long.
-// Whether nobody else does the upkeep now; it is ours until the end of the transaction.
+// Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
+// True if no other process does upkeep; the lock holds until the end of the transaction.
 func (q *Queries) TryUpkeep(ctx context.Context, lock int64) (bool, error) {
 	row := q.db.QueryRow(ctx, tryUpkeep, lock)
 	var ours bool
@@ -982,7 +981,7 @@ type ViolationsRecordedParams struct {
 	RetryAfterMs []int64
 }
 
-// Nothing is ” or 0, or NaN for the tokens of a bucket that was not read.
+// ” and 0 mean nothing, and NaN means that the bucket was not read.
 func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecordedParams) error {
 	_, err := q.db.Exec(ctx, violationsRecorded,
 		arg.TenantIds,

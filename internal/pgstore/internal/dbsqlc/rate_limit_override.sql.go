@@ -112,7 +112,7 @@ type OverridesByEndParams struct {
 	PageSize    int32
 }
 
-// Those that never end have no place in this order.
+// Overrides that never end have no place in this order.
 func (q *Queries) OverridesByEnd(ctx context.Context, arg OverridesByEndParams) ([]RateLimitOverride, error) {
 	rows, err := q.db.Query(ctx, overridesByEnd,
 		arg.TenantID,

@@ -201,7 +201,7 @@ SET removed_at = NULL,
 WHERE tenant_id = $2 AND rule_id = $3 AND removed_at IS NOT NULL
 `
 
-// As it was, under the id that it had.
+// Restores a removed rule under its id.
 func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules.TenantID, ruleID rules.RuleID) error {
 	_, err := q.db.Exec(ctx, reviveRule, revision, tenantID, ruleID)
 	return err
@@ -294,7 +294,7 @@ ORDER BY rule_id
 LIMIT 1 OFFSET $3::bigint - 1
 `
 
-// The last of a number of rules after one id; none if there are fewer.
+// The last of so many rules after an id; none if there are fewer.
 func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, after rules.RuleID, number int64) (rules.RuleID, error) {
 	row := q.db.QueryRow(ctx, rulesLookedAt, tenantID, after, number)
 	var rule_id rules.RuleID
@@ -380,7 +380,7 @@ type RulesPageParams struct {
 	PageSize   int32
 }
 
-// Those up to and with a last id, of which a search looks no further.
+// Up to and including a last id, where the search of a page ends.
 func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLimitRule, error) {
 	rows, err := q.db.Query(ctx, rulesPage,
 		arg.TenantID,

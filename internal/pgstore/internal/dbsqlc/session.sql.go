@@ -106,7 +106,7 @@ type EndStaleSessionsParams struct {
 	Most         int32
 }
 
-// Those that are not live, and all but the latest so many.
+// Deletes expired sessions, and all but the latest of the others.
 func (q *Queries) EndStaleSessions(ctx context.Context, arg EndStaleSessionsParams) error {
 	_, err := q.db.Exec(ctx, endStaleSessions,
 		arg.AccountID,
@@ -126,7 +126,7 @@ WHERE session_id = (
 )
 `
 
-// At most once a minute, and without waiting for another request that notes the same.
+// At most once a minute, and without waiting for another request that does the same.
 func (q *Queries) NoteSessionSeen(ctx context.Context, sessionID int64) error {
 	_, err := q.db.Exec(ctx, noteSessionSeen, sessionID)
 	return err

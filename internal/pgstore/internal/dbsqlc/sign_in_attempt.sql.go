@@ -32,9 +32,8 @@ type AttemptParams struct {
 	Waits          []float64
 }
 
-// Counts an attempt, unless it comes too soon: then it answers no row. waits[n + 1] is how many seconds n
-// attempts cost, its last element what all further ones do. A stamp from the future is of a clock that
-// stepped back, and locks nobody out.
+// Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element
+// holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
 func (q *Queries) Attempt(ctx context.Context, arg AttemptParams) (int32, error) {
 	row := q.db.QueryRow(ctx, attempt,
 		arg.Subject,
@@ -57,7 +56,7 @@ WHERE (subject, network) IN (
 )
 `
 
-// Rows are locked in the order in which attempts lock them, so that neither waits for the other in a circle.
+// Rows are locked in the order of Attempt, so that the two do not deadlock.
 func (q *Queries) ForgetAttempts(ctx context.Context, subject []byte) error {
 	_, err := q.db.Exec(ctx, forgetAttempts, subject)
 	return err
@@ -80,8 +79,7 @@ WHERE (subject, network) IN (
 )
 `
 
-// A few with each attempt: more go than come, so that made-up addresses stay for an hour, those that somebody
-// insists on for a day, and no longer.
+// Each attempt deletes more rows than it adds. Made-up addresses stay for an hour, repeated ones for a day.
 func (q *Queries) ForgetOldAttempts(ctx context.Context, forgottenAfter float64) error {
 	_, err := q.db.Exec(ctx, forgetOldAttempts, forgottenAfter)
 	return err

@@ -78,7 +78,7 @@ type LockTenantRow struct {
 	SetConfig string
 }
 
-// Opens every other write of what a tenant owns, as RaiseRevision does.
+// Begins every other write of what a tenant owns, like RaiseRevision.
 func (q *Queries) LockTenant(ctx context.Context, tenantID rules.TenantID, actor string) (LockTenantRow, error) {
 	row := q.db.QueryRow(ctx, lockTenant, tenantID, actor)
 	var i LockTenantRow
@@ -96,8 +96,8 @@ type RaiseRevisionRow struct {
 	SetConfig string
 }
 
-// Opens every write that checks depend on: it locks the tenant against other writers until the
-// transaction ends, and says in whose name it writes.
+// Begins every write that checks depend on: locks the tenant against other writers until the transaction ends, and sets
+// the actor.
 func (q *Queries) RaiseRevision(ctx context.Context, tenantID rules.TenantID, actor string) (RaiseRevisionRow, error) {
 	row := q.db.QueryRow(ctx, raiseRevision, tenantID, actor)
 	var i RaiseRevisionRow
@@ -119,7 +119,7 @@ const setActor = `-- name: SetActor :exec
 SELECT set_config('sluice.actor', $1::text, true)
 `
 
-// Says until the end of the transaction in whose name it writes; the audit log's triggers read it.
+// Sets the actor for the audit log's triggers until the end of the transaction.
 func (q *Queries) SetActor(ctx context.Context, actor string) error {
 	_, err := q.db.Exec(ctx, setActor, actor)
 	return err
