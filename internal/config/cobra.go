@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,15 +21,16 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 	}
 	if root.HasSubCommands() {
 		root.TraverseChildren = true // a flag in front of the command is unknown
+		root.SuggestionsMinimumDistance = 2
 		root.RunE = func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("%s needs a command", binary)
+				return fmt.Errorf("%s needs a command: %s", binary, names(root))
 			}
-			err := fmt.Errorf("%s has no command %q", binary, args[0])
-			if names := root.SuggestionsFor(args[0]); len(names) > 0 {
-				err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(names, " or "))
+			suggested := ""
+			if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+				suggested = "; did you mean " + strings.Join(near, " or ") + "?"
 			}
-			return err
+			return fmt.Errorf("%s has no command %q%s; it has %s", binary, args[0], suggested, names(root))
 		}
 	}
 	root.SetVersionTemplate("{{.Version}}")
@@ -42,6 +44,15 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 		err = fmt.Errorf("%s: %s has no such option", typed(unknown), binary)
 	}
 	return cmd, err
+}
+
+// names lists the commands of a binary.
+func names(root *cobra.Command) string {
+	var names []string
+	for _, cmd := range root.Commands() {
+		names = append(names, cmd.Name())
+	}
+	return strings.Join(names, ", ")
 }
 
 // newCommand has the flags of every command, so that one that another command takes is told from a misspelt one.
@@ -94,23 +105,27 @@ func (v flagValue) Set(text string) error {
 	return nil
 }
 
-// unknownFlag notes each flag that does not exist, and reads the others.
+// unknownFlag notes each flag that does not exist, and reads the others. Help is answered whatever else is wrong.
 func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	p.command = Command(cmd.CommandPath())
 	_, args, _ := cmd.Root().Traverse(p.args)
+	switch {
+	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
+		return pflag.ErrHelp
+	case slices.Contains(args, "--version"):
+		cmd.Print(cmd.Version)
+		return nil
+	}
 	var unknown *pflag.NotExistError
 	for errors.As(err, &unknown) {
 		flag := typed(unknown)
 		p.complain("%s: %s has no such option%s", flag, p.command, p.suggest(flag, option.flag))
-		if unknown.GetSpecifiedShortnames() != "" { // the rest of its letters may be flags, and need not
+		if unknown.GetSpecifiedShortnames() != "" { // where the next flag begins is not known
 			return nil
 		}
 		p.flags = nil
 		cmd.Flags().VarPF(flagValue{parser: &parser{}}, unknown.GetSpecifiedName(), "", "").NoOptDefVal = "ignored"
 		err = cmd.Flags().Parse(args)
-	}
-	if help, _ := cmd.Flags().GetBool("help"); help {
-		return pflag.ErrHelp
 	}
 	if err != nil {
 		p.complain("%w", err)

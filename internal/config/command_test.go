@@ -12,10 +12,11 @@ func TestChoosingACommand(t *testing.T) {
 		line string
 		want string // the problem
 	}{
-		"none":                  {"sluice", `sluice needs a command`},
-		"an unknown one":        {"admin explode", `admin has no command "explode"`},
-		"a misspelt one":        {"admin migrat", `admin has no command "migrat"; did you mean migrate?`},
-		"a flag in front of it": {"sluice --data-dir x dev", `--data-dir: sluice has no such option`},
+		"none":                    {"sluice", `sluice needs a command: completion, dev, help`},
+		"an unknown one":          {"admin explode", `admin has no command "explode"; it has apply, completion, create-admin, create-key, create-tenant, export, help, migrate, serve, set-enforcement, set-password`},
+		"a misspelt one":          {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has apply, completion, create-admin, create-key, create-tenant, export, help, migrate, serve, set-enforcement, set-password`},
+		"one with a wrong letter": {"admin aply", `admin has no command "aply"; did you mean apply?; it has apply, completion, create-admin, create-key, create-tenant, export, help, migrate, serve, set-enforcement, set-password`},
+		"a flag in front of it":   {"sluice --data-dir x dev", `--data-dir: sluice has no such option`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,6 +38,8 @@ func TestHelpAndVersionAreAnsweredWhateverElseIsWrong(t *testing.T) {
 		"version of a binary":               {"api --version", "api devel"},
 		"version of a binary with commands": {"admin --version", "admin devel"},
 		"version behind a command":          {"sluice dev --version", "sluice devel"},
+		"help behind letters":               {"api -xyz --help", "Usage: api [flags]"},
+		"version behind an unknown flag":    {"api --nonsense --version", "api devel"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
