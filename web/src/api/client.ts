@@ -4,9 +4,8 @@ import { AwayError, problemOf } from './problem';
 import type { paths } from './schema';
 
 /**
- * The one way to the server: typed by api/openapi.yaml, signed in by the session cookie. A call either
- * returns its data or throws: ProblemError for an answer that is an error, AwayError for none. So a
- * screen never looks at a status, and TanStack Query sees errors as errors.
+ * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data
+ * or throws: ProblemError for an error response, AwayError for none. So screens never look at a status.
  */
 export const api = createClient<paths>({
   baseUrl: globalThis.location?.origin ?? 'http://localhost',
@@ -41,7 +40,7 @@ export async function body<T>(call: Promise<Answer<T>>): Promise<T> {
   return (await call).data as T;
 }
 
-/** A resource with the tag that a later update sends as If-Match. */
+/** A resource with its ETag, which an update sends as If-Match. */
 export interface Tagged<T> {
   value: T;
   etag: string;
@@ -53,12 +52,12 @@ export async function tagged<T>(call: Promise<Answer<T>>): Promise<Tagged<T>> {
   return { value: data as T, etag: response.headers.get('ETag') ?? '' };
 }
 
-/** The header of an update: it is refused with 412 if somebody else was faster. */
+/** The header of an update, which fails with 412 if somebody else saved first. */
 export function ifMatch(etag: string): { 'If-Match': string } {
   return { 'If-Match': etag };
 }
 
-/** The tag of an item of a list, which carries its version instead. */
+/** The ETag of a list item, which carries its version instead. */
 export function etagOf({ version }: { version: number }): string {
   return `"${version}"`;
 }

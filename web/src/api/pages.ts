@@ -5,8 +5,8 @@ interface Page<T> {
 }
 
 /**
- * Everything of a list, page after page, for screens that filter and sort what they have: plans, rules,
- * members. Lists without a natural end (users, audit) are read page by page instead.
+ * All pages of a list, for screens that filter and sort in the browser. Unbounded lists, such as users, are
+ * read page by page instead.
  */
 export async function all<T>(page: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
   const items: T[] = [];

@@ -3,7 +3,7 @@ import { api, body, tagged } from './client';
 import { all } from './pages';
 import { AwayError, isStatus } from './problem';
 
-/** What the server keeps of a tenant, as query keys name it. changes.ts says which of it a write changes. */
+/** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
 export type Resource =
   | 'alerts'
   | 'audit'
@@ -24,7 +24,7 @@ export type Resource =
 
 export const sessionKey = ['session'] as const;
 
-/** A query key begins with the tenant, so that no tenant ever sees another's cache, and then names the resource. */
+/** A query key: the tenant, so that caches of tenants never mix, and the resource. */
 export const tenantKey = (tenant: string, resource: Resource, ...rest: unknown[]) => [
   'tenant',
   tenant,
@@ -33,9 +33,8 @@ export const tenantKey = (tenant: string, resource: Resource, ...rest: unknown[]
 ];
 
 /**
- * Placeholder data: the former answer stays on the screen while another part of the same thing is loaded, such as
- * another time range. All of the key but its last part must be equal, so that one tenant's or one rule's figures
- * never stand under another's name.
+ * Placeholder data: keeps the previous data while the last part of the key changes, such as the time range.
+ * The other parts must be equal, so that figures never appear under another tenant or rule.
  */
 export function keepSame(queryKey: readonly unknown[]) {
   const same = hashKey(queryKey.slice(0, -1));
@@ -44,7 +43,7 @@ export function keepSame(queryKey: readonly unknown[]) {
 }
 
 export function newQueryClient(): QueryClient {
-  // A session that ended meanwhile, in whatever answer it shows, ends here too; the shell does the rest.
+  // Any 401 ends the session here too. The shell then redirects to sign-in.
   const onError = (error: unknown) => {
     if (isStatus(error, 401)) client.setQueryData(sessionKey, (now) => now && null);
   };
@@ -54,7 +53,7 @@ export function newQueryClient(): QueryClient {
     defaultOptions: {
       queries: {
         staleTime: 10_000,
-        // An answer that is an error stays one; only silence is worth asking again, and the banner does.
+        // Errors of the server are not retried; only missing responses are.
         retry: (failures, error) => error instanceof AwayError && failures < 2,
         retryDelay: 500,
         networkMode: 'always',
@@ -65,7 +64,7 @@ export function newQueryClient(): QueryClient {
   return client;
 }
 
-/** Who is signed in; null for nobody. */
+/** The session; null if nobody is signed in. */
 export const sessionQuery = queryOptions({
   queryKey: sessionKey,
   queryFn: async ({ signal }) => {
@@ -142,7 +141,7 @@ export interface Verdicts {
 
 const hour = 3_600_000;
 
-/** What each rule said in the last hour, or would have said in shadow, by rule id: those that denied most. */
+/** Verdicts of the last hour by rule id, for the rules with the most denials. */
 export const lastHourQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'last-hour'),

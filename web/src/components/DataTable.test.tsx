@@ -1,7 +1,8 @@
 import { screen } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
 import { show } from '../../test/render';
-import { type Column, DataTable, sorted } from './DataTable';
+import { type Column, DataTable } from './DataTable';
+import { sorted } from './sorted';
 
 interface Row {
   id: number;

@@ -1,13 +1,14 @@
-import { Link, type LinkProps } from '@tanstack/react-router';
+import type { LinkProps } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useRef, useState } from 'react';
 import styles from './DataTable.module.css';
 import { IconChevronDown } from './icons';
+import { followRow, RowOpener } from './RowOpener';
 
 export interface Column<Row> {
   key: string;
   header: string;
-  /** The header is read out, and not seen: of a column of buttons. */
+  /** The header is for screen readers only, as for a column of buttons. */
   quiet?: boolean;
   /** CSS width; the columns without one share the rest. */
   width?: number | string;
@@ -16,20 +17,20 @@ export interface Column<Row> {
   sortable?: boolean;
   /** Left out on phones. */
   wide?: boolean;
-  /** What names the row: its text is the link that opens it. The first column is, unless another one says so. */
+  /** Its text is the row’s link. By default that is the first column. */
   names?: boolean;
   render: (row: Row) => React.ReactNode;
 }
 
 interface Props<Row> {
-  /** What the table holds, for those who cannot see it. */
+  /** The accessible name. */
   label: string;
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string | number;
-  /** Where a row leads: a page, or this page with the row's panel. A new tab can be opened there too. */
+  /** The link of a row: a page, or this page with a panel. */
   to?: (row: Row) => LinkProps;
-  /** Opens a row in another way than by going there, such as a panel that shares one history entry. */
+  /** Handles a plain click instead of the link, such as for a panel that shares one history entry. */
   onOpen?: (row: Row) => void;
   /** The row that is open. */
   open?: string | number;
@@ -42,9 +43,9 @@ const rowHeight = 40;
 const virtualFrom = 200;
 
 /**
- * A table that stays quick and can be walked with the keyboard: arrows, Home, End, Page up and down,
- * Enter to open. A row that opens something has one link, and a click anywhere on the row is one on it. Up to 200 rows it is as tall as they are; beyond that it scrolls by itself and keeps
- * only the rows in sight in the document.
+ * A table with keyboard navigation: arrows, Home, End, Page up and down, Enter to open. A row has one link,
+ * and a click anywhere on the row follows it. Above 200 rows the table scrolls by itself and renders only the
+ * visible rows.
  */
 export function DataTable<Row>(props: Props<Row>) {
   const { label, columns, rows, rowKey, to, onOpen, open } = props;
@@ -71,7 +72,7 @@ export function DataTable<Row>(props: Props<Row>) {
     setCurrent(next);
     if (virtual) virtualizer.scrollToIndex(next);
     const row = () => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"] [data-opener]`);
-    // A row that was out of sight is in the document after the next frame.
+    // A row that was not rendered is there after the next frame.
     if (row()) row()?.focus();
     else requestAnimationFrame(() => row()?.focus());
   }
@@ -82,7 +83,7 @@ export function DataTable<Row>(props: Props<Row>) {
     if (step) focus(index + step);
     else if (event.key === 'Home') focus(0);
     else if (event.key === 'End') focus(rows.length - 1);
-    else return; // Enter is the link's own
+    else return; // the link handles Enter
     event.preventDefault();
   }
 
@@ -125,7 +126,7 @@ export function DataTable<Row>(props: Props<Row>) {
                 {columns.map((column) => (
                   <td key={column.key} className={className(column)}>
                     {opens && column === naming ? (
-                      <Opener
+                      <RowOpener
                         to={to?.(row)}
                         onOpen={onOpen && (() => onOpen(row))}
                         tabIndex={index === active ? 0 : -1}
@@ -133,7 +134,7 @@ export function DataTable<Row>(props: Props<Row>) {
                         onFocus={() => setCurrent(index)}
                       >
                         {column.render(row)}
-                      </Opener>
+                      </RowOpener>
                     ) : (
                       column.render(row)
                     )}
@@ -180,7 +181,7 @@ function Head<Row>({ columns, sort, onSort }: Props<Row>) {
   );
 }
 
-/** Room for the rows out of sight. */
+/** The space of the rows that are not rendered. */
 function Gap({ height, columns }: { height: number; columns: number }) {
   if (height <= 0) return null;
   return (
@@ -190,73 +191,6 @@ function Gap({ height, columns }: { height: number; columns: number }) {
   );
 }
 
-interface OpenerProps {
-  to?: LinkProps;
-  onOpen?: () => void;
-  tabIndex: number;
-  onKeyDown: (event: React.KeyboardEvent) => void;
-  onFocus: () => void;
-  children: React.ReactNode;
-}
-
-/** The link of a row; a button where a row has no address. */
-function Opener({ to, onOpen, children, ...rest }: OpenerProps) {
-  const props = { ...rest, className: styles.opener, 'data-opener': true };
-  if (!to) {
-    return (
-      <button type="button" {...props} onClick={onOpen}>
-        {children}
-      </button>
-    );
-  }
-  return (
-    <Link
-      {...to}
-      {...props}
-      onClick={(event) => {
-        if (!onOpen || isForNewTab(event)) return;
-        event.preventDefault();
-        onOpen();
-      }}
-    >
-      {children}
-    </Link>
-  );
-}
-
-function isForNewTab({ button, ctrlKey, metaKey, shiftKey }: React.MouseEvent): boolean {
-  return button === 1 || ctrlKey || metaKey || shiftKey;
-}
-
-/** A click beside the row's link is one on it, unless it is on something else or ends a selection of text. */
-function followRow(event: React.MouseEvent<HTMLElement>): void {
-  if ((event.target as Element).closest('a, button, input, label') || getSelection()?.toString()) return;
-  const opener = event.currentTarget.querySelector<HTMLElement>('[data-opener]');
-  if (!isForNewTab(event)) {
-    if (event.button === 0) opener?.click();
-  } else if (opener instanceof HTMLAnchorElement) window.open(opener.href, '_blank', 'noopener');
-}
-
 function className<Row>(column: Column<Row>): string {
   return [column.numeric && styles.numeric, column.wide && styles.wide].filter(Boolean).join(' ');
-}
-
-/** The rows in the order of a sort parameter; equal ones stay as they came. */
-export function sorted<Row>(
-  rows: Row[],
-  sort: string | undefined,
-  by: Record<string, (row: Row) => string | number>,
-): Row[] {
-  const value = by[sort?.replace(/^-/, '') ?? ''];
-  if (!value) return rows;
-  const sign = sort?.startsWith('-') ? -1 : 1;
-  return rows.toSorted((a, b) => {
-    const [x, y] = [value(a), value(b)];
-    return (
-      sign *
-      (typeof x === 'string' && typeof y === 'string'
-        ? x.localeCompare(y, 'en', { numeric: true })
-        : Number(x) - Number(y))
-    );
-  });
 }

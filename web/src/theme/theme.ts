@@ -103,5 +103,5 @@ export const theme = createTheme({
   },
 });
 
-/** Where the choice of light or dark is kept; public/scheme.js reads it before anything is drawn. */
+/** The storage key of the colour scheme. public/scheme.js reads it before the first paint. */
 export const colorSchemeKey = 'sluice-color-scheme';

@@ -6,7 +6,7 @@ import { plural } from '~/domain/format';
 import styles from './EndingSoon.module.css';
 import { endingSoonQuery } from './queries';
 
-/** Says that overrides end within seven days, after which their users have the rules' own limits; nothing if none do. */
+/** Warns about overrides that end within seven days; renders nothing if there are none. */
 export function EndingSoon({ tenant }: { tenant: string }) {
   const { data } = useQuery(endingSoonQuery(tenant));
   if (!data?.first?.expires_at) return null;

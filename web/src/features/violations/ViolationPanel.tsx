@@ -68,7 +68,7 @@ function Story({ tenant, violation, detail, onOpen }: StoryProps) {
       <p className={styles.sentence}>{whatHappened(violation)}</p>
       {detail && <InMinute violation={violation} detail={detail} />}
       <Acts tenant={tenant} violation={violation} />
-      <Known tenant={tenant} violation={violation} detail={detail} />
+      <Details tenant={tenant} violation={violation} detail={detail} />
       {detail && detail.beside.length > 0 && <Beside detail={detail} onOpen={onOpen} />}
     </>
   );
@@ -155,7 +155,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
   );
 }
 
-function Known({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
+function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
   const { user_id, ip_address, plan, cost, tokens_at_time, retry_after_ms, rule_id } = violation;
   return (
     <Facts

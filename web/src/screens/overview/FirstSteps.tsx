@@ -15,7 +15,7 @@ import styles from './Overview.module.css';
 
 const first = { user_id: '42', endpoint: '/api/search' };
 
-/** What a tenant that nobody asked anything yet does next. */
+/** The first steps of a tenant that has had no checks yet. */
 export function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
   const { url } = useCheckUrl();

@@ -11,7 +11,7 @@ import { useSession, useTenant } from '~/session';
 import { ailments, oldRules, redisOf } from './ailments';
 import styles from './Overview.module.css';
 
-/** How the tenant's checks go and, for platform admins, the database and every process that answers checks. */
+/** The tenant's checks and, for platform admins, the database and every process. */
 export function Health() {
   const status = useQuery(tenantStatusQuery(useTenant()));
   const { account } = useSession();
@@ -25,7 +25,7 @@ export function Health() {
   );
 }
 
-/** What a tenant may know: its own traffic, and what its checks depend on. */
+/** The status that every member may see: the tenant’s traffic, Redis, and the age of the rules. */
 function Own({ status }: { status: TenantStatus }) {
   const { answering, checks_per_second, share_denied, degraded_share, rules_age_ms } = status;
   const redis = redisOf(status);

@@ -16,12 +16,12 @@ import { Traffic } from './Traffic';
 
 const month = namedSpan('30d');
 
-/** How it goes: traffic, who is limited, what shadow rules would do, and whether all of it is well. */
+/** The overview: traffic, denials, shadow rules and health. */
 export default function Overview() {
   const tenant = useTenant();
   const range = useTimeRange('1h');
   const summary = useQuery(summaryQuery(tenant, range));
-  // Silence in this time may be a quiet night, or a tenant that nobody asked anything yet.
+  // No checks in this range can mean a quiet night or a new tenant.
   const silent =
     !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
   const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent, placeholderData: undefined });

@@ -21,11 +21,11 @@ interface Props {
   tenant: string;
   span: Span;
   summary: Summary;
-  /** The summary is still that of another time range. */
+  /** The summary is still the one of another time range. */
   old: boolean;
 }
 
-/** The four numbers of the time: checks, denials, what shadow rules would deny, and degraded decisions. */
+/** The four totals of the range: checks, denials, what shadow rules would deny, degraded decisions. */
 export function Tiles({ tenant, span, summary, old }: Props) {
   const { total, share_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
@@ -63,7 +63,7 @@ export function Tiles({ tenant, span, summary, old }: Props) {
 interface TileProps {
   label: string;
   value: React.ReactNode;
-  /** The hue of what is counted, unless it is nothing. */
+  /** The colour of the value. */
   tone?: 'denied' | 'shadow' | 'degraded';
   /** What the label means. */
   hint?: string;
@@ -86,7 +86,7 @@ function Tile({ label, hint, value, tone, children }: TileProps) {
   );
 }
 
-/** How many decisions were degraded; without Redis none can be. */
+/** The share of degraded decisions; without Redis there are none. */
 function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
   const status = useQuery(tenantStatusQuery(useTenant()));
   if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;
@@ -96,7 +96,7 @@ function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
   return <>Redis answered every check</>;
 }
 
-/** The share at the same time yesterday; of a longer time, that of the time before. */
+/** The share denied in the same range yesterday; for longer ranges, in the range before. */
 function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: number | null }) {
   const { from, until } = span.at(Date.now());
   const back = Math.max(day, until - from);

@@ -19,7 +19,7 @@ const lists: { by: TopBy; title: string }[] = [
   { by: 'ip', title: 'IP addresses' },
 ];
 
-/** Who and what was denied most. */
+/** The users, rules, endpoints and addresses with the most denials. */
 export function TopLists({ tenant, span }: { tenant: string; span: Span }) {
   return (
     <section aria-label="Denied most" className={styles.tops}>
@@ -73,7 +73,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
         {items.map((item) => (
           <li key={item.value} style={{ '--share': item.denied / first } as React.CSSProperties}>
             <span className={styles.name}>
-              <To tenant={tenant} span={span} by={top.by} item={item} />
+              <RankedLink tenant={tenant} span={span} by={top.by} item={item} />
             </span>
             <Num value={item.denied} />
           </li>
@@ -93,7 +93,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
   );
 }
 
-function To({ tenant, span, by, item }: { tenant: string; span: Span; by: TopBy; item: TopItem }) {
+function RankedLink({ tenant, span, by, item }: { tenant: string; span: Span; by: TopBy; item: TopItem }) {
   const { value, rule } = item;
   switch (by) {
     case 'user':

@@ -2,12 +2,12 @@ import type { ProcessStatus, TenantStatus } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
 import { duration, percent } from '~/domain/format';
 
-/** Rules are read every second; these are older than a poll that was missed a few times. */
+/** Rules are polled every second. Older ones mean that several polls were missed. */
 export const oldRules = 10_000;
 /** Processes report every five seconds. */
 const silent = 15_000;
 
-/** What is wrong with a process, in a few words each; nothing if all is well. */
+/** The problems of a process, in a few words each. */
 export function ailments(process: ProcessStatus, now: number): string[] {
   const { rules_loaded, rules_age_ms, database, redis, redis_down, degraded_share, reported_at } = process;
   const quiet = now - Date.parse(reported_at);
@@ -26,7 +26,7 @@ export function ailments(process: ProcessStatus, now: number): string[] {
   return found.filter((one) => one !== false);
 }
 
-/** Redis, as the process sees it that fares worst. */
+/** The state of Redis, as the worst-off process sees it. */
 export function redisOf({ redis }: Pick<TenantStatus, 'redis'>): { tone: Tone; word: string; note: string } {
   switch (redis) {
     case 'down':

@@ -12,8 +12,8 @@ export interface Rates {
 const minute = 60_000;
 
 /**
- * Checks per minute of each step. A step that has not ended is divided by the minutes of it that have passed, and
- * by one at least: seven checks in the first ten seconds are seven, never a guess at what the minute will bring.
+ * Checks per minute of each step. An unfinished step is divided by its elapsed minutes, and by at least one:
+ * seven checks in the first ten seconds count as seven, not as an estimate for the minute.
  */
 export function perMinute({ points, step_seconds }: Series, now: number): Rates {
   const step = step_seconds * 1000;

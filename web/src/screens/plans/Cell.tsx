@@ -21,15 +21,15 @@ import type { Unread } from './draft';
 import type { InForce } from './inForce';
 import styles from './Matrix.module.css';
 
-/** How many checks the limit denied lately: a number in the hue of denials, or of shadows. */
-export function Denied({ rule, lately }: { rule: Rule; lately: Verdicts }) {
+/** How many checks the limit denied in the last hour. */
+export function Denied({ rule, lastHour }: { rule: Rule; lastHour: Verdicts }) {
   const would = rule.mode === 'shadow' ? 'would have been denied' : 'were denied';
-  const label = `${exactNumber(lately.denied)} of ${exactNumber(lately.checks)} checks ${would} in the last hour`;
+  const label = `${exactNumber(lastHour.denied)} of ${exactNumber(lastHour.checks)} checks ${would} in the last hour`;
   return (
     <Tooltip label={label}>
       <span>
         <Outcome tone={rule.mode === 'shadow' ? 'shadow' : 'denied'}>
-          {shortNumber(lately.denied)}
+          {shortNumber(lastHour.denied)}
           <span className="aside">{would} in the last hour</span>
         </Outcome>
       </span>
@@ -41,11 +41,11 @@ interface ValueProps {
   rule: Rule | null;
   limit: Limit | null;
   now: InForce;
-  lately?: Verdicts;
+  lastHour?: Verdicts;
 }
 
-/** What a cell shows when nobody types in it: the limit as it would be, and what it was. */
-export function CellValue({ rule, limit, now, lately }: ValueProps) {
+/** A cell that is not edited: the limit after the draft, and the one before. */
+export function CellValue({ rule, limit, now, lastHour }: ValueProps) {
   const changed = rule ? limit !== rule : limit !== null;
   if (rule && rule.action !== 'limit') return <Always action={rule.action} />;
   return (
@@ -59,10 +59,10 @@ export function CellValue({ rule, limit, now, lately }: ValueProps) {
           </s>
         </span>
       )}
-      {!changed && rule?.is_active && !lately && rule.mode === 'shadow' && (
+      {!changed && rule?.is_active && !lastHour && rule.mode === 'shadow' && (
         <Outcome tone="shadow">shadow</Outcome>
       )}
-      {!changed && rule && lately && <Denied rule={rule} lately={lately} />}
+      {!changed && rule && lastHour && <Denied rule={rule} lastHour={lastHour} />}
       {!changed && rule && !rule.is_active && <Outcome tone="neutral">Off</Outcome>}
       <FromAllPlans now={now} />
       {!rule && !limit && now.kind === 'own' && <span className={styles.none}>–</span>}
@@ -74,7 +74,7 @@ function Always({ action }: { action: 'block' | 'bypass' }) {
   return <Outcome tone={action === 'block' ? 'denied' : 'neutral'}>{actionLabels[action]}</Outcome>;
 }
 
-/** What is in force because of the rule for all plans. */
+/** What the rule for all plans does in this cell. */
 function FromAllPlans({ now }: { now: InForce }) {
   if (now.kind === 'own' || now.kind === 'held') return null;
   return (
@@ -90,7 +90,7 @@ function FromAllPlans({ now }: { now: InForce }) {
   );
 }
 
-/** A limit; where it comes from, if that is not this cell. */
+/** A limit, and its origin if it is inherited. */
 function LimitText({ limit, from }: { limit: Limit; from?: string }) {
   return (
     <Tooltip label={limitSentence(limit)}>
@@ -108,22 +108,22 @@ function LimitText({ limit, from }: { limit: Limit; from?: string }) {
 interface EditorProps {
   label: string;
   start: Limit | null;
-  /** What holds while the cell is empty. */
+  /** The limit that applies while the cell is empty. */
   inherited?: Limit;
-  /** What was typed here before and is no limit. */
+  /** Invalid text that was typed here before. */
   unread?: Unread;
-  /** What was typed to begin with: it replaces the rate. */
+  /** The first character typed; it replaces the rate. */
   typed?: string;
-  /** Takes the limit; how says where to go next. */
+  /** Commits the limit; `how` decides where the focus goes. */
   onCommit: (limit: Limit, how: 'enter' | 'blur') => void;
-  /** The cell is left as it was. */
+  /** Left without a change. */
   onLeave: () => void;
-  /** The cell is left with what is no limit. */
+  /** Left with invalid text. */
   onUnread: (typed: Unread) => void;
   onCancel: () => void;
 }
 
-/** Two fields in the place of a cell's text: "10/s" and the burst. Enter takes them, Escape does not. */
+/** Edits a cell: rate and burst. Enter commits, Escape cancels. */
 export function CellEditor(props: EditorProps) {
   const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel } = props;
   const shown = { rate: start ? rateShort(start) : '', burst: start ? String(start.burst_capacity) : '' };
@@ -194,8 +194,8 @@ export function CellEditor(props: EditorProps) {
 }
 
 /**
- * The limit that was typed. `same` is the rate that nobody touched, which is not read back from its text. A
- * burst that was left out is what the rate gives in its unit, at least 1.
+ * Parses a typed limit. `same` is the unchanged rate, which is not parsed back from its text. An empty burst
+ * becomes the number of the rate, at least 1.
  */
 function readLimit(
   rate: string,

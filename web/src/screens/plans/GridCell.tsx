@@ -13,21 +13,21 @@ import styles from './Matrix.module.css';
 interface Props {
   tenant: string;
   place: Place;
-  /** Where it is: "row-column". */
+  /** The position: "row-column". */
   position: string;
   rule: Rule | null;
   change: Edit | undefined;
   now: InForce;
   unread: Unread | undefined;
   error: string | undefined;
-  lately: Verdicts | undefined;
-  /** The keyboard is at this cell. */
+  lastHour: Verdicts | undefined;
+  /** The cell has the keyboard focus of the grid. */
   here: boolean;
   editing: { typed?: string } | null;
   onFocus: () => void;
   onKeyDown: (event: React.KeyboardEvent) => void;
   onOpen: () => void;
-  /** Left out where the limit of all plans cannot become one for each plan. */
+  /** Undefined if the limit for all plans cannot be split. */
   onSplit: (() => void) | undefined;
   onCancel: () => void;
   onLeave: () => void;
@@ -35,9 +35,9 @@ interface Props {
   onUnread: (typed: Unread) => void;
 }
 
-/** One limit on one plan: what is in force there, what is to change, or the fields to type it into. */
+/** One cell: the limit in force, the change, or the editor. */
 export function GridCell(props: Props) {
-  const { tenant, place, position, rule, change, now, unread, error, lately, here, editing } = props;
+  const { tenant, place, position, rule, change, now, unread, error, lastHour, here, editing } = props;
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
@@ -47,7 +47,7 @@ export function GridCell(props: Props) {
       data-plan={place.plan ?? ''}
       data-changed={change ? true : undefined}
       data-wrong={wrong ? true : undefined}
-      style={lately && !change && rule?.mode === 'enforce' ? tint(lately) : undefined}
+      style={lastHour && !change && rule?.mode === 'enforce' ? tint(lastHour) : undefined}
       tabIndex={here && !editing ? 0 : -1}
       onFocus={(event) => event.target === event.currentTarget && props.onFocus()}
       onKeyDown={props.onKeyDown}
@@ -70,7 +70,7 @@ export function GridCell(props: Props) {
           {unread ? (
             <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
           ) : (
-            <CellValue rule={rule} limit={limit} now={now} lately={lately} />
+            <CellValue rule={rule} limit={limit} now={now} lastHour={lastHour} />
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}
           {now.kind === 'held' && <Held own={now.own} all={now.all} onSplit={props.onSplit} here={here} />}
@@ -103,7 +103,7 @@ interface HeldProps {
   onSplit: (() => void) | undefined;
 }
 
-/** The limit of all plans is lower, so that this one does not decide; and the way out. */
+/** Warns that the limit for all plans is lower, and offers to split it. */
 function Held({ own, all, here, onSplit }: HeldProps) {
   return (
     <span className={styles.held}>
@@ -130,7 +130,7 @@ function Held({ own, all, here, onSplit }: HeldProps) {
   );
 }
 
-/** The more of a limit's checks were denied, the redder its cell. */
+/** The background: redder as the share of denied checks grows. */
 function tint({ denied, checks }: Verdicts): React.CSSProperties {
   const share = checks > 0 ? denied / checks : 0;
   return { background: `color-mix(in srgb, var(--denied) ${Math.round(3 + share * 13)}%, var(--surface))` };

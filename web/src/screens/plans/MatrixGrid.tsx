@@ -14,13 +14,13 @@ interface Props {
   plans: Plan[];
   rows: MatrixRow[];
   draft: Draft;
-  /** What was typed and is no limit, by cell. */
+  /** Invalid texts by cell. */
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
   /** What rules denied in the last hour, by rule id. */
-  lately: Map<number, Verdicts>;
+  lastHour: Map<number, Verdicts>;
   editable: boolean;
-  /** A row that was just added: its first cell is edited at once. */
+  /** A row that was just added. Its first cell is edited at once. */
   added?: string;
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
@@ -39,22 +39,22 @@ const steps: Record<string, [number, number]> = {
   ArrowRight: [0, 1],
 };
 
-/** A key that writes a character: the first one replaces the cell, as in a spreadsheet. */
+/** Whether a key writes a character. The first one replaces the cell, as in a spreadsheet. */
 function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean {
   return key.length === 1 && key !== ' ' && !ctrlKey && !metaKey && !altKey;
 }
 
 /**
- * The matrix people think in: a row per limit, a column per plan and one for all plans. Arrows walk the
- * cells; Enter, F2, or typing edits one, Delete takes its limit away, Escape leaves it as it was.
+ * The matrix: a row per rule, a column per plan and one for all plans. Arrows move between cells. Enter, F2
+ * or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
-  const { tenant, plans, rows, draft, unread, errors, lately, editable, added } = props;
+  const { tenant, plans, rows, draft, unread, errors, lastHour, editable, added } = props;
   const { onEdit, onUnread, onSplit } = props;
   const table = useRef<HTMLTableElement>(null);
   const [at, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
-  // The cell that takes the focus when it is drawn: before that it may still be an editor.
+  // The cell to focus after the next render; until then it may still be an editor.
   const [focusing, setFocusing] = useState<Position | null>(null);
   const [begun, setBegun] = useState<string>();
   const columns = [...plans.map(({ name }) => name), null];
@@ -151,7 +151,7 @@ export function MatrixGrid(props: Props) {
                     now={inForce(row, plan, draft)}
                     unread={unread.get(id)}
                     error={errors.get(id)}
-                    lately={rule ? lately.get(rule.rule_id) : undefined}
+                    lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
                     here={here}
                     editing={here ? editing : null}
                     onFocus={() => setAt(position)}

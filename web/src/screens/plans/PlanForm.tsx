@@ -11,12 +11,12 @@ import { done } from '~/components/toast';
 
 interface Props {
   tenant: string;
-  /** null: a new one. */
+  /** null: creates a plan. */
   plan: Plan | null;
   onClose: () => void;
 }
 
-/** Makes a plan, or changes what is said about one. */
+/** Creates a plan or edits its description. */
 export function PlanForm({ tenant, plan, onClose }: Props) {
   const queries = useQueryClient();
   const [name, setName] = useState(plan?.name ?? '');

@@ -12,7 +12,7 @@ import { plural } from '~/domain/format';
 import styles from './Matrix.module.css';
 import { PlanForm } from './PlanForm';
 
-/** A plan's name, how many users are on it, and what can be done with it. */
+/** The header of a plan’s column: name, number of users and actions. */
 export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: Plan; editable: boolean }) {
   const queries = useQueryClient();
   const [open, setOpen] = useState<'edit' | 'delete' | null>(null);

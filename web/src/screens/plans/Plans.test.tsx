@@ -23,7 +23,7 @@ async function cell(name: string) {
   return within(grid).getAllByRole('cell')[at - 1] as HTMLElement;
 }
 
-test('plans stand in the order of their tiers, and a cell says what it denied', async () => {
+test('plans stand in the order of their rates, and a cell says what it denied', async () => {
   fakeServer(world());
   open('/t/acme/plans');
   const headers = await screen.findAllByRole('columnheader');

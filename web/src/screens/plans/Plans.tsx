@@ -10,13 +10,14 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { useRole, useTenant } from '~/session';
+import { AddRule } from './AddRule';
 import {
+  byRate,
   type Clash,
   cellId,
   clashes,
   type Draft,
   edited,
-  inTiers,
   type Place,
   rebased,
   rowId,
@@ -24,23 +25,22 @@ import {
   yielded,
 } from './draft';
 import { heldRows, split } from './inForce';
-import { Lost } from './Lost';
 import styles from './Matrix.module.css';
+import { MatrixConflict } from './MatrixConflict';
 import { MatrixGrid } from './MatrixGrid';
-import { NewLimit } from './NewLimit';
 import { PlanForm } from './PlanForm';
 import { matrixQuery } from './queries';
 import { Review } from './Review';
 
 const nothing = new Map<number, Verdicts>();
 
-/** Plan tiers: what each plan allows, and what is to change, saved as one. */
+/** The matrix of limits by plan. Edits collect in a draft that is saved as one. */
 export default function Plans() {
   const tenant = useTenant();
   const { edit } = useRole();
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
-  const { data: lately = nothing } = useQuery(lastHourQuery(tenant));
+  const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
   const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
   const [draft, setDraft] = useState<Draft>(new Map());
@@ -102,12 +102,12 @@ export default function Plans() {
                 <Card flush>
                   <MatrixGrid
                     tenant={tenant}
-                    plans={inTiers(allPlans, saved)}
+                    plans={byRate(allPlans, saved)}
                     rows={rows}
                     draft={draft}
                     unread={unread}
                     errors={errors}
-                    lately={lately}
+                    lastHour={lastHour}
                     editable={edit}
                     added={added[0] && rowId(added[0])}
                     onUnread={note}
@@ -140,7 +140,7 @@ export default function Plans() {
       {errors.has('') && <p role="alert">{errors.get('')}</p>}
       {open === 'plan' && <PlanForm tenant={tenant} plan={null} onClose={close} />}
       {open === 'limit' && (
-        <NewLimit
+        <AddRule
           taken={(matrix.data ?? []).concat(added).map(rowId)}
           onClose={close}
           onAdd={(row) => setAdded((rows) => [row, ...rows])}
@@ -152,7 +152,7 @@ export default function Plans() {
           draft={draft}
           held={heldRows(rows, plans.data ?? [], draft)}
           plans={plans.data ?? []}
-          lately={lately}
+          lastHour={lastHour}
           onSplit={giveEach}
           onClose={close}
           onSaved={() => {
@@ -166,7 +166,7 @@ export default function Plans() {
           onRaceLost={raceLost}
         />
       )}
-      <Lost
+      <MatrixConflict
         lost={lost}
         onKeepMine={() => {
           setDraft(rebased(draft, lost));
@@ -190,7 +190,7 @@ function unsaved(changes: number, unread: number): string {
   return `${cells}. Correct the marked cells, or press Escape in them`;
 }
 
-/** The rows that exist, and above them those that were begun here and have no cell yet. */
+/** The saved rows, below new ones that have no saved cell yet. */
 function withAdded(saved: MatrixRow[], added: MatrixRow[]): MatrixRow[] {
   const known = new Set(saved.map(rowId));
   return [...added.filter((row) => !known.has(rowId(row))), ...saved];

@@ -20,21 +20,21 @@ import styles from './Matrix.module.css';
 interface Props {
   tenant: string;
   draft: Draft;
-  /** Where the limit of all plans is lower than one that is to be saved. */
+  /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
   plans: Plan[];
-  lately: Map<number, Verdicts>;
+  lastHour: Map<number, Verdicts>;
   onSplit: (row: MatrixRow) => void;
   onClose: () => void;
   onSaved: () => void;
-  /** Some cells cannot be saved; which, and why. */
+  /** Called with an error for each cell that cannot be saved. */
   onErrors: (errors: Map<string, string>) => void;
   onRaceLost: () => void;
 }
 
-/** The changes as the server would make them, before it does. */
+/** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
-  const { tenant, draft, held, plans, lately, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
+  const { tenant, draft, held, plans, lastHour, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -45,7 +45,7 @@ export function Review(props: Props) {
       }),
     );
   const preview = useQuery({
-    // Not among the tenant's: a save drops those, and this is about what was there before it.
+    // Not a key of the tenant: a save would refetch it and show no changes.
     queryKey: ['preview', tenant, cellsOf(draft)],
     queryFn: ({ signal }) => ask(true, signal),
     gcTime: 0,
@@ -89,7 +89,7 @@ export function Review(props: Props) {
         />
       ))}
       {error && <ErrorState error={error} onRetry={retry} />}
-      {!error && preview.data && <Changes diff={preview.data} lately={lately} />}
+      {!error && preview.data && <Changes diff={preview.data} lastHour={lastHour} />}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
       <Group justify="flex-end" mt="lg">
         <Button variant="default" onClick={onClose}>
@@ -108,7 +108,7 @@ export function Review(props: Props) {
   );
 }
 
-function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdicts> }) {
+function Changes({ diff, lastHour }: { diff: MatrixDiff; lastHour: Map<number, Verdicts> }) {
   return (
     <>
       <p className="soft">
@@ -118,7 +118,7 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
           const rule = (after ?? before) as Rule;
-          const denials = before && lately.get(before.rule_id);
+          const denials = before && lastHour.get(before.rule_id);
           return (
             <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
               <span>
@@ -148,7 +148,7 @@ function Changes({ diff, lately }: { diff: MatrixDiff; lately: Map<number, Verdi
   );
 }
 
-/** What today's limit did: nobody knows yet what the new one would have denied. */
+/** What the current limit did. What the new one would have denied is not known. */
 function today({ mode }: Rule, { denied, checks }: Verdicts): string {
   const did = mode === 'shadow' ? 'would have denied' : 'denied';
   return `In the last hour the current limit ${did} ${exactNumber(denied)} of ${exactNumber(checks)} checks.`;
@@ -156,12 +156,12 @@ function today({ mode }: Rule, { denied, checks }: Verdicts): string {
 
 interface HeldProps {
   held: HeldRow;
-  /** Why the limit of all plans cannot become one for each plan. */
+  /** Why the limit for all plans cannot be split. */
   problem: string | null;
   onSplit: () => void;
 }
 
-/** Some of what is to be saved has no effect, because the limit of all plans is lower. */
+/** Warns that a limit has no effect, because the limit for all plans is lower. */
 function Held({ held, problem, onSplit }: HeldProps) {
   const { key_pattern, name } = held.row;
   return (

@@ -2,31 +2,31 @@ import type { ProblemDocument } from '~/api/problem';
 import type { MatrixCell, MatrixRow, Plan, Rule } from '~/api/types';
 import type { Limit } from '~/domain/rate';
 
-/** Where a cell is: one limit (pattern and name) for one plan, or for all plans. */
+/** The place of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
   key_pattern: string;
   name: string;
   plan: string | null;
 }
 
-/** What is to become of a cell. `base` is the rule that the reader saw; null: the cell was empty. */
+/** An unsaved edit of a cell. `base` is the rule that the reader saw; null: the cell was empty. */
 export interface Edit {
   place: Place;
   base: Rule | null;
   /** null: the rule is to be removed. */
   limit: Limit | null;
-  /** Of a new rule: the one from which it takes all else than the limit. */
+  /** For a new rule: the rule that its other fields are copied from. */
   like?: Rule;
 }
 
-/** What somebody typed into a cell that is no limit: it stays in the cell, and keeps the draft from being saved. */
+/** Invalid text in a cell. It stays there, and the draft cannot be saved. */
 export interface Unread {
   rate: string;
   burst: string;
   wrong: string;
 }
 
-/** The changes that were not saved yet, by cell. */
+/** The unsaved changes by cell. */
 export type Draft = ReadonlyMap<string, Edit>;
 
 export function cellId({ key_pattern, name, plan }: Place): string {
@@ -43,10 +43,10 @@ export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
 }
 
 /**
- * The plans as tiers: by the rate of the limit that most of them have, the smallest first; those without
- * it at the end, by name.
+ * The plans in the order of their rates in the row that most of them share. Plans without a rate come last,
+ * by name.
  */
-export function inTiers(plans: Plan[], rows: MatrixRow[]): Plan[] {
+export function byRate(plans: Plan[], rows: MatrixRow[]): Plan[] {
   const rates = (row: MatrixRow) =>
     row.rules.filter(({ plan, action, mode }) => plan !== null && action === 'limit' && mode === 'enforce');
   const [row] = rows.toSorted((a, b) => rates(b).length - rates(a).length);
@@ -63,7 +63,7 @@ export function sameLimit(a: Limit, b: Limit): boolean {
   );
 }
 
-/** The draft with one cell's edit. An edit that changes nothing is none. */
+/** The draft with one edit. An edit back to the saved limit is dropped. */
 export function edited(draft: Draft, edit: Edit): Draft {
   const next = new Map(draft);
   const same =
@@ -79,7 +79,7 @@ export function without(draft: Draft, id: string): Draft {
   return next;
 }
 
-/** What the API is asked to save, in the draft's order, so that `/cells/3` is the fourth edit. */
+/** The cells to send, in the order of the draft, so that `/cells/3` is the fourth edit. */
 export function cellsOf(draft: Draft): MatrixCell[] {
   return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
@@ -98,7 +98,7 @@ function detailsOf({ algorithm, failure_mode, description }: Rule) {
   return { algorithm, failure_mode, description };
 }
 
-/** What is wrong with which cell, by cell; what belongs to none is under ''. */
+/** The errors by cell; errors without a cell are under ''. */
 export function errorsByCell(draft: Draft, document: ProblemDocument): Map<string, string> {
   const ids = [...draft.keys()];
   const found = new Map<string, string>();
@@ -116,7 +116,7 @@ export function errorsByCell(draft: Draft, document: ProblemDocument): Map<strin
   return found;
 }
 
-/** An edit whose cell is no longer what its author saw. */
+/** An edit of a cell that somebody else changed since. */
 export interface Clash {
   id: string;
   edit: Edit;
@@ -124,7 +124,7 @@ export interface Clash {
   now: Rule | null;
 }
 
-/** The edits that lost a race against what is saved now. */
+/** The edits that conflict with what is saved now. */
 export function clashes(draft: Draft, rows: MatrixRow[]): Clash[] {
   const saved = new Map(rows.flatMap((row) => row.rules.map((rule) => [cellId(rule), rule] as const)));
   return [...draft].flatMap(([id, edit]) => {
@@ -134,7 +134,7 @@ export function clashes(draft: Draft, rows: MatrixRow[]): Clash[] {
   });
 }
 
-/** The draft on top of what is saved now: the next save overwrites it. */
+/** The draft based on what is saved now, so that the next save overwrites it. */
 export function rebased(draft: Draft, lost: Clash[]): Draft {
   return lost.reduce<Draft>(
     (next, { id, edit, now }) => edited(without(next, id), { ...edit, base: now }),
@@ -142,7 +142,7 @@ export function rebased(draft: Draft, lost: Clash[]): Draft {
   );
 }
 
-/** The draft without the edits that lost. */
+/** The draft without the conflicting edits. */
 export function yielded(draft: Draft, lost: Clash[]): Draft {
   return lost.reduce<Draft>((next, { id }) => without(next, id), draft);
 }

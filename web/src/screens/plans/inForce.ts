@@ -4,13 +4,13 @@ import { type Limit, limitSentence, rateShort } from '~/domain/rate';
 import { cellId, type Draft, edited, ruleAt } from './draft';
 
 /**
- * What is in force for one plan in one row, with the draft's changes. All rules that match a check must pass, so
- * the limit of all plans holds beside a plan's own one, and the lower rate and the lower burst win.
+ * What is in force for one plan in one row, after the draft. All matching rules must allow a check, so the
+ * limit for all plans applies beside a plan’s own, and the lower rate and the lower burst win.
  */
 export type InForce =
-  /** The cell's own limit decides, or nothing does. */
+  /** The cell’s own limit decides, or nothing does. */
   | { kind: 'own' }
-  /** The plan has no enforced limit of its own here: that of all plans holds. */
+  /** The plan has no enforced limit here, so that of all plans applies. */
   | { kind: 'inherited'; all: Limit }
   /** The plan's own limit is looser than that of all plans. */
   | { kind: 'held'; own: Limit; all: Limit }
@@ -19,7 +19,7 @@ export type InForce =
 
 type Decides = Limit | 'block' | 'bypass' | null;
 
-/** What a cell decides by itself; a rule that is off or in shadow mode decides nothing. */
+/** What a cell decides by itself. A rule that is off or in shadow mode decides nothing. */
 function decides(row: MatrixRow, plan: string | null, draft: Draft): Decides {
   const rule = ruleAt(row, plan);
   const change = draft.get(cellId({ ...row, plan }));
@@ -46,7 +46,7 @@ export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InFo
   return looser ? { kind: 'held', own, all } : { kind: 'own' };
 }
 
-/** What the limit of all plans leaves of a looser one: "6/min, burst 6", "burst 6". */
+/** The part of a looser limit that all plans lower: "6/min, burst 6", "burst 6". */
 export function heldTo(own: Limit, all: Limit): string {
   const parts = [
     own.rate_per_second > all.rate_per_second && rateShort(all),
@@ -55,14 +55,14 @@ export function heldTo(own: Limit, all: Limit): string {
   return parts.filter(Boolean).join(', ');
 }
 
-/** A row in which plans are held by the limit of all plans. */
+/** A row where the limit for all plans lowers those of plans. */
 export interface HeldRow {
   row: MatrixRow;
   all: Limit;
   plans: { name: string; own: Limit }[];
 }
 
-/** The rows that the draft touches and in which plans are held. */
+/** The rows of the draft where the limit for all plans lowers those of plans. */
 export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRow[] {
   return rows.flatMap((row) => {
     const isTouched = (plan: string | null) => draft.has(cellId({ ...row, plan }));
@@ -74,7 +74,7 @@ export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRo
   });
 }
 
-/** Why the limit of all plans cannot become one for each plan; null if it can. */
+/** Why the limit for all plans cannot be split; null if it can. */
 export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   const idle = plans.filter(({ name }) => {
     const rule = ruleAt(row, name);
@@ -85,7 +85,7 @@ export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   return `On ${names}, a rule is off or in shadow mode. Nothing would be enforced there.`;
 }
 
-/** The draft in which each plan without its own limit gets that of all plans, which is removed. */
+/** The draft after a split: each plan without a limit gets that of all plans, which is removed. */
 export function split(draft: Draft, row: MatrixRow, plans: Plan[]): Draft {
   const all = decides(row, null, draft);
   if (!isLimit(all)) return draft;
@@ -108,7 +108,7 @@ function baseOf(draft: Draft, row: MatrixRow, plan: string | null): Rule | null 
   return change ? change.base : ruleAt(row, plan);
 }
 
-/** "pro stays at 6/min, burst 6": who is held, and to what. */
+/** "pro is limited to 6/min, burst 6": the plans and the lower limit. */
 export function heldSentence({ all, plans }: HeldRow): string {
   const held = plans.map(({ name, own }) => `${name} is limited to ${heldTo(own, all)}`).join('; ');
   return `${held}. The limit for all plans, ${limitSentence(all)}, applies too.`;

@@ -22,7 +22,7 @@ import styles from './Platform.module.css';
 
 const pageSize = 100;
 
-/** Everybody who can sign in. */
+/** Everyone who can sign in. */
 export default function Accounts() {
   const { account } = useSession();
   if (!account.platform_admin) {

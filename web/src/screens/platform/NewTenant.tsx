@@ -21,7 +21,7 @@ export function slugOf(name: string): string {
     .slice(0, 63);
 }
 
-/** Makes a tenant and goes to it. The slug follows the name until somebody types one. */
+/** Creates a tenant and opens it. The slug follows the name until it is typed. */
 export function NewTenant({ onClose, onCreated }: Props) {
   const navigate = useNavigate();
   const [name, setName] = useState('');

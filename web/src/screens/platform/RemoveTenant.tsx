@@ -11,7 +11,7 @@ interface Props {
   onRemoved: (slug: string) => Promise<void>;
 }
 
-/** Removes a tenant for good. One types its slug first: no revert brings it back. */
+/** Removes a tenant permanently. The slug must be typed first, because this cannot be undone. */
 export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
   const [typed, setTyped] = useState('');
 

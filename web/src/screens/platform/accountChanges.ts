@@ -1,6 +1,6 @@
 import type { Account } from '~/api/types';
 
-/** A change of an account, in the words that ask for it. */
+/** A change of an account, with the texts of its dialog. */
 export interface AccountChange {
   account: Account;
   patch: { platform_admin?: boolean; disabled?: boolean };
@@ -11,7 +11,7 @@ export interface AccountChange {
   destructive: boolean;
 }
 
-/** The two things that can be changed about an account, each from what it is to the other. */
+/** The two changes that an account offers. */
 export function changes(account: Account): { admin: AccountChange; access: AccountChange } {
   const who = account.name || account.email;
   return {

@@ -10,7 +10,7 @@ import { done } from '~/components/toast';
 import { useSession } from '~/session';
 import styles from './Profile.module.css';
 
-/** The name that others see. */
+/** The name that other members see. */
 export function NameCard() {
   const { account } = useSession();
   const queries = useQueryClient();
@@ -22,7 +22,7 @@ export function NameCard() {
       await queries.invalidateQueries({ queryKey: sessionKey });
       done('Name saved');
     },
-    // Changed elsewhere meanwhile: read it again, and the next press saves what stands here.
+    // Changed elsewhere: after a refetch the next save succeeds.
     onError: (error) => isStatus(error, 412) && queries.invalidateQueries({ queryKey: sessionKey }),
   });
   const { wrong, rest } = fieldErrors(save.error);

@@ -9,7 +9,7 @@ import { useSession } from '~/session';
 import styles from './Profile.module.css';
 import { sessionsKey } from './SessionsCard';
 
-/** Another password; whoever is signed in elsewhere with the old one is not any more. */
+/** Changes the password, which ends all other sessions. */
 export function PasswordCard() {
   const { account } = useSession();
   const queries = useQueryClient();

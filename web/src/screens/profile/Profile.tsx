@@ -4,7 +4,7 @@ import { PasswordCard } from './PasswordCard';
 import styles from './Profile.module.css';
 import { SessionsCard } from './SessionsCard';
 
-/** One's own account: its name, its password, and where it is signed in. */
+/** The reader’s account: name, password and sessions. */
 export default function Profile() {
   return (
     <Page title="Profile">

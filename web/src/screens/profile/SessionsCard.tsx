@@ -17,7 +17,7 @@ import styles from './Profile.module.css';
 
 export const sessionsKey = ['sessions'] as const;
 
-/** Where one is signed in, and the way out of each place and of all of them. */
+/** The reader’s sessions, with buttons to end one or all. */
 export function SessionsCard() {
   const queries = useQueryClient();
   const navigate = useNavigate();

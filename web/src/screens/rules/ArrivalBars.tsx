@@ -5,12 +5,12 @@ import styles from './BucketPicture.module.css';
 
 interface Props {
   arrivals: Arrivals;
-  /** How many of each slice's requests were denied. */
+  /** Denied requests per slice. */
   denied: number[];
   onChange: (arrivals: Arrivals) => void;
 }
 
-/** A bar for each slice of time, as high as many requests come; drag over them, or use the arrow keys. */
+/** A bar per slice with the number of requests. Drag over the bars or use the arrow keys. */
 export function ArrivalBars({ arrivals, denied, onChange }: Props) {
   const { counts, most, sliceMs } = arrivals;
   const box = useRef<HTMLDivElement>(null);

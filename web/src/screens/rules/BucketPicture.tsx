@@ -19,10 +19,7 @@ interface Props {
   limit: Limit;
 }
 
-/**
- * What a limit does to a stream of requests: the tokens over time, computed by the code that decides
- * checks, for requests whose number one drags.
- */
+/** Simulates a limit: tokens over time for adjustable traffic, computed by the code that decides checks. */
 export function BucketPicture({ limit }: Props) {
   const { rate, burst } = limitProblems(limit);
   return (
@@ -124,7 +121,7 @@ function Picture({ limit }: Props) {
   );
 }
 
-/** "120 requests in 30 s: 97 pass, 23 are denied. The first after 8 s; the longest wait is 2 s." */
+/** "120 requests in 30 s: 97 allowed, 23 denied, the first after 8 s; the longest wait is 2 s." */
 function inWords(timeline: Timeline, arrivals: Arrivals): string {
   const total = arrivals.counts.reduce((sum, count) => sum + count, 0);
   const denied = deniedBySlice(arrivals, timeline).reduce((sum, count) => sum + count, 0);

@@ -15,7 +15,7 @@ import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 import { ruleHistoryQuery } from './ruleHistory';
 
-/** How the rule came to be as it is; each change can be undone as long as nothing was changed after it. */
+/** The rule’s history. A change can be undone while nothing changed after it. */
 export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
   const { edit } = useRole();
   const queries = useQueryClient();

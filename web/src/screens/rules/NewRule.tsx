@@ -20,7 +20,7 @@ import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { blockOf, copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
 
-/** A new rule: an empty one, or a copy of another. */
+/** Creates a rule, empty or as a copy. */
 export default function NewRule() {
   const tenant = useTenant();
   const { from, mode, block } = useSearch({ from: '/shell/t/$tenant/rules/new' });
@@ -36,7 +36,7 @@ export default function NewRule() {
   );
 }
 
-/** The form of a new rule, with what it would do beside it. */
+/** The form of a new rule, with a simulation. */
 function Form({ begin }: { begin: RuleDraft }) {
   const tenant = useTenant();
   const { edit } = useRole();

@@ -37,7 +37,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
   const navigate = useNavigate();
   // The rule as it was when the question was asked: it may be changed before the answer.
   const [asked, setAsked] = useState<{ act: Act; seen: Rule } | null>(null);
-  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asked !== null });
+  const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asked !== null });
   const params = { path: { tenant, rule_id: rule.rule_id }, header: ifMatch(etag) };
 
   async function change(patch: RulePatch, said: string) {
@@ -119,7 +119,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
         effect={
           asked && (
             <div className={styles.form}>
-              <p>{effectOf(asked.act, rule, lately?.get(rule.rule_id))}</p>
+              <p>{effectOf(asked.act, rule, lastHour?.get(rule.rule_id))}</p>
               <Since seen={asked.seen} now={rule} />
             </div>
           )

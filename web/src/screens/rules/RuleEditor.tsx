@@ -17,13 +17,13 @@ interface Props {
   disabled: boolean;
 }
 
-/** The form of a rule, what its changes are, and the race it may lose. */
+/** The form of a rule, with its unsaved changes and conflicts. */
 export function RuleEditor({ tenant, editor, disabled }: Props) {
   const { rule, draft, error, theirs } = editor;
   const changes = differences(rule, draft);
   const stops = stopsDenying(rule, draft);
-  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
-  const denials = lately?.get(rule.rule_id);
+  const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
+  const denials = lastHour?.get(rule.rule_id);
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="Rule">
@@ -73,7 +73,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   );
 }
 
-/** Every field that either of the two changed. */
+/** The fields that either version changed. */
 function versions(base: Rule, mine: RuleDraft, theirs: Rule): Versions[] {
   const ours = new Map(differences(base, mine).map((change) => [change.label, change]));
   const others = new Map(differences(base, theirs).map((change) => [change.label, change]));

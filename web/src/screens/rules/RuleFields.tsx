@@ -9,10 +9,10 @@ import { burstCredit, type RuleDraft, strictPacing } from './ruleDraft';
 interface Props {
   draft: RuleDraft;
   onChange: (change: Partial<RuleDraft>) => void;
-  /** What the server has against a field. */
+  /** The server’s error for a field. */
   problem: (pointer: string) => string | undefined;
   disabled?: boolean;
-  /** The rule denies now; saving the draft ends that. */
+  /** The saved rule denies; saving the draft ends that. */
   stops?: boolean;
 }
 
@@ -23,7 +23,7 @@ const effects = {
 
 const blocks = 'Every matching request is denied.';
 
-/** Everything about a rule that can change. */
+/** The fields of a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   return (
     <div className={styles.form}>
@@ -129,7 +129,7 @@ function LimitFields({ draft, onChange, problem, disabled }: Props) {
   );
 }
 
-/** Another action; a limit that comes back begins with what is usual. */
+/** The change to another action. A new limit starts with common values. */
 function withAction(draft: RuleDraft, action: RuleDraft['action']): Partial<RuleDraft> {
   if (action !== 'limit' || draft.rate_per_second > 0) return { action };
   return { action, rate_per_second: 10, rate_unit: 'second', burst_capacity: 50 };

@@ -10,8 +10,8 @@ import { patternInWords } from '~/domain/pattern';
 import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
+import { EnforceRule } from './EnforceRule';
 import { History } from './History';
-import { Promote } from './Promote';
 import { RuleActions } from './RuleActions';
 import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
@@ -21,12 +21,12 @@ import { SaveCandidate } from './SaveCandidate';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
-/** A rule: what it says, what it does, whom it treats otherwise, and how it came to be so. */
+/** One rule: its form, simulation, verdicts, overrides and history. */
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
   const rule = useQuery(ruleQuery(tenant, Number(id)));
-  // Another rule is another editor: nothing typed for one is ever saved to the other.
+  // Another rule gets a new editor, so that a draft is never saved to the wrong rule.
   return <Query query={rule}>{(data) => <Loaded key={id} saved={data} />}</Query>;
 }
 
@@ -75,7 +75,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
               </Button>
             </Group>
           )}
-          {edit && !editor.dirty && rule.mode === 'shadow' && <Promote tenant={tenant} saved={saved} />}
+          {edit && !editor.dirty && rule.mode === 'shadow' && <EnforceRule tenant={tenant} saved={saved} />}
         </>
       }
     >

@@ -4,7 +4,7 @@ import type { AuditEntry } from '~/api/types';
 import { auditEntry, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { override, series, top, verdicts } from '../../../test/traffic';
-import { liveRules } from './Promote';
+import { liveRules } from './EnforceRule';
 import { fits } from './Rules';
 
 const live = rule({ rule_id: 1, plan: 'free' });

@@ -3,11 +3,12 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
-import { type Column, DataTable, sorted } from '~/components/DataTable';
+import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconPlus, IconRules } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { sorted } from '~/components/sorted';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
@@ -55,7 +56,7 @@ const sortBy = {
   updated: (rule: Rule) => rule.updated_at,
 };
 
-/** All rules, found by a few letters or by what they are. */
+/** The list of rules, with search and filters. */
 export default function Rules() {
   const tenant = useTenant();
   const { edit } = useRole();
@@ -128,7 +129,7 @@ export default function Rules() {
   );
 }
 
-/** Whether a rule is among those that the filters show. */
+/** Whether a rule matches the filters. */
 export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
   const text =
     `${rule.key_pattern} ${rule.name} ${rule.description} ${patternInWords(rule.key_pattern)}`.toLowerCase();

@@ -13,11 +13,11 @@ interface Props {
   rule: Rule;
   draft: RuleDraft;
   ready: boolean;
-  /** The draft is a rule of its own now. */
+  /** Called when the draft is saved as its own rule. */
   onSaved: () => void;
 }
 
-/** Saves what was typed as a shadow rule beside the live one, which stays as it is. */
+/** Saves the draft as a shadow rule. The live rule does not change. */
 export function SaveCandidate({ tenant, rule, draft, ready, onSaved }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();

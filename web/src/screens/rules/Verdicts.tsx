@@ -10,13 +10,13 @@ import { exactNumber, percent } from '~/domain/format';
 import styles from './Rules.module.css';
 import { changedMode, ruleHistoryQuery } from './ruleHistory';
 
-const said = {
+const phrases = {
   enforce: { verb: 'were denied', label: 'denied' },
   shadow: { verb: 'would have been denied', label: 'would deny' },
   mixed: { verb: 'were denied, or would have been while in shadow', label: 'denied or would deny' },
 };
 
-/** What the rule said in the last 24 hours, in numbers that are exact. */
+/** The rule’s verdicts in the last 24 hours, as exact counts. */
 export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
   const series = useQuery({
     queryKey: tenantKey(tenant, 'stats', 'series', rule.rule_id),
@@ -45,9 +45,9 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
         {({ from, points, total }) => {
           const checks = total.allowed + total.denied;
           if (checks === 0) return <p className="soft">No checks matched.</p>;
-          // The counts do not say in which mode they were made.
+          // The counts do not tell the mode of each check.
           const mixed = changedMode(history?.items ?? [], from);
-          const { verb, label } = mixed ? said.mixed : said[rule.mode];
+          const { verb, label } = mixed ? phrases.mixed : phrases[rule.mode];
           const words = `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${verb} (${percent(total.denied / checks)}).`;
           return (
             <>

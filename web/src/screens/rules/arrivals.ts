@@ -1,17 +1,17 @@
 import type { Simulation, Timeline } from '~/api/types';
 import { type Limit, timeToFull } from '~/domain/rate';
 
-/** How many requests come in each of the equal slices of a time. */
+/** The number of requests in each of equal slices of time. */
 export interface Arrivals {
   /** The length of a slice. */
   sliceMs: number;
   counts: number[];
-  /** The most that a slice can be dragged to. */
+  /** The maximum of a slice. */
   most: number;
 }
 
 export const slices = 30;
-/** The server computes as many as it is given; the picture needs no more. */
+/** More requests than this are bundled; the chart could not show them. */
 const mostMarks = 3000;
 
 const windows = [
@@ -35,7 +35,7 @@ const windows = [
   365 * 86_400,
 ];
 
-/** A time in which the limit shows what it does: about twice what an empty bucket takes to be full. */
+/** A window that shows the limit’s effect: about twice the time to fill an empty bucket. */
 export function windowMs(limit: Limit): number {
   const wanted = (timeToFull(limit) / 1000) * 2.5;
   const single = 12 / limit.rate_per_second; // with a burst of one, a dozen refills
@@ -45,7 +45,7 @@ export function windowMs(limit: Limit): number {
 
 export type Shape = 'spike' | 'steady' | 'ramp';
 
-/** A stream of requests to begin with: calm, then a spike; just above the rate; more and more. */
+/** The traffic to start with: a spike, just above the rate, or a ramp. */
 export function shaped(shape: Shape, limit: Limit): Arrivals {
   const sliceMs = windowMs(limit) / slices;
   const rate = (limit.rate_per_second * sliceMs) / 1000;
@@ -58,7 +58,7 @@ export function shaped(shape: Shape, limit: Limit): Arrivals {
   };
   let carried = 0;
   const counts = Array.from({ length: slices }, (_, index) => {
-    // What is less than a request is kept for the next slice.
+    // Fractions of a request carry over to the next slice.
     carried += wanted(index);
     const count = Math.min(most, Math.floor(carried));
     carried -= Math.floor(carried);
@@ -67,12 +67,12 @@ export function shaped(shape: Shape, limit: Limit): Arrivals {
   return { sliceMs, counts, most };
 }
 
-/** Several requests become one that costs as much, where there are too many to draw. */
+/** How many requests become one with their cost, if there are too many to draw. */
 export function bundle({ counts }: Arrivals): number {
   return Math.max(1, Math.ceil(counts.reduce((sum, count) => sum + count, 0) / mostMarks));
 }
 
-/** The requests one by one, evenly within each slice. */
+/** The requests, spread evenly within each slice. */
 export function streamOf(arrivals: Arrivals): NonNullable<Simulation['arrivals']> {
   const each = bundle(arrivals);
   return arrivals.counts.flatMap((count, index) => {
@@ -84,7 +84,7 @@ export function streamOf(arrivals: Arrivals): NonNullable<Simulation['arrivals']
   });
 }
 
-/** How many requests of each slice were denied. The server leaves some decisions out where there are many. */
+/** How many requests of each slice were denied. The server omits some decisions if there are many. */
 export function deniedBySlice(arrivals: Arrivals, timeline: Timeline): number[] {
   const asked = Array<number>(slices).fill(0);
   const denied = Array<number>(slices).fill(0);
@@ -99,7 +99,7 @@ export function deniedBySlice(arrivals: Arrivals, timeline: Timeline): number[] 
   });
 }
 
-/** The lines of the chart: tokens over time, and a cross wherever a request was denied. */
+/** The lines of the chart: tokens over time, and a cross for each denial. */
 export function pictureOf(limit: Limit, arrivals: Arrivals, { tiers, decisions }: Timeline) {
   const levels = tiers[0]?.levels ?? [];
   const end = arrivals.sliceMs * slices;

@@ -3,7 +3,7 @@ import { exactNumber } from '~/domain/format';
 import { type Limit, perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
 
-/** A rule as the form has it. A number that is none yet is NaN. */
+/** A rule in its form. What cannot be read as a number is NaN. */
 export type RuleDraft = Pick<
   Rule,
   | 'key_pattern'
@@ -33,13 +33,13 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
-/** A rule that denies all requests of an address or network. */
+/** A rule that blocks an address or network. */
 export function blockOf(ip: string): RuleDraft {
   const literal = ip.includes(':') ? `"${ip}"` : ip; // as IPv6 has it, in the pattern's own quotes
   return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', rate_per_second: 0, burst_capacity: 0 };
 }
 
-/** A copy of a rule under a name that is still free: "daily-copy", "candidate". */
+/** A copy of a rule under a free name: "daily-copy", "candidate". */
 export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
   const { key_pattern, plan, rate_per_second, rate_unit, burst_capacity } = rule;
   const { action, failure_mode, is_active, description } = rule;
@@ -63,14 +63,14 @@ export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
   };
 }
 
-/** Whether a draft keeps a rule that denies from denying anything. */
+/** Whether a draft stops a rule from denying. */
 export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
   const denies = ({ mode, is_active, action }: RuleDraft) =>
     mode === 'enforce' && is_active && action !== 'bypass';
   return denies(rule) && !denies(draft);
 }
 
-/** The fields of a rule that can change. Pattern, plan and name are what it is. */
+/** The fields that can change. Pattern, plan and name identify the rule. */
 const changeable = [
   'rate_per_second',
   'rate_unit',
@@ -82,16 +82,16 @@ const changeable = [
   'description',
 ] as const;
 
-/** What only an action that limits has. */
+/** Fields that only limits have. */
 const limits: readonly string[] = ['rate_per_second', 'burst_capacity'];
 
-/** What is sent to make the rule. One that blocks or bypasses takes no tokens. */
+/** The body that creates the rule. Blocks and bypasses take no tokens. */
 export function creation(draft: RuleDraft): NewRule {
   const { rate_per_second, burst_capacity, ...rest } = draft;
   return draft.action === 'limit' ? draft : { ...rest, mode: modeOf(draft) };
 }
 
-/** What is sent to change the rule: the fields that differ. */
+/** The body that updates the rule: the fields that differ. */
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
   const wanted: RuleDraft = { ...draft, mode: modeOf(draft) };
   if (draft.action !== 'limit') Object.assign(wanted, { rate_per_second: 0, burst_capacity: 0 });
@@ -108,12 +108,12 @@ export function isDirty(rule: Rule, draft: RuleDraft): boolean {
   return Object.keys(patch(rule, draft)).length > 0;
 }
 
-/** Strict pacing: a bucket of one token, so that requests pass at the rate and never faster. */
+/** Strict pacing: a bucket of one token, so that bursts are impossible. */
 export function strictPacing(limit: Limit): Limit {
   return { ...limit, burst_capacity: 1 };
 }
 
-/** What five minutes of silence save up may be spent at once. */
+/** Burst credit: five idle minutes save up tokens for one burst. */
 export function burstCredit(limit: Limit): Limit {
   return { ...limit, burst_capacity: Math.max(1, Math.round(limit.rate_per_second * 300)) };
 }

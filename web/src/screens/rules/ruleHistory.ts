@@ -16,7 +16,7 @@ export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
       ),
   });
 
-/** Whether one of the changes since a moment turned a rule between enforced and shadow. */
+/** Whether a change since a moment switched the rule between enforced and shadow. */
 export function changedMode(entries: AuditEntry[], since: string): boolean {
   return entries.some(
     ({ at, before, after }) =>

@@ -9,20 +9,20 @@ import { done } from '~/components/toast';
 import { limitProblems } from '~/domain/rate';
 import { isDirty, patch, type RuleDraft } from './ruleDraft';
 
-/** What was typed into a rule's form, and the way to save it. */
+/** The state of a rule’s form. */
 export interface RuleEditor {
   rule: Rule;
   draft: RuleDraft;
   change: (part: Partial<RuleDraft>) => void;
   reset: () => void;
   dirty: boolean;
-  /** Everything typed can be sent. */
+  /** The draft is valid. */
   ready: boolean;
   save: () => void;
   saving: boolean;
   error: unknown;
   problem: (pointer: string) => string | undefined;
-  /** Somebody saved first: what is saved now. */
+  /** The saved rule after a lost race. */
   theirs: Tagged<Rule> | null;
   keepMine: () => void;
   takeTheirs: () => void;
@@ -31,8 +31,8 @@ export interface RuleEditor {
 
 export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
   const queries = useQueryClient();
-  // What the reader saw when they began to type: a newer version that arrives meanwhile, by whatever
-  // way, must not be overwritten unseen.
+  // The version that the reader started from. A newer version that arrives since must not be overwritten
+  // unseen.
   const [begun, setBegun] = useState<{ base: Tagged<Rule>; draft: RuleDraft } | null>(null);
   const [theirs, setTheirs] = useState<Tagged<Rule> | null>(null);
   const base = begun?.base ?? saved;

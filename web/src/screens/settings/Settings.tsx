@@ -15,7 +15,7 @@ const sections = {
   audit: lazy(() => import('./audit/Audit')),
 };
 
-/** What is said of the tenant itself, a section at a time. */
+/** The settings of a tenant, one section at a time. */
 export default function Settings() {
   const tenant = useTenant();
   const { section = '' } = useParams({ strict: false });

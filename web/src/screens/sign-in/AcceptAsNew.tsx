@@ -8,7 +8,7 @@ import { FormError, fieldErrors } from '~/components/FormDialog';
 import styles from './Frame.module.css';
 import { useWelcome } from './welcome';
 
-/** Nobody is signed in: the invitation makes an account, unless there is one to sign in to. */
+/** Accepts an invitation with a new account, or leads to sign-in. */
 export function AcceptAsNew({ token, offer }: { token: string; offer: InvitationOffer }) {
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');

@@ -13,7 +13,7 @@ interface Props {
   account: Account;
 }
 
-/** Somebody is signed in: one press joins, if the invitation is for that account. */
+/** Accepts an invitation with the current account, if it is for that account. */
 export function AcceptSignedIn({ token, offer, account }: Props) {
   const queries = useQueryClient();
   const welcome = useWelcome(offer.tenant.slug);

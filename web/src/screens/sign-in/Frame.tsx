@@ -1,7 +1,7 @@
 import { Logo } from '~/shell/Logo';
 import styles from './Frame.module.css';
 
-/** The frame of what is shown before anybody is signed in. */
+/** The frame of screens without a session. */
 export function Frame({
   title,
   lead,

@@ -13,7 +13,7 @@ import { AcceptAsNew } from './AcceptAsNew';
 import { AcceptSignedIn } from './AcceptSignedIn';
 import { Frame } from './Frame';
 
-/** What an invitation link opens: who invites to what, and a way in, with an account or without one. */
+/** The screen of an invitation link: the offer, and a way to accept it with or without an account. */
 export default function Invitation() {
   const token = useLocation({ select: ({ hash }) => hash });
   useEffect(() => {

@@ -23,7 +23,7 @@ export default function SignIn() {
     onSuccess: (session) => {
       queries.clear(); // nothing that somebody else read here
       queries.setQueryData(sessionKey, session);
-      // An invitation's token waits in the fragment, which no server sees.
+      // The fragment keeps an invitation’s token.
       router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
     },
     onError: () => form.setFieldValue('password', ''),

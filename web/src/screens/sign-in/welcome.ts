@@ -3,7 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { sessionKey } from '~/api/queries';
 import type { Session } from '~/api/types';
 
-/** Begins in the tenant that one has just joined, with nothing that somebody else read here. */
+/** Opens the joined tenant with an empty cache. */
 export function useWelcome(slug: string): (session: Session) => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

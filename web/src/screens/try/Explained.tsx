@@ -15,7 +15,7 @@ interface Props {
   explanation: Explanation;
 }
 
-/** Every rule that matches, in the order in which they are asked, and how each stands. */
+/** The matching rules in the order of evaluation, with their results. */
 export function MatchedRules({ tenant, explanation }: Props) {
   const rows = matchedTiers(explanation);
   if (rows.length === 0) return null;
@@ -41,10 +41,10 @@ export function MatchedRules({ tenant, explanation }: Props) {
                 <span className={styles.limit}>{limitOf(row.rule)}</span>
               </td>
               <td>
-                <Says {...row} />
+                <Result {...row} />
               </td>
               <td>
-                <Left {...row} />
+                <TokensLeft {...row} />
               </td>
             </tr>
           ))}
@@ -54,7 +54,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
   );
 }
 
-/** The rules that nearly matched, each with the reason it did not. */
+/** Rules that nearly matched, with the reason. */
 export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
   if (near_misses.length === 0) return null;
   return (
@@ -71,7 +71,7 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
   );
 }
 
-/** What the check endpoint would say beside the body. */
+/** The response headers of the check endpoint. */
 export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>) {
   if (headers.length === 0) return null;
   return (
@@ -91,7 +91,7 @@ function limitOf({ action, rate_per_second, burst_capacity, overridden }: Matche
   return overridden ? `${limit} (override)` : limit;
 }
 
-function Says({ rule, tier, decides }: MatchedTier) {
+function Result({ rule, tier, decides }: MatchedTier) {
   const wait = tier.retry_after_ms ? ` for ${duration(tier.retry_after_ms)}` : '';
   if (rule.mode === 'shadow')
     return <Outcome tone="shadow">{tier.allowed ? 'would allow' : `would deny${wait}`}</Outcome>;
@@ -99,7 +99,7 @@ function Says({ rule, tier, decides }: MatchedTier) {
   return <Outcome tone="denied">{`${decides ? 'decides: ' : ''}denies${wait}`}</Outcome>;
 }
 
-function Left({ tier: { remaining, limit } }: MatchedTier) {
+function TokensLeft({ tier: { remaining, limit } }: MatchedTier) {
   if (remaining === null || limit === null) return <>–</>;
   return (
     <span className={styles.level}>

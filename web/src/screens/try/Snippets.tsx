@@ -8,7 +8,7 @@ import { Card } from '~/components/Page';
 import { keyVariable, type Language, languages, snippet } from '~/domain/snippets';
 import styles from './TryIt.module.css';
 
-/** The same check as a program would send it. */
+/** Code that sends the same check. */
 export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
   const [language, setLanguage] = useState<Language>('curl');
   const { url, isKnown, typed, type } = useCheckUrl();

@@ -16,10 +16,10 @@ import { Snippets } from './Snippets';
 import styles from './TryIt.module.css';
 import { Verdict } from './Verdict';
 
-/** Buckets fill while one looks at them. */
+/** The refetch interval, because buckets refill. */
 const every = 2_000;
 
-/** Asks what a check would be answered, and why; nothing is taken by asking. */
+/** Explains how a check would be decided. It takes no tokens. */
 export default function TryIt() {
   const tenant = useTenant();
   const search = useSearch({ strict: false }) as TrySearch;
@@ -38,7 +38,7 @@ export default function TryIt() {
       ),
     enabled: asked,
     staleTime: 0,
-    // What is wrong with a check stays wrong.
+    // An invalid check stays invalid.
     refetchInterval: (query) => (query.state.error instanceof ProblemError ? false : every),
   });
   const ask = (next: TrySearch) => navigate({ to: '.', search: next });

@@ -17,7 +17,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Fills a bucket up. */
+/** Refills a bucket. */
 export function Reset({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, burst_capacity, key_pattern } = bucket;
@@ -48,14 +48,14 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
   );
 }
 
-/** Not crypto.randomUUID, which browsers have on HTTPS pages only. */
+/** A random id. crypto.randomUUID exists only on HTTPS pages. */
 function randomID() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
     byte.toString(16).padStart(2, '0'),
   ).join('');
 }
 
-/** Adds tokens to a bucket, or takes some away. */
+/** Adds tokens to a bucket or takes some away. */
 export function Credit({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, burst_capacity, tokens: held, key_pattern } = bucket;
@@ -68,7 +68,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
     mutationFn: () =>
       body(
         api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit', {
-          // Sent again after an answer that was lost, the same amount is given once.
+          // The key makes a retry after a lost response safe.
           params: {
             path: { tenant, user_id: user },
             header: { 'Idempotency-Key': `${dialog}_${Math.round(amount * 1e6)}` },

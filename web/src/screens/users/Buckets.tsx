@@ -24,7 +24,7 @@ interface Props {
   onOverride: (rule: number) => void;
 }
 
-/** The user's buckets as they stand, filling up as one looks. */
+/** The user’s buckets. Their levels refill on screen. */
 export function Buckets({ tenant, user, edit, onOverride }: Props) {
   const buckets = useQuery(bucketsQuery(tenant, user));
   const [act, setAct] = useState<{ verb: 'reset' | 'credit'; bucket: Bucket } | null>(null);
@@ -144,7 +144,7 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
   );
 }
 
-/** Whole tokens, and their fraction where it matters. */
+/** Whole tokens; with one decimal below ten. */
 function tokens(level: number): string {
   return level < 10 ? level.toFixed(1) : exactNumber(Math.floor(level));
 }

@@ -19,7 +19,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Puts the user on a plan; an empty one is the tenant's default, whichever that is. */
+/** Assigns a plan to the user. An empty choice is the tenant’s default. */
 export function ChangePlan({ tenant, user, onClose }: Props) {
   const { user_id, plan, plan_source } = user.value;
   const { data: plans = [], isPending: awaitsPlans, error: noPlans } = useQuery(plansQuery(tenant));
@@ -49,7 +49,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
     },
   });
 
-  // Without them it would say that no plan has limits, and offer none.
+  // Without plans and rules the dialog would claim that no plan has limits.
   if (awaitsPlans || awaitsRules) return null;
   const title = `Change the plan of user ${user_id}`;
   const failure = noPlans ?? noRules;
@@ -113,7 +113,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
   );
 }
 
-/** Which limits begin to hold, and which end. */
+/** The limits that start and stop to apply. */
 function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: string | null }) {
   const of = (plan: string | null) =>
     rules.filter((rule) => rule.is_active && rule.plan !== null && rule.plan === plan);

@@ -17,7 +17,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Puts many users on plans from CSV: looked through first, changed then, all or nothing. */
+/** Imports plan assignments from CSV: a dry run first, then all or nothing. */
 export function ImportUsers({ tenant, onClose }: Props) {
   const [text, setText] = useState('');
   const queries = useQueryClient();
@@ -108,7 +108,7 @@ function WouldChange({ result: { lines, changed } }: { result: ImportedUsers }) 
   );
 }
 
-/** What is wrong, line by line, with the line. */
+/** The errors with their lines. */
 function Errors({ error, text }: { error: unknown; text: string }) {
   const found = error instanceof ProblemError ? lineErrors(error.document, text) : [];
   return (

@@ -23,7 +23,7 @@ import { ChangePlan } from './ChangePlan';
 import { userQuery } from './queries';
 import styles from './Users.module.css';
 
-/** One user: the plan, the buckets as they stand, the overrides, what was denied lately. */
+/** One user: plan, buckets, overrides and recent denials. */
 export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });

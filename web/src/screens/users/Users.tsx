@@ -24,7 +24,7 @@ import styles from './Users.module.css';
 
 const day = namedSpan('24h');
 
-/** Finds a user: by the beginning of an id, by plan, or among those who were limited lately. */
+/** Finds users by id prefix, by plan, or by recent denials. */
 export default function Users() {
   const tenant = useTenant();
   const { edit } = useRole();
@@ -105,7 +105,7 @@ const columns: Column<Assignment>[] = [
   { key: 'plan', header: 'Plan', width: '40%', render: ({ plan }) => plan },
 ];
 
-/** Users who were put on a plan. */
+/** Users with an assigned plan. */
 function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
   const list = useInfiniteQuery(usersQuery(tenant, search));
   return (
@@ -161,7 +161,7 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
   );
 }
 
-/** Whoever was limited lately is the one that is asked about. */
+/** The users with the most denials in the last 24 hours. */
 function Limited({ tenant }: { tenant: string }) {
   const top = useQuery(topQuery(tenant, day, 'user', 10));
   return (

@@ -3,7 +3,7 @@ import type { Bucket } from '~/api/types';
 
 const frame = 100;
 
-/** What a bucket holds so many milliseconds after it was read, if nobody took from it. */
+/** The level of a bucket some milliseconds after it was read, if nothing was taken. */
 export function levelAfter(
   bucket: Pick<Bucket, 'tokens' | 'burst_capacity' | 'rate_per_second'>,
   ms: number,
@@ -12,7 +12,7 @@ export function levelAfter(
   return Math.min(burst_capacity, tokens + (Math.max(0, ms) / 1000) * rate_per_second);
 }
 
-/** The level now: between two readings it fills as the server's would. A full bucket rests. */
+/** The current level: between two reads it refills as on the server. A full bucket does not re-render. */
 export function useLevel(bucket: Bucket, readAt: number): number {
   const [now, setNow] = useState(readAt);
   const level = levelAfter(bucket, now - readAt);

@@ -1,13 +1,13 @@
 import type { ProblemDocument } from '~/api/problem';
 
 export interface LineError {
-  /** From 1, the header's. */
+  /** 1 is the header. */
   line: number;
   content: string;
   detail: string;
 }
 
-/** The mistakes of a CSV import, beside the lines they are in: pointers are "/lines/17/plan". */
+/** The errors of a CSV import with their lines. Pointers are "/lines/17/plan". */
 export function lineErrors(problem: ProblemDocument, text: string): LineError[] {
   const lines = text.split(/\r?\n/);
   return (problem.errors ?? []).flatMap(({ pointer, detail }) => {

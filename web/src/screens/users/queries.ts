@@ -5,7 +5,7 @@ import type { UsersSearch } from '~/search';
 
 const perPage = 100;
 
-/** Users who are assigned to a plan, by id. Those who are not are on the default plan, and in no list. */
+/** Users with an assigned plan, by id. Users on the default plan are in no list. */
 export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
   const queryKey = tenantKey(tenant, 'users', 'list', { prefix, plan });
   return infiniteQueryOptions({
@@ -23,7 +23,7 @@ export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
   });
 };
 
-/** One user with the tag of the plan's assignment: plan, overrides, latest violations. */
+/** One user with plan, overrides and latest violations. The ETag is that of the plan assignment. */
 export const userQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'one', user),
@@ -37,7 +37,7 @@ export const userQuery = (tenant: string, user: string) =>
     refetchInterval: 5_000,
   });
 
-/** A user's buckets, and when they stood so by this clock. */
+/** A user’s buckets, and when they were read by the browser’s clock. */
 export const bucketsQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'buckets', user),

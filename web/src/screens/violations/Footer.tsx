@@ -11,7 +11,7 @@ import styles from './Violations.module.css';
 
 type List = UseInfiniteQueryResult<InfiniteData<ViolationPage>>;
 
-/** How far the list got: everything, or back to some moment, and the button to go on. */
+/** How far back the list goes, and the button for more. */
 export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   const checks = rows.reduce((sum, { count }) => sum + count, 0);
   const found = `${plural(rows.length, 'violation')}, ${plural(checks, 'check')}`;
@@ -26,7 +26,7 @@ export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   );
 }
 
-/** Nothing found: for good, or so far, or because nothing was ever denied. */
+/** The empty list: still searching, filtered out, or no violations at all. */
 export function Nothing(props: { list: List; filtered: boolean; live: boolean; tenant: string }) {
   const { list, filtered, live, tenant } = props;
   const icon = <IconViolations size={20} aria-hidden />;
@@ -72,7 +72,7 @@ function GoOn({ list, children }: { list: List; children: React.ReactNode }) {
   );
 }
 
-/** The moment that the list is known back to; null when that is all of its time. */
+/** How far back the list is complete; null if it covers the whole range. */
 function reachedBackTo(list: List): string | null {
   const last = list.data?.pages.at(-1);
   if (!last || last.next_cursor === null) return null;

@@ -5,7 +5,7 @@ import { plural } from '~/domain/format';
 import type { useTail } from './useTail';
 import styles from './Violations.module.css';
 
-/** Whether the stream lives, and the button that shows what it brought. */
+/** The state of the live stream, and the button that shows new rows. */
 export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; waiting: number }) {
   const { state, skipped, dropped, error } = tail;
   const words = {

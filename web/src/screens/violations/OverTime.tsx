@@ -18,8 +18,8 @@ interface Props {
 }
 
 /**
- * How many checks were denied over time. All denials, or one rule's, come from exact counts. Other filters are counted
- * by the server from the records of violations, which may leave out the oldest, and says so.
+ * Denied checks over time. All denials and those of one rule come from exact counts. Other filters use
+ * violation records, which can miss the oldest.
  */
 export function OverTime(props: Props) {
   const { search } = props;
@@ -113,7 +113,7 @@ function Bars({ x, counts, shadow, total, stepSeconds, old, atLeast, onBrush, ch
   );
 }
 
-/** Whether the last bar's time has not ended. */
+/** Whether the interval of the last bar has not ended. */
 function isUnfinished(x: number[], stepSeconds: number): boolean {
   const last = x.at(-1);
   return last !== undefined && (last + stepSeconds) * 1000 > Date.now();

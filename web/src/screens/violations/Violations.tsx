@@ -24,7 +24,7 @@ import { OverTime } from './OverTime';
 import { useTail } from './useTail';
 import styles from './Violations.module.css';
 
-/** Who was limited, by which rule, since when, from where: a chart, the rows below it, each with its story. */
+/** The violations: a chart, filters, and a table whose rows open a panel. */
 export default function Violations() {
   const tenant = useTenant();
   const search: ViolationsSearch = useSearch({ from: '/shell/t/$tenant/violations' });
@@ -41,7 +41,7 @@ export default function Violations() {
     () => joined(arrived, held, dropped ? [] : list.data?.pages),
     [arrived, held, dropped, list.data],
   );
-  // Where nothing is shown, nothing can move.
+  // An empty list has no rows that could move, so new ones are shown at once.
   useEffect(() => {
     if (list.data && rows.length === 0 && waiting > 0) show();
   });
@@ -50,7 +50,7 @@ export default function Violations() {
   const open = usePanel<string>('open');
   const set = (change: Partial<ViolationsSearch>) =>
     navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
-  // What arrives now is in no range that has ended.
+  // New violations are never in a range that has ended.
   const toggle = () =>
     set(
       search.live
@@ -113,7 +113,7 @@ export default function Violations() {
   );
 }
 
-/** What arrived and what was listed, each once, the latest first; the first arrivals that are held are counted only. */
+/** Live and listed violations, each once, latest first. Held live rows are only counted. */
 function joined(arrived: Violation[], held: number, pages: { items: Violation[] }[] = []) {
   const before = pages.flatMap(({ items }) => items);
   const listed = new Set(before.map(({ violation_id }) => violation_id));
@@ -123,7 +123,7 @@ function joined(arrived: Violation[], held: number, pages: { items: Violation[] 
   return { rows: shown.length === 0 ? before : [...shown, ...before].toSorted(laterFirst), waiting };
 }
 
-/** By the microseconds that an id begins with, then by its number. */
+/** By the microseconds at the start of an id, then by its number. */
 function laterFirst(a: Violation, b: Violation): number {
   const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
   const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);

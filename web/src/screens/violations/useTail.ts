@@ -10,14 +10,14 @@ const most = 2_000;
 const patience = 2_000;
 
 export interface Tail {
-  /** What arrived since the first start, the latest first; pausing keeps it. */
+  /** Rows since the first start, latest first. Pausing keeps them. */
   rows: Violation[];
-  /** How many of the first rows wait to be shown, so that no row moves under the pointer. */
+  /** How many of the first rows are held back, so that no row moves under the pointer. */
   waiting: number;
-  /** Older rows made room: between these and a list that was read before, some are missing. */
+  /** Older rows were dropped, so some are missing between these and the list. */
   dropped: boolean;
   state: 'off' | 'connecting' | 'live' | 'stopped';
-  /** More arrived at once than a stream shows. */
+  /** The server skipped some violations. */
   skipped: boolean;
   /** Why it stopped. */
   error: unknown;
@@ -26,9 +26,9 @@ export interface Tail {
 const off: Tail = { rows: [], waiting: 0, dropped: false, state: 'off', skipped: false, error: null };
 
 /**
- * Violations as they arrive, while it is wanted. A process that restarts is connected to again, and then sends
- * what arrived meanwhile. Where that is more than it sends, and at each start, the lists of violations are read
- * again: they may be old, and the stream begins now. Another range or filter begins anew.
+ * Violations as they arrive, while `wanted`. It reconnects after a restart, and the server sends what arrived
+ * since. At each start, and where the server skipped some, the lists are refetched. Another range or filter
+ * starts over.
  */
 export function useTail(tenant: string, filter: ViolationFilter, range: string, wanted: boolean) {
   const queries = useQueryClient();
@@ -53,9 +53,9 @@ export function useTail(tenant: string, filter: ViolationFilter, range: string, 
 
   return {
     ...now,
-    /** Shows the rows that wait. */
+    /** Shows the held rows. */
     show: () => setNow((before) => ({ ...before, waiting: 0 })),
-    /** Forgets what arrived; the lists are read again. */
+    /** Drops the rows and refetches the lists. */
     forget() {
       setNow((before) => ({ ...off, state: before.state }));
       queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
@@ -67,7 +67,7 @@ type Update = (change: (now: Tail) => Tail) => void;
 
 interface Hooks {
   signedOut: () => void;
-  /** Violations arrived that the stream did not send. */
+  /** The stream skipped violations. */
   refill: () => void;
 }
 

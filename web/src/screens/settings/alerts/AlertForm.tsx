@@ -14,7 +14,7 @@ import { type AlertFields, alertVersions, countedAs } from './versions';
 
 type Choice = 'mine' | 'theirs' | 'back';
 
-/** A save that somebody else's came before. It goes on when the reader chooses. */
+/** A save that lost a race; it continues when the reader chooses a version. */
 interface Conflict {
   mine: AlertFields;
   theirs: Alert;
@@ -23,15 +23,15 @@ interface Conflict {
 
 interface Props {
   tenant: string;
-  /** null: a new one. */
+  /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
-  /** A new alert's secret, which is shown once. */
+  /** Called with a new alert’s secret, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
 
-/** Makes an alert, or changes one. */
+/** Creates or edits an alert. */
 export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   const queries = useQueryClient();
   const { values, getInputProps } = useForm({
@@ -47,7 +47,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   });
   const [conflict, setConflict] = useState<Conflict | null>(null);
 
-  /** Saves over the version that the form began with. On a 412 the reader chooses between the two versions. */
+  /** Saves over the version that the form started from. On a 412 the reader chooses a version. */
   async function update(mine: AlertFields, basis: Alert) {
     const path = { tenant, alert_id: basis.alert_id };
     try {
@@ -84,7 +84,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
       onSecret(created.secret);
     }
     const read = changed(queries, tenant, 'alert');
-    // Where a secret is shown the list is not waited for: the form would stay open below it.
+    // A new alert does not wait for the list, or the form would stay open below the secret.
     if (alert) await read;
   }
 

@@ -25,7 +25,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** One alert: when it fires, whom it calls, and what became of that. */
+/** One alert: its condition, webhook, actions and deliveries. */
 export function AlertPanel({ alert, onClose, ...rest }: Props) {
   return (
     <SidePanel

@@ -12,7 +12,7 @@ import styles from './Alerts.module.css';
 import { deliveriesQuery } from './queries';
 import { detailOf, outcomeOf } from './words';
 
-/** The webhooks that an alert sent, and what became of each. */
+/** The deliveries of an alert, with their outcomes. */
 export function Deliveries({ tenant, alert }: { tenant: string; alert: number }) {
   const deliveries = useInfiniteQuery(deliveriesQuery(tenant, alert));
   return (
@@ -86,7 +86,7 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
   );
 }
 
-/** Sends a webhook at once that would wait for its next attempt. */
+/** Retries a pending webhook now. */
 function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; delivery: number }) {
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert, delivery_id: delivery };

@@ -3,7 +3,7 @@ import type { Versions } from '~/components/ConflictDialog';
 import { exactNumber, plural } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
 
-/** What the form of an alert edits. */
+/** The fields of the form of an alert. */
 export type AlertFields = Pick<
   Alert,
   'name' | 'rule_id' | 'per' | 'threshold' | 'window_minutes' | 'url' | 'is_active'

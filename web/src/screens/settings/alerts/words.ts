@@ -9,7 +9,7 @@ export function conditionOf({ threshold, per, window_minutes }: Alert, pattern: 
   return `${denials}${whose} within ${plural(window_minutes, 'minute')}`;
 }
 
-/** What became of a webhook. */
+/** The outcome of a delivery. */
 export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone; word: string } {
   switch (state) {
     case 'delivered':

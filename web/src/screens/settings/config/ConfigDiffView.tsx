@@ -6,7 +6,7 @@ export function changesIn({ plans, rules, overrides }: ConfigDiff): number {
   return plans.length + rules.length + overrides.length;
 }
 
-/** What an import would change, or did. */
+/** The changes of an import. */
 export function ConfigDiffView({ diff }: { diff: ConfigDiff }) {
   const count = changesIn(diff);
   if (count === 0) {

@@ -20,7 +20,7 @@ rules:
     rate: 10/second
     burst_capacity: 50`;
 
-/** Reads a file, says what it would change, and only then does it. */
+/** Imports a file: a dry run shows the changes, then a second request applies them. */
 export function Import({ tenant }: { tenant: string }) {
   const queries = useQueryClient();
   const [text, setText] = useState('');
@@ -45,7 +45,7 @@ export function Import({ tenant }: { tenant: string }) {
     },
   });
 
-  /** What was previewed is what is applied: any edit asks for another look. */
+  /** An edit drops the preview, so that only a previewed text is applied. */
   function edit(next: string) {
     setText(next);
     preview.reset();
@@ -119,7 +119,7 @@ export function Import({ tenant }: { tenant: string }) {
   );
 }
 
-/** What is wrong with the file, line by line. */
+/** The errors of the file by line. */
 function WrongLines({ error }: { error: unknown }) {
   const errors = (error instanceof ProblemError && error.document.errors) || [];
   return (

@@ -6,7 +6,7 @@ import { useRole, useTenant } from '~/session';
 import styles from '../Settings.module.css';
 import { Import } from './Import';
 
-/** Plans, rules and overrides as a file: out, and in after a look at what would change. */
+/** Export and import of plans, rules and overrides as a file. */
 export default function ImportExport() {
   const tenant = useTenant();
   const { edit } = useRole();

@@ -10,7 +10,7 @@ export interface Created {
   secret: string;
 }
 
-/** A new key, once, and the line that shows that it works. */
+/** Shows a new key once, with a command to try it. */
 export function CreatedKey({
   tenant,
   created,

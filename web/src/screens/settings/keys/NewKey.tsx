@@ -48,7 +48,7 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
         },
       }),
     );
-    // The list is not waited for: the form would stay open below the secret.
+    // Not awaited, or the form would stay open below the secret.
     changed(queries, tenant, 'api_key');
     onCreated(created);
   }

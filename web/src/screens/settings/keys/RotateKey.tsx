@@ -35,7 +35,7 @@ export function RotateKey({ tenant, item, label, onClose, onCreated }: Props) {
         body: { grace_seconds: Number(grace) },
       }),
     );
-    // The list is not waited for: the form would stay open below the secret.
+    // Not awaited, or the form would stay open below the secret.
     changed(queries, tenant, 'api_key');
     onCreated(created);
   }

@@ -14,7 +14,7 @@ import { done } from '~/components/toast';
 import { useRole, useTenant } from '~/session';
 import { invitationsQuery } from './queries';
 
-/** The invitations that nobody has accepted yet; nothing if there are none. */
+/** The open invitations; renders nothing if there are none. */
 export function Invitations() {
   const tenant = useTenant();
   const { own } = useRole();

@@ -7,7 +7,7 @@ import { FormDialog } from '~/components/FormDialog';
 import { SecretDialog } from '~/components/SecretDialog';
 import { type Role, roleNames, roles } from '~/domain/roles';
 
-/** Makes an invitation, then shows its link once. Sluice sends no mail: the inviter passes the link on. */
+/** Creates an invitation and shows its link once. Sluice sends no mail. */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
   const [email, setEmail] = useState('');

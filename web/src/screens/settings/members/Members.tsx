@@ -20,7 +20,7 @@ import { Invitations } from './Invitations';
 import { Invite } from './Invite';
 import { membersQuery } from './queries';
 
-/** Who signs in here and what each of them may do; who is invited. */
+/** Members with their roles, and open invitations. */
 export default function Members() {
   const tenant = useTenant();
   const { own } = useRole();
@@ -121,7 +121,7 @@ export default function Members() {
   );
 }
 
-/** A role; for owners, the way to change it. */
+/** A member’s role. Owners can change it. */
 function RoleOf({ member }: { member: Member }) {
   const tenant = useTenant();
   const { own } = useRole();

@@ -10,7 +10,7 @@ import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import styles from '../Settings.module.css';
 
-/** Whether the tenant is served; a platform admin's to say. */
+/** Suspends or resumes the tenant. Only platform admins see it. */
 export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant> }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);

@@ -24,7 +24,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   const draft = form.values;
   const [theirs, setTheirs] = useState<Tagged<Tenant> | null>(null);
   const path = { tenant: slug };
-  // Another part of the tenant may have changed since the form was opened, which the form does not overwrite.
+  // A change of other parts of the tenant since is no conflict, because the form does not overwrite them.
   const { etag } = same(saved.value, base.value) ? saved : base;
   const dirty = form.isDirty();
 
@@ -141,7 +141,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   );
 }
 
-/** Whether the form would show the same of both. */
+/** Whether the form would show the same for both. */
 function same(a: Tenant, b: Tenant): boolean {
   return JSON.stringify(draftOf(a)) === JSON.stringify(draftOf(b));
 }

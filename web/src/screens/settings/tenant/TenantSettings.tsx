@@ -8,7 +8,7 @@ import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
 import { TenantForm } from './TenantForm';
 
-/** The tenant's name and what holds for all its rules; for platform admins, whether it is served at all. */
+/** The tenant’s name and defaults; for platform admins also its suspension. */
 export default function TenantSettings() {
   const slug = useTenant();
   const { own } = useRole();

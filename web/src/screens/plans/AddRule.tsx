@@ -7,14 +7,14 @@ import { parsePattern, printPattern, scopeOf } from '~/domain/pattern';
 import { rowId } from './draft';
 
 interface Props {
-  /** The rows there are; a row is made once. */
+  /** The existing rows. */
   taken: string[];
   onClose: () => void;
   onAdd: (row: MatrixRow) => void;
 }
 
-/** A new row of the matrix: what is limited. The rates are typed into its cells. */
-export function NewLimit({ taken, onClose, onAdd }: Props) {
+/** Adds a row to the matrix. Its rates are typed into the cells. */
+export function AddRule({ taken, onClose, onAdd }: Props) {
   const [text, setText] = useState(() => first(taken));
   const [name, setName] = useState('');
   const parsed = parsePattern(text);
@@ -58,7 +58,7 @@ export function NewLimit({ taken, onClose, onAdd }: Props) {
   );
 }
 
-/** The most usual limit that there is not yet. */
+/** The first common pattern that has no row yet. */
 function first(taken: string[]): string {
   const usual = ['user:{user_id}', 'ip:{ip}', 'endpoint:{endpoint}', 'global'];
   return usual.find((key_pattern) => !taken.includes(rowId({ key_pattern, name: '' }))) ?? '';

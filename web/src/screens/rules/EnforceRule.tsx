@@ -12,20 +12,26 @@ import { exactNumber } from '~/domain/format';
 import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 
-/** Puts a shadow rule into force: in the place of a live rule of the same requests, or beside them. */
-export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: string; saved: Tagged<Rule> }) {
+/** Enforces a shadow rule: it replaces a live rule with the same pattern and plan, or is added beside it. */
+export function EnforceRule({
+  tenant,
+  saved: { value: shadow, etag },
+}: {
+  tenant: string;
+  saved: Tagged<Rule>;
+}) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
   const [chosen, setChosen] = useState<string | null>(null);
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
-  const { data: lately } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
-  const denials = lately?.get(shadow.rule_id);
+  const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
+  const denials = lastHour?.get(shadow.rule_id);
   const live = liveRules(rules, shadow);
   const into =
     chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
 
-  async function promote() {
+  async function enforce() {
     const inForce = await body(
       api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
         params: { path: { tenant, rule_id: shadow.rule_id }, header: ifMatch(etag) },
@@ -67,13 +73,16 @@ export function Promote({ tenant, saved: { value: shadow, etag } }: { tenant: st
           </div>
         }
         verb="Enforce"
-        action={promote}
+        action={enforce}
       />
     </>
   );
 }
 
-/** The enforced limits of the same requests and plan, the unnamed one first: a candidate is mostly for that. */
+/**
+ * The enforced rules with the same pattern and plan. The unnamed one comes first, because a candidate usually
+ * replaces it.
+ */
 export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
   return rules
     .filter(

@@ -10,8 +10,8 @@ interface Props {
   onClose: () => void;
 }
 
-/** Somebody else saved some of the cells first: theirs and mine, cell by cell. */
-export function Lost({ lost, onKeepMine, onTakeTheirs, onClose }: Props) {
+/** Shows the cells that somebody else changed first: both versions of each. */
+export function MatrixConflict({ lost, onKeepMine, onTakeTheirs, onClose }: Props) {
   const versions = lost.map(({ edit: { place, limit }, now }) => ({
     label: `${patternInWords(place.key_pattern)}${place.name && ` (${place.name})`}, ${place.plan ?? 'all plans'}`,
     mine: limit ? limitSentence(limit) : 'no limit',
