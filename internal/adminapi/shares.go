@@ -46,7 +46,7 @@ func divide() divided {
 func (d *divided) observe(show func(class string, count func() shares.Count)) {
 	for class, of := range map[string]*shares.Shares{
 		"light": d.light.running, "heavy": d.heavy.running, "light_arrivals": d.light.arrivals, "heavy_arrivals": d.heavy.arrivals,
-		"uploads": d.uploads, "downloads": d.downloads, "tails": d.tails, "whole": d.whole, "paused": d.paused,
+		"uploads": d.uploads, "downloads": d.downloads, "tails": d.tails, "whole": d.whole, "processors": d.heavy.processors, "paused": d.paused,
 	} {
 		show(class, of.Count)
 	}

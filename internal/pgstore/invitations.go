@@ -27,7 +27,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 			if may, err := q.MayInvite(ctx, tenant, *inviter); err != nil {
 				return err
 			} else if !may {
-				return fmt.Errorf("account %d may invite no longer: %w", *inviter, rules.ErrNotFound)
+				return fmt.Errorf("account %d may no longer invite: %w", *inviter, rules.ErrNotFound)
 			}
 		}
 		isMember, err := q.HasMemberWithEmail(ctx, tenant, invitation.Email)

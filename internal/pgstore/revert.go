@@ -110,7 +110,7 @@ func decodeImage[Image any](text json.RawMessage) (*Image, error) {
 func unlessChanged(same bool, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), errors.Is(err, rules.ErrNotFound):
-		return fmt.Errorf("it is not there any more: %w", rules.ErrChanged)
+		return fmt.Errorf("it no longer exists: %w", rules.ErrChanged)
 	case err != nil:
 		return err
 	case !same:
@@ -142,7 +142,7 @@ func (i *tenantImage) tenant() rules.Tenant {
 
 func (w write) revertTenant(ctx context.Context, before, after *tenantImage) error {
 	if before == nil || after == nil {
-		return fmt.Errorf("a tenant is created and removed for good: %w", rules.ErrFinal)
+		return fmt.Errorf("creating or removing a tenant cannot be undone: %w", rules.ErrFinal)
 	}
 	stored, err := w.Tenant(ctx, w.tenant)
 	if err := unlessChanged(sameTenant(tenantFromRow(stored), after.tenant()), err); err != nil {
@@ -161,7 +161,7 @@ func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
 	if after == nil {
 		_, err := w.createPlan(ctx, rules.Plan{Name: before.Name, Description: before.Description})
 		if errors.Is(err, rules.ErrExists) {
-			return fmt.Errorf("it was created anew: %w", rules.ErrChanged)
+			return fmt.Errorf("it was created again since: %w", rules.ErrChanged)
 		}
 		return err
 	}
@@ -315,7 +315,7 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	case before == nil:
 		return foundOne(w.RevokeKey(ctx, w.revision, w.tenant, after.KeyID))
 	case !stored.ExpiresAt.IsZero() && !stored.ExpiresAt.After(time.Now()), before.Name != after.Name:
-		return fmt.Errorf("an expired API key stays so, as does its name: %w", rules.ErrFinal)
+		return fmt.Errorf("an expired API key and a key's name cannot be restored: %w", rules.ErrFinal)
 	}
 	_, err = w.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt))
 	return err

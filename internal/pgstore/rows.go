@@ -113,7 +113,7 @@ func (s *Store) rulesFromRows(ctx context.Context, rows []dbsqlc.RateLimitRule) 
 		rule, err := ruleFromRow(row)
 		if err != nil {
 			s.unreadable.Add(1)
-			s.log.ErrorContext(ctx, "rule left out", "tenant_id", row.TenantID, "rule_id", row.RuleID, "error", err)
+			s.log.ErrorContext(ctx, "a stored rule was skipped: its pattern does not parse", "tenant_id", row.TenantID, "rule_id", row.RuleID, "error", err)
 			continue
 		}
 		readable = append(readable, rule)

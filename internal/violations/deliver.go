@@ -3,7 +3,6 @@ package violations
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -91,7 +90,8 @@ func NewAlertWatch(outbox Outbox, sender Sender, log *slog.Logger) *AlertWatch {
 	return &AlertWatch{
 		outbox: outbox, sender: sender, log: log,
 		slots: make(chan struct{}, attemptsAtOnce), ended: make(chan struct{}, 1),
-		raising: outage{what: "alerts are not raised"}, claiming: outage{what: "alerts are not delivered"},
+		raising:  outage{"alerts are not raised", "alerts are raised again", false},
+		claiming: outage{"alerts are not delivered", "alerts are delivered again", false},
 	}
 }
 
@@ -167,20 +167,20 @@ func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time)
 
 // outage logs when something begins to fail, and when it works again.
 type outage struct {
-	what   string
-	isLate bool
+	failing, recovered string // messages
+	isFailing          bool
 }
 
 func (o *outage) note(ctx context.Context, log *slog.Logger, err error) {
 	switch {
-	case ctx.Err() != nil || o.isLate == (err != nil):
+	case ctx.Err() != nil || o.isFailing == (err != nil):
 		return
 	case err != nil:
-		log.ErrorContext(ctx, o.what, "error", err)
+		log.ErrorContext(ctx, o.failing, "error", err)
 	default:
-		log.InfoContext(ctx, fmt.Sprintf("no longer: %s", o.what))
+		log.InfoContext(ctx, o.recovered)
 	}
-	o.isLate = err != nil
+	o.isFailing = err != nil
 }
 
 // attempted returns the delivery after an attempt. A test is attempted once: its sender is watching and can repeat it.
