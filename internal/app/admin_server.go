@@ -181,7 +181,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 		defer endMetrics()
 		return a.surface.serve(ctx, a.cfg.ShutdownTimeout)
 	})
-	group.Go(func() error { Upkeep(ctx, a.cfg, a.store, a.webhooks, a.log); return nil })
+	group.Go(func() error { upkeep(ctx, a.cfg, a.store, a.webhooks, a.log); return nil })
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
 		group.Go(func() error { a.watcher.Run(ctx); return nil })

@@ -11,9 +11,9 @@ import (
 	"github.com/sluicegate/sluice/internal/webhook"
 )
 
-// Upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
+// upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
 // them. Any number of processes may run it at once.
-func Upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
+func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
 	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention}
 	var work sync.WaitGroup
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })

@@ -74,7 +74,7 @@ type AuditLog interface {
 	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
 }
 
-// AuditWriter adds entries that no write to a row makes, in the name of one Actor.
+// AuditWriter records changes outside the store and undoes recorded ones, in the name of one Actor.
 type AuditWriter interface {
 	// RecordChange runs a change to something that is not in this store, such as a bucket, and
 	// writes it to the audit log: the entry is written first and stays only if the change was made.

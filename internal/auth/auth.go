@@ -1,15 +1,14 @@
-// Package auth is the domain of people and their access: accounts, sign-in, sessions, members and
-// their roles, invitations.
+// Package auth is the domain of access: accounts, sign-in, sessions, members and their roles, invitations, API keys, and
+// the audit log of what they changed.
 //
-// A [Gate] is how people get in: it judges passwords, slows guesses down, and turns tokens into
-// sessions and memberships. A [Store] writes all of that down. What a signed-in account may do follows
-// from its [Role] in the tenant, which is read anew for each request, so that a change holds from the
-// next one on.
+// A [Gate] signs people in: it checks passwords, slows guesses down, and turns tokens into sessions and memberships. A
+// [Store] keeps all of that. What a signed-in account may do follows from its [Role] in the tenant, which is read for each
+// request, so that a change takes effect with the next one.
 //
 // # Secrets
 //
 // Passwords are kept as argon2id hashes. The tokens of sessions and invitations are 256 random bits,
-// and only their digests are kept; whoever reads the database can neither sign in nor continue a
+// and only their digests are kept, so a reader of the database can neither sign in nor continue a
 // session. A password change ends all sessions of the account and opens a new one, disabling it ends all.
 //
 // # Guessing
@@ -21,13 +20,13 @@
 // nobody waits for more than 4 s. A day without attempts forgets them, an hour if they were fewer than 5, and so
 // does a success. Addresses without an account are counted and hashed in the same way; nothing tells which exist.
 //
-// Whoever knows an address can keep its wait at a minute in the own network, which is not its owner's. Whoever
-// guesses from very many networks keeps the wait of a new browser at 4 s and has to be raced for each turn; that
-// does not keep the owner out of a browser in which the account has signed in before: it holds a device token,
-// and its attempts have a counter of their own, as OWASP's "device cookies" describe.
+// An attacker can slow sign-ins for a known address to one a minute, but only from the attacker's own network. Guesses
+// from very many networks can slow the owner's new browser to one attempt in 4 s, and the owner competes for each turn. A
+// browser in which the account has signed in before is not affected: it holds a device token, and its attempts have a
+// separate counter, as OWASP's "device cookies" describe.
 //
-// The network is that of [Browser].IP, the connection's other end. Behind a proxy that is the proxy for all
-// callers: they share one network, and guesses make the owner's new browser wait for up to a minute again.
+// The network is that of [Browser].IP, the connection's other end. Behind an untrusted proxy all callers share the proxy's
+// network, so guesses make the owner's new browser wait for up to a minute.
 //
 // # When the database is away
 //
@@ -38,8 +37,8 @@
 // # Cost
 //
 // A sign-in costs one argon2id run (19 MiB, tens of milliseconds of a core) whatever its outcome, unless it must
-// wait. At most Options.Hashes run at once, and one more for who has a known device, a session or an invitation.
-// 16 of either wait for their turn or the end of their context; further ones are told ErrBusy at once.
+// wait. At most Options.Hashes run at once, and one more for callers with a known device, a session or an invitation. 16
+// of either kind wait for their turn or the end of their context; further ones get ErrBusy at once.
 package auth
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// InvitationLife is how long an invitation can be accepted.
-const InvitationLife = 7 * 24 * time.Hour
+// invitationLife is how long an invitation can be accepted.
+const invitationLife = 7 * 24 * time.Hour
 
 // Invite makes an invitation to a tenant and the token for its link, which is never shown again. The
 // invitation that the address may have had is revoked. It is rules.FieldErrors, or rules.ErrExists if a
@@ -19,7 +19,7 @@ func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation
 	}
 	token, digest := newToken()
 	invitation.InvitedBy = by.Name
-	invitation.ExpiresAt = g.options.Now().Add(InvitationLife)
+	invitation.ExpiresAt = g.options.Now().Add(invitationLife)
 	created, err := g.store.Invite(ctx, by, invitation, digest)
 	if err != nil {
 		return Invitation{}, "", err
@@ -37,7 +37,7 @@ func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.
 
 // Accept makes the account of a session a member, or raises its role. It is rules.ErrNotFound if the
 // invitation is not open any more, and ErrOtherAddress unless the account has its address: the tenant's
-// owner has named a person, and whoever else got hold of the link is not meant. It is ErrSuspended while the
+// owner has invited a person, and somebody else may have got hold of the link. It is ErrSuspended while the
 // tenant is.
 func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, token string) (Member, error) {
 	return g.store.Accept(ctx, by, digestOf(token), session.Account.ID)

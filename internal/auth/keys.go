@@ -21,7 +21,7 @@ const (
 	PermissionManage  Permission = "manage"
 )
 
-// Key is what the decision plane knows of an API key: never the secret, only its digest.
+// Key is an API key as checks know it: never the secret, only its digest.
 type Key struct {
 	ID          string // the part between slk_ and the secret; public
 	TenantID    rules.TenantID
@@ -52,8 +52,8 @@ type NamedKey struct {
 	LastUsedAt time.Time // zero: never; to the minute
 }
 
-// MaxKeyNameLength is in characters.
-const MaxKeyNameLength = 100
+// maxKeyNameLength is in characters.
+const maxKeyNameLength = 100
 
 // Validate returns all that is wrong with an API key, as people describe it, that is to be used from now on.
 func (k *NamedKey) Validate(now time.Time) rules.FieldErrors {
@@ -61,7 +61,7 @@ func (k *NamedKey) Validate(now time.Time) rules.FieldErrors {
 	if k.Name == "" {
 		errs.Add("name", "must not be empty")
 	}
-	errs.Add("name", rules.WrongLine(k.Name, MaxKeyNameLength))
+	errs.Add("name", rules.WrongLine(k.Name, maxKeyNameLength))
 	if len(k.Permissions) == 0 {
 		errs.Add("permissions", "must be at least one of check, explain and manage")
 	}

@@ -11,13 +11,13 @@ import (
 
 // The lengths of a password, in characters.
 const (
-	MinPasswordLength = 10
-	MaxPasswordLength = 128
+	minPasswordLength = 10
+	maxPasswordLength = 128
 )
 
-const maxPasswordBytes = MaxPasswordLength * utf8.UTFMax
+const maxPasswordBytes = maxPasswordLength * utf8.UTFMax
 
-// commonPasswords are those of at least MinPasswordLength that people choose most, in lower case. The
+// commonPasswords are those of at least minPasswordLength that people choose most, in lower case. The
 // length keeps most of the usual lists out, so this one is short.
 //
 //go:embed common_passwords.txt
@@ -38,10 +38,10 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 	folded := strings.ToLower(password)
 	var wrong string
 	switch n := utf8.RuneCountInString(password); {
-	case len(password) > maxPasswordBytes || n > MaxPasswordLength:
-		wrong = fmt.Sprintf("must be at most %d characters long", MaxPasswordLength)
-	case n < MinPasswordLength:
-		wrong = fmt.Sprintf("must be at least %d characters long", MinPasswordLength)
+	case len(password) > maxPasswordBytes || n > maxPasswordLength:
+		wrong = fmt.Sprintf("must be at most %d characters long", maxPasswordLength)
+	case n < minPasswordLength:
+		wrong = fmt.Sprintf("must be at least %d characters long", minPasswordLength)
 	case folded == strings.ToLower(email) || folded == strings.ToLower(local):
 		wrong = "must not be the e-mail address"
 	case commonPasswords[folded] || isOneCharacter(folded):

@@ -20,7 +20,7 @@ func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser)
 }
 
 func (g *Gate) signIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
-	if len(email) > MaxEmailLength || len(password) > maxPasswordBytes {
+	if len(email) > maxEmailLength || len(password) > maxPasswordBytes {
 		return Entry{}, ErrWrongPassword // no account has such
 	}
 	account, hash, err := g.store.PasswordOf(ctx, email)

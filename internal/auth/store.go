@@ -41,7 +41,7 @@ const MaxSessions = 100
 type Digest [32]byte
 
 // Subject is who failed sign-ins are counted for: an address, one device of an account, or a session. It is a
-// digest, so that nobody reads there what was typed as an address by mistake.
+// digest, because people type passwords as addresses by mistake.
 type Subject [32]byte
 
 // Counter names what is counted: attempts for a subject that come from a network, or from 0.0.0.0/0 for those
@@ -93,8 +93,8 @@ type Store interface {
 	// Accounts lists by e-mail address those whose address or name contains the text, after one address.
 	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all its sessions; and open invitations of who may invite no longer are revoked.
-	// It is ErrLastAdmin, or an OnlyOwnerError, for who is needed.
+	// ends all its sessions. Open invitations by an account that may no longer invite are revoked.
+	// It is ErrLastAdmin or an OnlyOwnerError if the change would leave nobody in charge.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
 	// ChangePassword replaces the hash, and ends all sessions of the account. It is rules.ErrChanged if the
 	// account has another hash than from.
@@ -121,7 +121,7 @@ type Store interface {
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
 	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
-	// ChangeRole, and RemoveMember, revoke the open invitations of who is an owner no longer.
+	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
 
@@ -141,7 +141,7 @@ type Store interface {
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
 	// Attempt counts an attempt to sign in, before its password is looked at, for all of the limits. If it comes too
-	// soon for any (see Pace.WaitAfter) it is counted for none; then the longest wait is returned and by whom it is.
+	// soon for any (see Pace.WaitAfter) it is counted for none, and the longest wait is returned with its counter.
 	// Limits come in the order of their networks, 0.0.0.0/0 first.
 	Attempt(ctx context.Context, limits []Limit) (by Counter, wait time.Duration, err error)
 	// ForgetAttempts is for a subject that has signed in; it forgets attempts from everywhere.

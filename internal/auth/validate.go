@@ -14,9 +14,9 @@ import (
 // The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the
 // others in characters.
 const (
-	MaxEmailLength     = 254
-	MaxNameLength      = 100
-	MaxUserAgentLength = 256
+	maxEmailLength     = 254
+	maxNameLength      = 100
+	maxUserAgentLength = 256
 )
 
 // Validate returns all that is wrong with an account as people describe it.
@@ -25,9 +25,9 @@ func (a *Account) Validate() rules.FieldErrors {
 	if !isAddress(a.Email) {
 		errs = append(errs, wrongAddress(a.Email))
 	}
-	if !isLine(a.Name) || utf8.RuneCountInString(a.Name) > MaxNameLength {
+	if !isLine(a.Name) || utf8.RuneCountInString(a.Name) > maxNameLength {
 		errs = append(errs, rules.FieldError{Field: "name", Message: fmt.Sprintf(
-			"must be one line of at most %d visible characters without space around it", MaxNameLength)})
+			"must be one line of at most %d visible characters without space around it", maxNameLength)})
 	}
 	return errs
 }
@@ -51,12 +51,12 @@ func (r Role) Validate() rules.FieldErrors {
 
 func wrongAddress(email string) rules.FieldError {
 	return rules.FieldError{Field: "email", Message: fmt.Sprintf(
-		"must be an e-mail address such as ada@example.com, of at most %d bytes, got %.80q", MaxEmailLength, email)}
+		"must be an e-mail address such as ada@example.com, of at most %d bytes, got %.80q", maxEmailLength, email)}
 }
 
 // isAddress accepts what RFC 5322 calls an addr-spec, without display names, comments and quoting.
 func isAddress(email string) bool {
-	if len(email) > MaxEmailLength || !isLine(email) || strings.ContainsAny(email, ` "`) {
+	if len(email) > maxEmailLength || !isLine(email) || strings.ContainsAny(email, ` "`) {
 		return false
 	}
 	parsed, err := mail.ParseAddress(email)
@@ -91,8 +91,8 @@ func tidyUserAgent(text string) string {
 		}
 		return r
 	}, text)
-	if utf8.RuneCountInString(text) > MaxUserAgentLength {
-		text = string([]rune(text)[:MaxUserAgentLength])
+	if utf8.RuneCountInString(text) > maxUserAgentLength {
+		text = string([]rune(text)[:maxUserAgentLength])
 	}
 	return text
 }

@@ -76,7 +76,7 @@ type Segment struct {
 // The longest parts of a pattern, in bytes. A whole pattern is shorter than the longest endpoint
 // that a check may carry, so endpoints need no bound of their own.
 const (
-	MaxPatternLength        = 512
+	maxPatternLength        = 512
 	MaxUserIDLength         = 256
 	MaxAttributeNameLength  = 64
 	MaxAttributeValueLength = 256
@@ -116,8 +116,8 @@ func checkPatternText(text string) error {
 	if text == "" {
 		return patternError(0, "expected global, or a segment such as user:{user_id}, found nothing")
 	}
-	if len(text) > MaxPatternLength {
-		return patternError(MaxPatternLength, "expected the end: a pattern has at most %d bytes, this one has %d", MaxPatternLength, len(text))
+	if len(text) > maxPatternLength {
+		return patternError(maxPatternLength, "expected the end: a pattern has at most %d bytes, this one has %d", maxPatternLength, len(text))
 	}
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return patternError(at, "expected text, found a NUL byte")
@@ -165,7 +165,7 @@ func (p Pattern) Scope() Scope { return p.scope }
 // Segments are the pattern's conditions, in the order they are printed. Do not change them.
 func (p Pattern) Segments() []Segment { return p.segments }
 
-// SplitsByUser says that the pattern contains user:{user_id}, so that each user has own buckets.
+// SplitsByUser reports whether the pattern contains user:{user_id}, so that each user has separate buckets.
 func (p Pattern) SplitsByUser() bool {
 	for i := range p.segments {
 		if p.segments[i].Field == FieldUser && p.segments[i].Placeholder {
@@ -231,7 +231,7 @@ func (s Segment) quote(text string) string {
 	return text
 }
 
-// isBraced says that a text is one {word} and nothing else.
+// isBraced reports whether a text is one {word} and nothing else.
 func isBraced(text string) bool {
 	inner, opens := strings.CutPrefix(text, "{")
 	inner, closes := strings.CutSuffix(inner, "}")

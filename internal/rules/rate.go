@@ -14,14 +14,14 @@ func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	number, name, _ := strings.Cut(text, "/")
 	unit = RateUnit(name)
 	whole, decimals, pointed := strings.Cut(number, ".")
-	if unit.Seconds() == 0 || !isDigits(whole) || (pointed && !isDigits(decimals)) {
+	if unit.seconds() == 0 || !isDigits(whole) || (pointed && !isDigits(decimals)) {
 		return 0, "", fmt.Errorf("must be a number per second, minute, hour or day, such as 1000/day or 0.5/minute, got %q", text)
 	}
 	perUnit, err := strconv.ParseFloat(number, 64)
 	if err != nil {
 		return 0, "", fmt.Errorf("must be a number that is not as long as %d digits", len(number))
 	}
-	return perUnit / unit.Seconds(), unit, nil
+	return perUnit / unit.seconds(), unit, nil
 }
 
 func isDigits(text string) bool {
@@ -66,11 +66,11 @@ func DescribeRate(perSecond float64, unit RateUnit) string {
 // ratePerUnit returns the shortest decimal that, divided by the unit, is exactly the rate. Where the
 // quotient's doubles lie closer than the number's, some rates have none.
 func ratePerUnit(perSecond float64, unit RateUnit) (number string, of RateUnit) {
-	perUnit := perSecond * unit.Seconds()
+	perUnit := perSecond * unit.seconds()
 	for digits := 1; digits <= 17; digits++ {
 		text := strconv.FormatFloat(perUnit, 'e', digits-1, 64)
 		rounded, err := strconv.ParseFloat(text, 64)
-		if err == nil && rounded/unit.Seconds() == perSecond {
+		if err == nil && rounded/unit.seconds() == perSecond {
 			return strconv.FormatFloat(rounded, 'f', -1, 64), unit
 		}
 	}

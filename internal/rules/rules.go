@@ -36,8 +36,8 @@ const (
 	PerDay    RateUnit = "day"
 )
 
-// Seconds returns the length of the unit in seconds, or 0 for a unit that does not exist.
-func (u RateUnit) Seconds() float64 {
+// seconds returns the length of the unit in seconds, or 0 for a unit that does not exist.
+func (u RateUnit) seconds() float64 {
 	switch u {
 	case PerSecond:
 		return 1
@@ -94,7 +94,7 @@ type Limit struct {
 	// Burst is the bucket's capacity in tokens, from 1 to MaxBurst.
 	Burst int64
 	// Since is when the limit came into force, in microseconds since the Unix epoch on the
-	// database's clock. Of two limits for one bucket the later one holds, whoever asks.
+	// database's clock. Of two limits for one bucket the later one holds.
 	Since int64
 }
 
@@ -123,7 +123,7 @@ type Tenant struct {
 	Version   int64 // 1 for a new tenant, raised by each change to the tenant itself
 	Revision  int64 // raised by every change that a check depends on
 	CreatedAt time.Time
-	// Removed tenants are found by nobody; a process that reads one forgets it.
+	// Removed marks a tenant that no query finds any more; a process that reads one forgets it.
 	Removed bool
 }
 

@@ -19,14 +19,14 @@ func (l Limit) FillsLaterThan(other Limit) bool {
 	return max(empty, full) > 1
 }
 
-// Slowdown says that buckets fill later than before. The stores must be told before they forget buckets that
-// nobody asks for: see Limit.FillsLaterThan.
+// Slowdown is an edit after which buckets fill later than before. A store must settle such buckets before it forgets
+// idle ones: see Limit.FillsLaterThan.
 type Slowdown struct {
 	Tenant TenantID
 	Rule   RuleID
 	// User is whose buckets they are, after a change to an override; "" for all of the rule's.
 	User string
-	// From and To are since when the limit before and the limit now were in force; From is 0 if it is not known.
+	// From and To are the Since of the limits before and after; From is 0 if it is not known.
 	From, To int64
 }
 

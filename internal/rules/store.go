@@ -22,7 +22,7 @@ var (
 	ErrFinal = errors.New("final")
 	// ErrAway is for a store that cannot answer now, and may soon. What was to be written may have been.
 	ErrAway = errors.New("the store is away")
-	// ErrBeingWritten is for a write that waited in vain for another write of the same tenant to end.
+	// ErrBeingWritten is for a write that gave up waiting for another write of the same tenant.
 	ErrBeingWritten = errors.New("another write of the tenant is under way")
 	// ErrOutcomeUnknown is for a change that may have been made: its answer was lost.
 	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
@@ -36,7 +36,7 @@ type Actor struct {
 	// Act is what the actor asked for, where the changed rows alone do not say it: "promote",
 	// "import", "revert 812"; else "".
 	Act string
-	// RequestID leads to the log of whoever served the request; "" without one.
+	// RequestID is the id under which the request is logged; "" without one.
 	RequestID string
 }
 
@@ -52,8 +52,7 @@ const (
 	ActorSystem  ActorKind = "system"
 )
 
-// Reader reads tenants and what they own back for people and for files; checks read by way of
-// Source. Lists start after the given name or id, in its order, and hold at most limit rows.
+// Reader reads tenants and what they own, for people and files. Checks read a Snapshot instead. Lists start after the given name or id, in its order, and hold at most limit rows.
 type Reader interface {
 	Tenant(ctx context.Context, id TenantID) (Tenant, error)
 	TenantBySlug(ctx context.Context, slug string) (Tenant, error)

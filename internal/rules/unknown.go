@@ -22,7 +22,7 @@ func (r *Rule) UnknownWord() string {
 	return ""
 }
 
-// knows reports whether a word is one of those that there are. An empty one stands for the default.
+// knows reports whether a word is known. An empty one stands for the default.
 func knows[T ~string](word T, known ...T) bool { return word == "" || slices.Contains(known, word) }
 
 // Known reports whether this process knows the failure mode; the empty one it does.

@@ -12,11 +12,11 @@ import (
 
 // The longest texts: names of plans and tenants' slugs in bytes, the others in characters.
 const (
-	MaxSlugLength        = 63
-	MaxPlanNameLength    = 64
-	MaxTenantNameLength  = 100
-	MaxRuleNameLength    = 64
-	MaxDescriptionLength = 1000
+	maxSlugLength        = 63
+	maxPlanNameLength    = 64
+	maxTenantNameLength  = 100
+	maxRuleNameLength    = 64
+	maxDescriptionLength = 1000
 	MaxReasonLength      = 500
 )
 
@@ -36,12 +36,12 @@ func (e *FieldErrors) Add(field, message string) {
 func (t *Tenant) Validate() FieldErrors {
 	var errs FieldErrors
 	if !isSlug(t.Slug) {
-		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", MaxSlugLength, t.Slug))
+		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", maxSlugLength, t.Slug))
 	}
 	if t.Name == "" {
 		errs.Add("name", "must not be empty")
 	}
-	errs.Add("name", WrongLine(t.Name, MaxTenantNameLength))
+	errs.Add("name", WrongLine(t.Name, maxTenantNameLength))
 	errs = append(errs, t.Settings.Validate()...)
 	return errs
 }
@@ -59,10 +59,10 @@ func (s Settings) Validate() FieldErrors {
 // Validate returns all that is wrong with a plan.
 func (p *Plan) Validate() FieldErrors {
 	var errs FieldErrors
-	if p.Name == "" || len(p.Name) > MaxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
-		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", MaxPlanNameLength, p.Name))
+	if p.Name == "" || len(p.Name) > maxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
+		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", maxPlanNameLength, p.Name))
 	}
-	errs.Add("description", wrongText(p.Description, MaxDescriptionLength))
+	errs.Add("description", wrongText(p.Description, maxDescriptionLength))
 	return errs
 }
 
@@ -75,8 +75,8 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	if len(r.Pattern.segments) == 0 {
 		errs.Add("key_pattern", "must be a key pattern such as user:{user_id}")
 	}
-	errs.Add("name", WrongLine(r.Name, MaxRuleNameLength))
-	errs.Add("description", wrongText(r.Description, MaxDescriptionLength))
+	errs.Add("name", WrongLine(r.Name, maxRuleNameLength))
+	errs.Add("description", wrongText(r.Description, maxDescriptionLength))
 	if r.Plan != "" && !plans[r.Plan] {
 		errs.Add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", r.Plan))
 	}
@@ -238,7 +238,7 @@ func WrongLine(text string, most int) string {
 }
 
 func isSlug(text string) bool {
-	return text != "" && len(text) <= MaxSlugLength &&
+	return text != "" && len(text) <= maxSlugLength &&
 		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&
 		!strings.HasPrefix(text, "-") && !strings.HasSuffix(text, "-")
 }

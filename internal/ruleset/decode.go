@@ -20,7 +20,7 @@ import (
 // override may be over, and that an override's rule may be missing or not a limit if it is not in the
 // file; ruleset.Diff tells both.
 func Decode(r io.Reader, file string, plans []string) (Config, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return Config{}, fmt.Errorf("reading %s: %w", file, err)
 	}

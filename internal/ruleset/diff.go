@@ -30,19 +30,18 @@ type Changes struct {
 	Expired []ConfigOverride
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (c Changes) Empty() bool {
 	return len(c.Plans)+len(c.Rules)+len(c.Overrides) == 0
 }
 
 // DiffOptions say how two configurations are compared.
 type DiffOptions struct {
-	// Prune removes what the desired configuration does not have; without it, that is kept. The
-	// overrides of a rule that is to block or bypass are kept either way: no configuration can
-	// have them, so that it does not says nothing.
+	// Prune removes what the desired configuration does not have. The overrides of a rule that is to block or bypass are
+	// kept either way, because no configuration can contain them.
 	Prune bool
-	// Now decides which overrides are over. One that is counts as absent on both sides, so that a
-	// file that is applied again does not fail because time has passed.
+	// Now decides which overrides have expired. An expired one counts as absent on both sides, so that a file can be
+	// applied again after time has passed.
 	Now time.Time
 }
 

@@ -30,7 +30,7 @@ func (e Error) Error() string {
 	return strings.Join(append(parts, e.Message), ": ")
 }
 
-// Errors are what is wrong in a file, the first MaxErrors that were found, in the order of its lines.
+// Errors are what is wrong in a file, the first maxErrors that were found, in the order of its lines.
 type Errors []Error
 
 // Error writes each error on its own line.

@@ -12,7 +12,7 @@ import (
 )
 
 // object is one mapping of the file while its fields are read. A field that cannot be read is
-// noted and reads as its zero value; the first error of a field is the only one that is told.
+// noted and reads as its zero value. Only the first error of a field is reported.
 type object struct {
 	d      *decoder
 	path   string // such as rules[3]; "" for the file's top
@@ -21,8 +21,7 @@ type object struct {
 	wrong  map[string]bool
 }
 
-// object reads the keys of a mapping with these fields. A node that is no mapping has no fields, and
-// nothing more is said about it.
+// object reads the keys of a mapping with these fields. A node that is no mapping gets one error and no fields.
 func (d *decoder) object(node *yaml.Node, path string, names ...string) *object {
 	o := &object{d: d, path: path, line: node.Line, fields: map[string]*yaml.Node{}, wrong: map[string]bool{}}
 	if node.Kind != yaml.MappingNode {
@@ -50,8 +49,8 @@ func (d *decoder) object(node *yaml.Node, path string, names ...string) *object 
 	return o
 }
 
-// isFull says that as many errors were found as are told.
-func (d *decoder) isFull() bool { return len(d.errs) >= MaxErrors }
+// isFull reports whether maxErrors errors were found.
+func (d *decoder) isFull() bool { return len(d.errs) >= maxErrors }
 
 func (d *decoder) fail(line int, field, message string) {
 	if d.isFull() {

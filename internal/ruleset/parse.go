@@ -16,12 +16,12 @@ import (
 // parse reads the file's one document. It notes what is no YAML, or more of it than rules need, and
 // then returns nil.
 func (d *decoder) parse(data []byte) *yaml.Node {
-	if len(data) > MaxSize {
-		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", MaxSize))
+	if len(data) > maxSize {
+		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))
 		return nil
 	}
-	if n := values(data); n > MaxValues {
-		d.fail(0, "", fmt.Sprintf("the file must have at most %d lines, commas and opening brackets together, got %d", MaxValues, n))
+	if n := values(data); n > maxValues {
+		d.fail(0, "", fmt.Sprintf("the file must have at most %d lines, commas and opening brackets together, got %d", maxValues, n))
 		return nil
 	}
 	if line := badLine(data); line > 0 {

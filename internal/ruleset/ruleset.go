@@ -27,8 +27,8 @@
 //
 // Reading is strict, because a limit that is silently not what was written is worse than none: a
 // field that does not exist or is given twice, a value of another type (42 for "42", null), an
-// anchor or alias, a second document and a file above MaxSize or MaxValues are errors. The first
-// MaxErrors of a file are reported at once, each with its line and field.
+// anchor or alias, a second document and a file above maxSize or maxValues are errors. The first
+// maxErrors of a file are reported at once, each with its line and field.
 //
 // A file that Encode wrote is read back by Decode as the same configuration.
 package ruleset
@@ -47,15 +47,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// MaxSize is the size of the largest file that is read, in bytes: about a hundred thousand rules.
-const MaxSize = 10 << 20
+// maxSize is the size of the largest file that is read, in bytes: about a hundred thousand rules.
+const maxSize = 10 << 20
 
-// MaxValues is how many lines, commas and opening brackets a file may have, so that what is made of it in
+// maxValues is how many lines, commas and opening brackets a file may have, so that what is made of it in
 // memory is bounded too.
-const MaxValues = 1_000_000
+const maxValues = 1_000_000
 
-// MaxErrors is how many errors of a file are reported.
-const MaxErrors = 20
+// maxErrors is how many errors of a file are reported.
+const maxErrors = 20
 
 // The file as it is written. What most rows have is left out.
 type (

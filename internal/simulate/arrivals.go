@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// MaxArrivals is how many arrivals a simulation can have.
-const MaxArrivals = 100_000
+// maxArrivals is how many arrivals a simulation can have.
+const maxArrivals = 100_000
 
 // maxCost is the highest cost that a check can have.
 const maxCost = rules.MaxBurst * enforce.Token
@@ -47,9 +47,9 @@ func (p Pattern) Arrivals() ([]Arrival, error) {
 		if micros >= float64(p.Duration.Microseconds()) {
 			return arrivals, nil
 		}
-		if len(arrivals)+p.BurstSize > MaxArrivals {
+		if len(arrivals)+p.BurstSize > maxArrivals {
 			return nil, rules.FieldErrors{{Field: "duration", Message: fmt.Sprintf(
-				"must be shorter: at this rate more than %d arrivals come, and a simulation has at most that many", MaxArrivals)}}
+				"must be shorter: at this rate more than %d arrivals come, and a simulation has at most that many", maxArrivals)}}
 		}
 		for range p.BurstSize {
 			arrivals = append(arrivals, Arrival{At: time.Duration(micros) * time.Microsecond, Cost: p.Cost})
@@ -65,8 +65,8 @@ func (p Pattern) validate() rules.FieldErrors {
 	if !(p.Rate > 0 && p.Rate <= rules.MaxRate) { // written so that NaN is out of range
 		wrong("rate", "must be above 0 and at most 1000000000 arrivals per second, got %s", strconv.FormatFloat(p.Rate, 'g', -1, 64))
 	}
-	if p.BurstSize < 1 || p.BurstSize > MaxArrivals {
-		wrong("burst_size", "must be a whole number from 1 to %d, got %d", MaxArrivals, p.BurstSize)
+	if p.BurstSize < 1 || p.BurstSize > maxArrivals {
+		wrong("burst_size", "must be a whole number from 1 to %d, got %d", maxArrivals, p.BurstSize)
 	}
 	if p.Duration < time.Microsecond || p.Duration > rules.MaxTimeToFull {
 		wrong("duration", "must be from a microsecond to %.0f days, got %v", rules.MaxTimeToFull.Hours()/24, p.Duration)
@@ -82,8 +82,8 @@ func wrongArrivals(arrivals []Arrival) rules.FieldErrors {
 	wrong := func(field, message string) rules.FieldErrors {
 		return rules.FieldErrors{{Field: field, Message: message}}
 	}
-	if len(arrivals) < 1 || len(arrivals) > MaxArrivals {
-		return wrong("timestamps", fmt.Sprintf("must be 1 to %d, got %d", MaxArrivals, len(arrivals)))
+	if len(arrivals) < 1 || len(arrivals) > maxArrivals {
+		return wrong("timestamps", fmt.Sprintf("must be 1 to %d, got %d", maxArrivals, len(arrivals)))
 	}
 	earlier := time.Duration(0)
 	for i, arrival := range arrivals {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// MaxPoints is how many points a curve has at most.
-	MaxPoints = 4 * curveColumns
+	// maxPoints is how many points a curve has at most.
+	maxPoints = 4 * curveColumns
 	// curveColumns is how many columns a curve is thinned to: about as many as a chart has pixels.
 	curveColumns = 500
 )
@@ -37,7 +37,7 @@ func (c *curve) add(p Point) {
 	if c.width == 0 && len(c.points) > 0 && p == c.points[len(c.points)-1] {
 		return // a take at the moment of another begins where that one ended
 	}
-	if c.width == 0 && len(c.points) < MaxPoints {
+	if c.width == 0 && len(c.points) < maxPoints {
 		c.points = append(c.points, p)
 		return
 	}

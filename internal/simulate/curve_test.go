@@ -139,7 +139,7 @@ func TestAThinnedCurveKeepsItsShape(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	const until = 1000 * time.Second
-	for _, n := range []int{1, 2, MaxPoints, MaxPoints + 1, 50_000} {
+	for _, n := range []int{1, 2, maxPoints, maxPoints + 1, 50_000} {
 		var all []Point
 		for range n - 1 {
 			all = append(all, Point{time.Duration(random.Int64N(int64(until))), enforce.Tokens(random.Int64N(1e9))})
@@ -151,10 +151,10 @@ func TestAThinnedCurveKeepsItsShape(t *testing.T) {
 			c.add(p)
 		}
 		thinned := c.all()
-		if n <= MaxPoints && !slices.Equal(thinned, all) {
+		if n <= maxPoints && !slices.Equal(thinned, all) {
 			t.Errorf("of %d points %d were kept", n, len(thinned))
 		}
-		if len(thinned) > MaxPoints {
+		if len(thinned) > maxPoints {
 			t.Errorf("%d points became %d", n, len(thinned))
 		}
 		if got, want := extremes(thinned, until), extremes(all, until); !slices.Equal(got, want) {
@@ -183,7 +183,7 @@ func TestTheCurveOfAsManyArrivalsAsThereCanBeIsBounded(t *testing.T) {
 	for name, pattern := range map[string]Pattern{
 		"evenly":           {Rate: 100, BurstSize: 1, Duration: 1000 * time.Second, Cost: enforce.Token},
 		"in bursts":        {Rate: 100, BurstSize: 1000, Duration: 1000 * time.Second, Cost: enforce.Token},
-		"at one moment":    {Rate: 1, BurstSize: MaxArrivals, Duration: time.Second, Cost: 1},
+		"at one moment":    {Rate: 1, BurstSize: maxArrivals, Duration: time.Second, Cost: 1},
 		"within a moment":  {Rate: 1e9, BurstSize: 1, Duration: 100 * time.Microsecond, Cost: 1},
 		"over a long time": {Rate: 0.01, BurstSize: 1000, Duration: 100 * 1000 * time.Second, Cost: enforce.Token},
 	} {
@@ -199,7 +199,7 @@ func TestTheCurveOfAsManyArrivalsAsThereCanBeIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			curve := got.Tiers[0].Curve
-			if len(curve) > MaxPoints || len(got.Verdicts) != len(arrivals) || got.Allowed+got.Denied != len(arrivals) {
+			if len(curve) > maxPoints || len(got.Verdicts) != len(arrivals) || got.Allowed+got.Denied != len(arrivals) {
 				t.Errorf("%d points, %d verdicts, %d + %d answers to %d arrivals", len(curve), len(got.Verdicts), got.Allowed, got.Denied, len(arrivals))
 			}
 			if curve[0] != (Point{0, 2000 * enforce.Token}) || curve[len(curve)-1].At != pattern.Duration {

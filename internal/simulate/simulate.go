@@ -2,7 +2,7 @@
 // buckets of its own.
 //
 // Decisions are those of [enforce.Limiter], over a store that only the simulation sees. No other package is asked, so
-// nothing outside of the process can fail it. MaxArrivals, MaxCandidates and MaxPoints bound what it costs.
+// nothing outside of the process can fail it. maxArrivals, maxCandidates and maxPoints bound what it costs.
 package simulate
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// MaxCandidates is how many rules a simulation can have.
-const MaxCandidates = 64
+// maxCandidates is how many rules a simulation can have.
+const maxCandidates = 64
 
 // Candidate is one rule of a simulation, which every arrival meets.
 type Candidate struct {
@@ -65,7 +65,7 @@ type Outcome struct {
 // order of rule ids; limits have been in force since before the start. Curves end at the last arrival
 // or, if that is later, at until.
 //
-// There can be MaxCandidates and MaxArrivals; errors are rules.FieldErrors about rules, timestamps
+// There can be maxCandidates and maxArrivals; errors are rules.FieldErrors about rules, timestamps
 // and duration, or the context's when it ends. The most that can be asked for takes about a second and 25 MB.
 func Run(ctx context.Context, candidates []Candidate, arrivals []Arrival, until time.Duration) (*Result, error) {
 	errs := append(wrongCandidates(candidates), wrongArrivals(arrivals)...)
@@ -92,8 +92,8 @@ func Run(ctx context.Context, candidates []Candidate, arrivals []Arrival, until 
 }
 
 func wrongCandidates(candidates []Candidate) rules.FieldErrors {
-	if len(candidates) < 1 || len(candidates) > MaxCandidates {
-		return rules.FieldErrors{{Field: "rules", Message: fmt.Sprintf("must be 1 to %d, got %d", MaxCandidates, len(candidates))}}
+	if len(candidates) < 1 || len(candidates) > maxCandidates {
+		return rules.FieldErrors{{Field: "rules", Message: fmt.Sprintf("must be 1 to %d, got %d", maxCandidates, len(candidates))}}
 	}
 	var errs rules.FieldErrors
 	for i, c := range candidates {
@@ -171,7 +171,7 @@ var everyRequest = func() rules.Pattern {
 	return pattern
 }()
 
-// unobserved is an observer whom nobody asks.
+// unobserved ignores what a Limiter reports.
 type unobserved struct{}
 
 func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}

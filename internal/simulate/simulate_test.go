@@ -155,7 +155,7 @@ func expectFields(t *testing.T, name string, err error, want ...string) {
 func TestPatternsOutOfBoundsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := Pattern{Rate: 100_000, BurstSize: 1, Duration: time.Second, Cost: token}
-	if arrivals, err := good.Arrivals(); err != nil || len(arrivals) != MaxArrivals {
+	if arrivals, err := good.Arrivals(); err != nil || len(arrivals) != maxArrivals {
 		t.Fatalf("%d arrivals, %v", len(arrivals), err)
 	}
 	for name, test := range map[string]struct {
@@ -169,7 +169,7 @@ func TestPatternsOutOfBoundsAreRefused(t *testing.T) {
 		"an infinite rate":     {func(p *Pattern) { p.Rate = math.Inf(1) }, []string{"rate"}},
 		"everything is wrong":  {func(p *Pattern) { *p = Pattern{Cost: -1} }, []string{"rate", "burst_size", "duration", "cost"}},
 		"everything is too large": {func(p *Pattern) {
-			*p = Pattern{2 * rules.MaxRate, MaxArrivals + 1, rules.MaxTimeToFull + 1, rules.MaxBurst*token + 1}
+			*p = Pattern{2 * rules.MaxRate, maxArrivals + 1, rules.MaxTimeToFull + 1, rules.MaxBurst*token + 1}
 		}, []string{"rate", "burst_size", "duration", "cost"}},
 	} {
 		p := good
@@ -195,8 +195,8 @@ func TestSimulationsOutOfBoundsAreRefused(t *testing.T) {
 		want       []string
 	}{
 		"nothing at all":        {nil, nil, 0, []string{"rules", "timestamps"}},
-		"too many rules":        {make([]Candidate, MaxCandidates+1), now, 0, []string{"rules"}},
-		"too many arrivals":     {good, make([]Arrival, MaxArrivals+1), 0, []string{"timestamps"}},
+		"too many rules":        {make([]Candidate, maxCandidates+1), now, 0, []string{"rules"}},
+		"too many arrivals":     {good, make([]Arrival, maxArrivals+1), 0, []string{"timestamps"}},
 		"arrivals out of order": {good, []Arrival{{2, token}, {1, token}}, 0, []string{"timestamps[1]"}},
 		"before the start":      {good, []Arrival{{-1, token}}, 0, []string{"timestamps[0]"}},
 		"after a year":          {good, []Arrival{{rules.MaxTimeToFull + 1, token}}, 0, []string{"timestamps[0]"}},
@@ -313,7 +313,7 @@ func BenchmarkSimulateTheMost(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	candidates := make([]Candidate, MaxCandidates)
+	candidates := make([]Candidate, maxCandidates)
 	for i := range candidates {
 		candidates[i] = candidate(500.1+float64(i), 500)
 	}

@@ -18,9 +18,9 @@ type Key struct {
 // apart.
 const UnknownKey = "No API key in force has this id and secret."
 
-// Authenticate finds the key in force that the lines of a request's Authorization header carry, and its tenant,
-// or says to whoever sent them why there is none. That a key was revoked or has expired is told only to those
-// who know its secret. Do not change the key.
+// Authenticate finds the key in force that the lines of a request's Authorization header carry, and its tenant.
+// Otherwise refusal tells the caller why not. Only callers who know the secret learn that a key was revoked or has
+// expired. Do not change the key.
 func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key, tenant *Tenant, refusal string) {
 	id, secret, ok := bearerKey(authorization)
 	if !ok {

@@ -17,12 +17,11 @@ type draft struct {
 	tenants map[rules.TenantID]*tenantDraft
 	keys    tableEdit[string, *Key]
 	names   map[string]string
-	// whole says that the rows are all there are. Which of the held rows are missing is not noted
-	// row by row, for a million of them would need as much memory again for as long as the read
-	// takes: each tenant's rows are counted, and if the count does not fit, the tenant is read anew.
-	// Keys are few and make a new table.
+	// whole marks a draft that gets all rows there are. Held rows that are missing are not noted one by one, because
+	// a million of them would need as much memory again during the read. Each tenant's rows are counted instead, and
+	// a tenant whose count does not fit is read again. Keys are few and make a new table.
 	whole bool
-	// newKeys says that a key's row was not held in the same form.
+	// newKeys is set once a key's row differs from the held one.
 	newKeys bool
 	// began is when the draft was begun, and readAt is Tenant.ReadAt, both in microseconds.
 	began, readAt int64
@@ -50,8 +49,7 @@ func (d *draft) forget(ids []rules.TenantID) {
 
 func (d *draft) add(rows *Rows) {
 	if d.whole && !rows.At.IsZero() {
-		// Overrides expire by this process's clock. If that is behind the database's, then what the process knows
-		// is no later than its own clock says.
+		// Overrides expire by this process's clock, so where that is behind the database's it bounds what is known.
 		d.readAt = min(rows.At.UnixMicro(), d.began)
 	}
 	for i := range rows.Tenants {
@@ -133,9 +131,8 @@ func (d *draft) keepRevoked(other *Snapshot) {
 	}
 }
 
-// snapshot returns the finished Snapshot, which is the one that the draft started from if nothing
-// changed. lost are the tenants of which some held row was not among the rows of a whole draft; the
-// Snapshot still has it.
+// snapshot returns the finished Snapshot: the one that the draft started from if nothing changed. lost are the tenants
+// that hold a row which a whole draft did not get; the Snapshot still has that row.
 func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	sizes := d.from.sizes
 	tenants := editTable(d.from.tenants)
@@ -169,7 +166,7 @@ func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes, readAt: d.readAt}, lost
 }
 
-// news is what is new among the rows and somebody must be told of.
+// news is what the Watcher tells of a read: slowdowns and rules that this process cannot apply.
 type news struct {
 	slowed  []rules.Slowdown
 	unknown []*rules.Rule // active ones
@@ -194,7 +191,7 @@ func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
 		return d.keys.table, d.keys.changed
 	}
 	d.keepRevoked(d.from)
-	// Without a new one, all keys are held ones; if they are as many, they are the same.
+	// Without a new key all are held ones, so an equal count means the same keys.
 	if !d.newKeys && d.keys.size == d.from.keys.size {
 		return d.from.keys, false
 	}
@@ -299,7 +296,7 @@ func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
 	t.assignments.set(row.UserID, plan)
 }
 
-// lostRows says that more rows are held than were seen. Every row is seen once.
+// lostRows reports whether more rows are held than were seen. Every row is seen once.
 func (t *tenantDraft) lostRows() bool {
 	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
 		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size

@@ -69,7 +69,7 @@ type span struct{ start, end uint32 }
 type candidate struct {
 	rule  *rules.Rule
 	limit rules.Limit // the rule's own
-	// certain says that every request which fits the shape meets the rule.
+	// certain: every request that fits the shape meets the rule.
 	certain bool
 	subject subjectKind
 }
@@ -200,8 +200,8 @@ func (x *index) visitFile(q *query, file []shape, found func(*candidate)) {
 	}
 }
 
-// fits says whether the request can meet a rule of the shape at all. Most shapes of a tenant with
-// many do not fit, so it comes before any hash.
+// fits reports whether the request can meet a rule of the shape at all. It comes before any hash, because most shapes of
+// a tenant that has many do not fit.
 func (s *shape) fits(q *query) bool {
 	return s.needs&^q.has == 0 &&
 		(s.path == 0 || int(s.path) <= len(q.Endpoint) && q.Endpoint[s.path-1] == '/') &&
@@ -252,8 +252,8 @@ func (x *index) network(ip netip.Addr, length int) uint64 {
 
 // sieve tells most hashes that are in no map, by one look into memory that a tenant's rules have together:
 // most probes find nothing, and one into a map that nobody asked lately costs several misses of the caches.
-// It is a Bloom filter that sets one bit for each hash, of 16 to 32 for each rule, and at least 64. Their number
-// is a power of two.
+// It is a Bloom filter that sets one bit for each hash. It has 16 to 32 bits for each rule, at least 64, and a power of
+// two in all.
 type sieve []uint64
 
 func newSieve(all int) sieve {

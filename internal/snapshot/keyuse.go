@@ -26,8 +26,8 @@ type KeyUseStore interface {
 	RecordKeyUses(ctx context.Context, uses []KeyUse) error
 }
 
-// KeyUses writes down the minute in which each API key was last used, in batches. Noting a use waits for
-// nothing, and loses nothing but the minutes that a killed process had not written.
+// KeyUses writes down the minute in which each API key was last used, in batches. Noting a use never waits. A killed
+// process loses only the minutes that it had not written.
 type KeyUses struct {
 	store KeyUseStore
 	log   *slog.Logger
@@ -60,7 +60,7 @@ func (u *KeyUses) keep(keyID string, minute uint32) {
 	u.pending[keyID] = max(u.pending[keyID], minute)
 }
 
-// Run writes uses down until ctx ends, and then those that are left.
+// Run writes uses down until ctx ends, and then once more.
 func (u *KeyUses) Run(ctx context.Context) {
 	ticker := time.NewTicker(keyUseInterval)
 	defer ticker.Stop()
@@ -69,12 +69,12 @@ func (u *KeyUses) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastKeyUsesPatience)
-			_ = u.Flush(last) // nobody is left to try again
+			_ = u.flush(last) // there is no later try
 			cancel()
 			return
 		case <-ticker.C:
 		}
-		err := u.Flush(ctx)
+		err := u.flush(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			u.log.WarnContext(ctx, "the last use of API keys cannot be written down; it is kept in memory", "error", err)
 		}
@@ -82,9 +82,9 @@ func (u *KeyUses) Run(ctx context.Context) {
 	}
 }
 
-// Flush writes down the uses that were not written yet. Those that cannot be written stay for the next
+// flush writes down the uses that were not written yet. Those that cannot be written stay for the next
 // time.
-func (u *KeyUses) Flush(ctx context.Context) error {
+func (u *KeyUses) flush(ctx context.Context) error {
 	u.mu.Lock()
 	pending := u.pending
 	u.pending = map[string]uint32{}

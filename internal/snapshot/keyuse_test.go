@@ -38,7 +38,7 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	a := newKey("a")
 	flush := func() {
 		t.Helper()
-		if err := uses.Flush(t.Context()); err != nil {
+		if err := uses.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	flush()
 	store.away = true
 	uses.Note(a, at.Add(time.Minute))
-	if err := uses.Flush(t.Context()); err == nil {
+	if err := uses.flush(t.Context()); err == nil {
 		t.Error("a store that is away is no error")
 	}
 	store.away = false
@@ -78,12 +78,12 @@ func TestAFailedWriteDoesNotBringAnOlderMinuteBack(t *testing.T) {
 	uses := NewKeyUses(nil, slog.New(slog.DiscardHandler))
 	uses.store = noteWhileWriting{func() { uses.Note(a, at.Add(time.Minute)) }}
 	uses.Note(a, at)
-	if err := uses.Flush(t.Context()); err == nil {
+	if err := uses.flush(t.Context()); err == nil {
 		t.Fatal("a store that is away is no error")
 	}
 	store := &usesStore{}
 	uses.store = store
-	if err := uses.Flush(t.Context()); err != nil {
+	if err := uses.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := []KeyUse{{"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {

@@ -16,9 +16,9 @@ type Miss struct {
 	Reason string
 }
 
-// Misses returns up to limit rules that the request on a plan does not meet, those first of which
-// the fewest conditions fail, then by rule id. It looks at the tenant's rules one by one, at most at
-// the hundred thousand with the lowest ids: it is for people who ask why, not for every check.
+// Misses returns up to limit rules that the request on a plan does not meet, by the number of conditions that fail and
+// then by rule id. It scans the hundred thousand rules with the lowest ids, so it is for explanations and not for
+// checks.
 func (t *Tenant) Misses(r *rules.Request, plan string, limit int) []Miss {
 	q := t.index.query(r, plan)
 	limit = max(limit, 0)
@@ -79,7 +79,7 @@ func (q *query) failures(rule *rules.Rule, dst []failure) []failure {
 	return dst
 }
 
-// reason says why the request does not meet the rule; it reads well after "the rule".
+// reason returns why the request does not meet the rule, to be read after "the rule".
 func (q *query) reason(rule *rules.Rule) string {
 	var reasons []string
 	for _, f := range q.failures(rule, nil) {
@@ -124,8 +124,7 @@ func (q *query) valueReason(s *rules.Segment) string {
 	return ""
 }
 
-// otherReason says that the check has another value than the rule wants, or none; if it has none,
-// what the rule wants it to be is not yet the question.
+// otherReason says that the check has no value, or another one than the rule wants.
 func otherReason(a, name, given, wanted string) string {
 	if given == "" {
 		return "needs " + a + ", the check has none"

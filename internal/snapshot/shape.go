@@ -202,8 +202,8 @@ type aspect struct {
 	value uint64
 }
 
-// allCertain says that a request which has a value for each of a rule's aspects meets the rule. Of attributes a
-// shape's needs do not say which.
+// allCertain reports whether a request that fits the shape must meet the rule. It does not if the rule names values or
+// attributes, because a shape's needs do not name attributes.
 func allCertain(aspects []aspect) bool {
 	return !slices.ContainsFunc(aspects, func(a aspect) bool { return a.kind.hasValue() || a.kind.ofAttribute() })
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrUnknownPlan is what a check gets that names a plan which its tenant does not have.
-var ErrUnknownPlan = errors.New("unknown plan")
+// errUnknownPlan is what a check gets that names a plan which its tenant does not have.
+var errUnknownPlan = errors.New("unknown plan")
 
 // Snapshot is everything that checks depend on, as it stood at one moment. It is immutable, and
 // any number of goroutines may use it.
@@ -33,14 +33,14 @@ type Snapshot struct {
 // Sizes says how much a Snapshot holds.
 type Sizes struct {
 	Tenants int
-	// TenantsInShadow counts those whose rules all act as shadow rules.
+	// TenantsInShadow counts the tenants whose rules all act as shadow rules.
 	TenantsInShadow int
 	Rules           int // inactive ones too
-	// Overrides counts those that expired or were removed as well: see Override.RemovedAt.
+	// Overrides includes expired and removed ones: see rules.Override.RemovedAt.
 	Overrides   int
 	Assignments int
 	Keys        int // revoked ones too
-	// UnknownRules counts the active rules of which this process does not know some word: see Rule.Unknown.
+	// UnknownRules counts the active rules that this process cannot apply: see rules.Rule.Unknown.
 	UnknownRules int
 }
 
@@ -106,12 +106,12 @@ type Tenant struct {
 func (t *Tenant) ReadAt() int64 { return t.readAt }
 
 // PlanOf returns the plan that a request is judged on: the one it names, else its user's, else the
-// tenant's default, which may be "". A named plan that does not exist is ErrUnknownPlan.
+// tenant's default, which may be "". A named plan that does not exist is an error.
 func (t *Tenant) PlanOf(r *rules.Request) (string, error) {
 	if r.Plan != "" {
 		plan, ok := t.plans.get(r.Plan)
 		if !ok {
-			return "", fmt.Errorf("%w %q", ErrUnknownPlan, r.Plan)
+			return "", fmt.Errorf("%w %q", errUnknownPlan, r.Plan)
 		}
 		return plan, nil
 	}

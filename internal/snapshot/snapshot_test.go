@@ -72,7 +72,7 @@ func TestPlanIsTheNamedOneElseTheUsersElseTheDefault(t *testing.T) {
 			row.DefaultPlan = test.defaultPlan
 			tenant := New(Rows{Tenants: []rules.Tenant{row}, Plans: plans, Assignments: assigned}).Tenant(testTenant)
 			got, err := tenant.PlanOf(&test.request)
-			if got != test.want || errors.Is(err, ErrUnknownPlan) != test.unknown {
+			if got != test.want || errors.Is(err, errUnknownPlan) != test.unknown {
 				t.Errorf("got %q, %v; want %q, unknown %v", got, err, test.want, test.unknown)
 			}
 		})
@@ -128,7 +128,7 @@ func TestNewerRowsChangeWhatTheyNameAndNothingElse(t *testing.T) {
 	if plan, _ := tenant.PlanOf(&rules.Request{UserID: "8"}); plan != "team" {
 		t.Errorf("the new assignment says %q", plan)
 	}
-	if _, err := tenant.PlanOf(&rules.Request{Plan: "free"}); !errors.Is(err, ErrUnknownPlan) {
+	if _, err := tenant.PlanOf(&rules.Request{Plan: "free"}); !errors.Is(err, errUnknownPlan) {
 		t.Errorf("the removed plan: %v", err)
 	}
 	if key, ok := after.Key("demo"); !ok || !key.Revoked {

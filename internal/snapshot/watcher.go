@@ -30,13 +30,13 @@ type WatcherOptions struct {
 	// RereadInterval is how often it reads everything, to find what no revision told of; default
 	// 60 s.
 	RereadInterval time.Duration
-	// PageTimeout is how long it waits for the first page of a read, for each further page, be it
-	// empty, and for the end; default 5 s. Bounding the pages instead of the read lets a million rows over a slow
-	// line arrive, while a database that has stopped answering is given up soon.
+	// PageTimeout bounds the wait for each page of a read, empty ones included, and for its end; default 5 s. It bounds
+	// pages and not the read, so that a million rows can arrive over a slow line while a read from a database that has
+	// stopped answering still ends soon.
 	PageTimeout time.Duration
-	// Slowed is told of buckets that fill later than before, once the Snapshot has their new limit. It must not
-	// block. A slowdown can come more than once. Overrides that expire are not among them: see
-	// Snapshot.Expired. Nil means that nobody needs to know.
+	// Slowed is called for buckets that fill later than before, once the Snapshot has their new limit. It must not
+	// block, and can get a slowdown more than once. Overrides that expire are left out: see Snapshot.Expired. It may be
+	// nil.
 	Slowed func([]rules.Slowdown)
 	// Logger is told when an outage begins and when it ends; default slog.Default().
 	Logger *slog.Logger
@@ -44,10 +44,9 @@ type WatcherOptions struct {
 
 // Watcher keeps the newest Snapshot of a Source in memory.
 //
-// Who asks for the Snapshot never waits and never sees half of a change: it is one atomic load, and
-// a read that fails changes nothing. While the source is away the last good Snapshot stays, and
-// Age says how old it is. Every read has a deadline, and no error ends the watching. Polls go on
-// while a re-read takes its time, so large tenants do not delay changes.
+// Getting the Snapshot is one atomic load: callers never wait and never see half of a change. A failed read changes
+// nothing. While the source is away the last good Snapshot stays, and Age says how old it is. Every read has a deadline,
+// and no error ends the watching. Polls go on during a re-read, so large tenants do not delay changes.
 //
 // A key that the Watcher has seen revoked stays revoked for as long as the process lives, even if a
 // later read shows it active or not at all.
@@ -248,7 +247,7 @@ func enter(ctx context.Context, room chan struct{}) error {
 
 func leave(room chan struct{}) { <-room }
 
-// note records how a read went. A caller that gave up says nothing about the source.
+// note records the result of a read, unless the caller gave up.
 func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.Time, err error) {
 	if err != nil && ctx.Err() != nil {
 		return
@@ -277,17 +276,16 @@ func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.T
 	}
 }
 
-// Age returns the time since the last good read began, be it a poll or a re-read; if there was
-// none, since the Watcher was made. Every change committed before then is in the Snapshot.
+// Age returns the time since the last good poll or re-read began, or since the Watcher was made if there was none. Every
+// change committed before then is in the Snapshot.
 func (w *Watcher) Age() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.fresh)
 }
 
-// LastError returns what the read that ended last, be it a poll or a re-read, failed with, or nil if
-// it was good. It tells whether the source is away now: a re-read that failed a minute ago says
-// nothing about that once a poll has succeeded.
+// LastError returns the error of the poll or re-read that ended last, or nil if that succeeded. It tells whether the
+// source is away now: a poll that succeeds clears the error of a re-read a minute ago.
 func (w *Watcher) LastError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

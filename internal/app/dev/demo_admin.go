@@ -18,8 +18,8 @@ import (
 
 // The demo's platform admin, who also owns the demo tenant. Only databases of sluice dev have it.
 const (
-	DemoEmail    = "admin@example.com"
-	DemoPassword = "sluice-demo"
+	demoEmail    = "admin@example.com"
+	demoPassword = "sluice-demo"
 )
 
 // createDemoAdmin writes the demo's admin, unless there is one: a changed password or a disabled account is kept. The demo's
@@ -38,8 +38,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 		return err
 	}
 	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice dev"}
-	account, err := store.CreateAccount(ctx, by, auth.Account{Email: DemoEmail, Name: "Demo admin", PlatformAdmin: true},
-		auth.HashPassword(DemoPassword))
+	account, err := store.CreateAccount(ctx, by, auth.Account{Email: demoEmail, Name: "Demo admin", PlatformAdmin: true},
+		auth.HashPassword(demoPassword))
 	if errors.Is(err, rules.ErrExists) {
 		return nil
 	}

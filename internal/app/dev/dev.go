@@ -162,6 +162,6 @@ func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Confi
 	if !works {
 		try = fmt.Sprintf(tryYours, api.CheckAddr())
 	}
-	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), DemoEmail, DemoPassword, admin.Addr(), api.MetricsAddr(), demoSlug, database, kept)
+	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), demoEmail, demoPassword, admin.Addr(), api.MetricsAddr(), demoSlug, database, kept)
 	return err
 }

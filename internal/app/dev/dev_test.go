@@ -134,7 +134,7 @@ func TestTheDemosAdminIsWrittenOnce(t *testing.T) {
 	}
 	store := open(t, databaseURL)
 	gate := auth.NewGate(store, auth.Options{})
-	entry, err := gate.SignIn(t.Context(), DemoEmail, DemoPassword, auth.Browser{})
+	entry, err := gate.SignIn(t.Context(), demoEmail, demoPassword, auth.Browser{})
 	if err != nil || !entry.Session.Account.PlatformAdmin {
 		t.Fatalf("%+v signs in (%v)", entry.Session.Account, err)
 	}
@@ -142,13 +142,13 @@ func TestTheDemosAdminIsWrittenOnce(t *testing.T) {
 	if err != nil || len(tenants) != 1 || tenants[0].Tenant.Slug != demoSlug || tenants[0].Role != auth.Owner {
 		t.Errorf("it is in %+v (%v)", tenants, err)
 	}
-	if _, err := gate.ChangePassword(t.Context(), entry.Session, DemoPassword, "a secret of mine", auth.Browser{}); err != nil {
+	if _, err := gate.ChangePassword(t.Context(), entry.Session, demoPassword, "a secret of mine", auth.Browser{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := runDev(t, databaseURL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gate.SignIn(t.Context(), DemoEmail, DemoPassword, auth.Browser{}); !errors.Is(err, auth.ErrWrongPassword) {
+	if _, err := gate.SignIn(t.Context(), demoEmail, demoPassword, auth.Browser{}); !errors.Is(err, auth.ErrWrongPassword) {
 		t.Errorf("after another start the password that everybody knows: %v", err)
 	}
 }
@@ -157,11 +157,11 @@ func TestADatabaseWithSomebodysAccountsIsRefused(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
 	store := open(t, databaseURL)
-	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: DemoEmail}, "a hash"); err != nil {
+	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: demoEmail}, "a hash"); err != nil {
 		t.Fatal(err)
 	}
 	greeting, _, err := runDev(t, databaseURL)
-	if err == nil || !strings.Contains(err.Error(), `has an account "`+DemoEmail+`"`) || greeting != "" {
+	if err == nil || !strings.Contains(err.Error(), `has an account "`+demoEmail+`"`) || greeting != "" {
 		t.Errorf("it greets with %q and error %v, want none and one that names the account", greeting, err)
 	}
 }
