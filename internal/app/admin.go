@@ -73,7 +73,6 @@ func atCommandLine(command config.Command) rules.Actor {
 	return rules.Actor{Kind: rules.ActorCommand, Name: name}
 }
 
-// openStore opens a database whose schema this binary knows.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgstore.Store, error) {
 	if err := pgstore.CheckSchema(ctx, string(cfg.DatabaseURL)); err != nil {
 		return nil, err

@@ -194,7 +194,6 @@ func (a *AdminServer) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close())
 }
 
-// serveAdmin runs the control plane alone in its process.
 func serveAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	server, err := NewAdminServer(ctx, cfg, nil, log)
 	if err != nil {

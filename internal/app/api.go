@@ -120,7 +120,6 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 	return m
 }
 
-// listenForScrapes serves metrics and health.
 func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() httpapi.Readiness, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
@@ -233,7 +232,6 @@ func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
 }
 
-// listener is a bound address and its server.
 type listener struct {
 	net.Listener
 	server server

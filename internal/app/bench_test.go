@@ -25,16 +25,16 @@ import (
 
 // BenchmarkCheck is all that happens to a check of four tiers but the network and waiting for it: HTTP, the key,
 // matching, buckets in memory, counting, metrics and the answer. A hundred thousand rules
-// are in a thousand tenants, who ask in turn.
+// are in a thousand tenants, which take turns.
 func BenchmarkCheck(b *testing.B) {
 	for _, tenants := range []int{1, 1000} {
 		b.Run(fmt.Sprint(tenants, " tenants"), func(b *testing.B) {
 			p := newPath(b, tenants, 100)
-			asked := 0
+			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				p.ask(b, asked)
-				asked++
+				p.run(b, n)
+				n++
 			}
 			if got := p.ctx.Response.StatusCode(); got != http.StatusOK {
 				b.Fatalf("the last answer is %d, want 200", got)
@@ -118,7 +118,7 @@ func patternOf(n int) string {
 	}[n%4], n)
 }
 
-func (p *path) ask(b *testing.B, i int) {
+func (p *path) run(b *testing.B, i int) {
 	p.sent.Reset(p.requests[i%len(p.requests)])
 	p.reader.Reset(&p.sent)
 	p.ctx.Response.Reset()

@@ -50,7 +50,6 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	return b, nil
 }
 
-// shared returns the store that all processes share.
 func (b *buckets) shared() enforce.Buckets {
 	if b.redis == nil {
 		return b.local
@@ -91,7 +90,6 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	return m.Decisions("redis")
 }
 
-// breakers returns the states of the circuit breakers by node, for Prometheus.
 func (b *buckets) breakers() map[string]metrics.BreakerState {
 	states := map[string]metrics.BreakerState{}
 	for _, node := range b.redis.Nodes() {
@@ -142,7 +140,6 @@ func (b *buckets) state() (word string, down []string) {
 	return string(state), down
 }
 
-// warnings returns the warnings for readyz.
 func (b *buckets) warnings() []string {
 	var warnings []string
 	if _, down := b.state(); len(down) > 0 {
@@ -156,7 +153,6 @@ func (b *buckets) warnings() []string {
 	return warnings
 }
 
-// health is the latest result of watch.
 type health struct {
 	nodes    []redisbucket.Node
 	warnings []string

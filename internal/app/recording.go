@@ -25,7 +25,6 @@ func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Obs
 
 func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
 
-// observers tells each of them.
 type observers []enforce.Observer
 
 func (all observers) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
@@ -45,7 +44,6 @@ type recording struct{ recorder *violations.Recorder }
 
 var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
-// Decided records one decision.
 func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	c := recordings.Get().(*violations.Check)
 	tiers := c.Tiers[:0]

@@ -68,7 +68,6 @@ func key(rule rules.RuleID, subject string) enforce.Key {
 	return enforce.Key{Tenant: 1, Rule: rule, Subject: subject}
 }
 
-// checkOf returns a check of whole tokens.
 func checkOf(tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
 	return enforce.BucketCheck{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}
 }
@@ -81,7 +80,6 @@ func take(t testing.TB, s Store, now int64, checks ...enforce.BucketCheck) []enf
 	return checks
 }
 
-// settle lets a limit reach an idle bucket.
 func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.Limit) {
 	t.Helper()
 	edit := enforce.Edit{Tenant: bucket.Tenant, Rule: bucket.Rule, Limit: func(subject string) (enforce.Limit, bool) {
@@ -109,7 +107,6 @@ func equalAnswers(got, want []enforce.BucketCheck) error {
 	return nil
 }
 
-// clone copies checks with their tiers, so that two stores can answer them.
 func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
 	copies := append([]enforce.BucketCheck(nil), checks...)
 	for i := range copies {
@@ -118,7 +115,6 @@ func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
 	return copies
 }
 
-// wholly prints a store's state for a failed test.
 func wholly(state map[string]string) string {
 	lines := make([]string, 0, len(state))
 	for k, v := range state {

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// runContract tests the promises of enforce.Buckets.
 func runContract(t *testing.T, open func(t *testing.T) Store) {
 	promises := map[string]func(*testing.T, Store){
 		"a check takes from all its buckets or from none":            takesAllOrNothing,

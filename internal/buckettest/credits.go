@@ -201,7 +201,6 @@ func drawAmount(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.To
 	).Draw(t, "amount")
 }
 
-// runCreditHistories is runHistories with credits.
 func runCreditHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,7 +239,6 @@ func runCreditHistories(t *testing.T, s Store) {
 	})
 }
 
-// sameBucket compares two buckets, except for their stamps.
 func sameBucket(a, b enforce.Bucket) bool {
 	a.Stamp, b.Stamp = 0, 0
 	return a == b

@@ -76,7 +76,6 @@ func newHistory(t *rapid.T, tenant rules.TenantID) *history {
 	return h
 }
 
-// elapsed is how much later than the start it is.
 func (h *history) elapsed() time.Duration { return time.Duration(h.now-epoch) * time.Microsecond }
 
 func (h *history) advance(t *rapid.T, s Store) {

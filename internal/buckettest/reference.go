@@ -73,7 +73,6 @@ func (e *exact) settled(limit enforce.Limit, now int64) (settled *exact, mustWri
 	return settled, mustWrite
 }
 
-// earn adds elapsed × rate, and caps at the burst.
 func (e *exact) earn(now int64) {
 	gain := new(big.Rat).SetFloat64(e.limit.Rate)
 	gain.Mul(gain, big.NewRat(now-e.stamp, 1_000_000))
@@ -88,7 +87,6 @@ func (e *exact) take(cost enforce.Tokens) {
 	e.level.Sub(e.level, big.NewRat(int64(cost), int64(enforce.Token)))
 }
 
-// credit adds an amount, within 0 and the burst.
 func (e *exact) credit(amount enforce.Tokens) {
 	e.level.Add(e.level, big.NewRat(int64(amount), int64(enforce.Token)))
 	if burst := big.NewRat(e.limit.Burst, 1); e.level.Cmp(burst) > 0 {

@@ -100,7 +100,7 @@ func (r *replay) Close() error {
 // BenchmarkConnection is BenchmarkCheck with a whole connection around it but the calls of the system.
 func BenchmarkConnection(b *testing.B) {
 	h := newHarness(b, rules.DefaultSettings(), limit(b, 1, "user:{user_id}", 1, rules.MaxBurst))
-	r := &replay{request: asked("/v1/check", `{"user_id":"42","endpoint":"/api/search","method":"GET","ip":"203.0.113.9"}`), n: b.N, done: make(chan struct{})}
+	r := &replay{request: requestTo("/v1/check", `{"user_id":"42","endpoint":"/api/search","method":"GET","ip":"203.0.113.9"}`), n: b.N, done: make(chan struct{})}
 	b.ReportAllocs()
 	b.ResetTimer()
 	go func() { _ = checkapi.NewServer(h.config).Serve(r) }()

@@ -48,7 +48,7 @@ func TestHalfSentBatchesHaveAShare(t *testing.T) {
 				if got := ask(large); got.status != 503 || got.header.Get("Retry-After") != "1" || !got.last || !strings.Contains(got.body, "urn:sluice:problem:unavailable") {
 					t.Errorf("one more is answered %d %v %s", got.status, got.header, got.body)
 				}
-				if got := ask(asked("/v1/check", `{}`)); got.status != 200 {
+				if got := ask(requestTo("/v1/check", `{}`)); got.status != 200 {
 					t.Errorf("a check is answered %d %s", got.status, got.body)
 				}
 				for range 2 {
@@ -104,7 +104,7 @@ func TestAKeyIsLookedAtAgainWhenTheBodyWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
 		c := l.call(t, "192.0.2.1")
-		request := asked("/v1/check", `{}`)
+		request := requestTo("/v1/check", `{}`)
 		c.send(request[:len(request)-1])
 		synctest.Wait()
 		h.snapshot = snapshot.New(snapshot.Rows{})

@@ -93,8 +93,8 @@ func (c *caller) wantEnd() {
 	}
 }
 
-// asked is a whole request with a key.
-func asked(path, body string) string {
+// requestTo returns a whole request with a key.
+func requestTo(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", path, fullKey, len(body), body)
 }

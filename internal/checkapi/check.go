@@ -102,7 +102,6 @@ func (x *scratch) read(body []byte) {
 	x.reader.Reset(&x.body)
 }
 
-// readCheck reads a body that is one check.
 func (x *scratch) readCheck(body []byte) error {
 	x.read(body)
 	x.checks = append(x.checks[:0], checkjson.DecodeCheck(&x.reader))

@@ -77,7 +77,6 @@ func (s *Server) newConn(accepted net.Conn, now time.Time) *conn {
 	return c
 }
 
-// serve answers the requests of the connection until it ends.
 func (c *conn) serve() {
 	c.memory = memories.Get().(*memory)
 	c.in.Reset(c)
@@ -187,7 +186,6 @@ func (c *conn) admit() admission {
 	return a
 }
 
-// readBody reads the body of an authenticated caller.
 func (c *conn) readBody(a *admission, length int) error {
 	h := &c.ctx.Request.Header
 	if expect := h.Peek("Expect"); len(expect) > 0 && h.IsHTTP11() && c.in.Buffered() == 0 && bytes.EqualFold(expect, []byte("100-continue")) {
@@ -252,7 +250,6 @@ func (c *conn) refuseUnread(a *admission, err error) bool {
 	return c.respond(true)
 }
 
-// Read fills the buffer of requests.
 func (c *conn) Read(b []byte) (n int, err error) {
 	if c.begun {
 		err = c.prepareWait()

@@ -25,8 +25,7 @@ const (
 	// reserveShare of them may come from one network.
 	maxReserve   = 64
 	reserveShare = 16
-	// warnEvery is the least time between warnings that the limit is reached.
-	warnEvery = time.Minute
+	warnEvery    = time.Minute
 )
 
 // connections is the set of a server's open connections, with the reserve over its limit.
@@ -70,7 +69,6 @@ func (s *connections) add(c *conn, now time.Time) standing {
 	return reserved
 }
 
-// remove removes a connection, if it is in the set.
 func (s *connections) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +96,6 @@ func (s *connections) makeRoom(now time.Time) {
 	s.evict(now)
 }
 
-// closeIn closes the connections in some phases.
 func (s *connections) closeIn(phases ...phase) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +106,6 @@ func (s *connections) closeIn(phases ...phase) {
 	}
 }
 
-// count returns how many connections are in a phase.
 func (s *connections) count(p phase) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +117,6 @@ func (s *connections) count(p phase) (n int) {
 	return n
 }
 
-// closeAll closes all connections.
 func (s *connections) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +125,6 @@ func (s *connections) closeAll() {
 	}
 }
 
-// open returns how many connections there are.
 func (s *connections) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +155,6 @@ func (s *connections) evict(now time.Time) (n int) {
 	return n
 }
 
-// victim is a connection that can be evicted.
 type victim struct {
 	*conn
 	seen connState
@@ -169,7 +162,6 @@ type victim struct {
 	weight int
 }
 
-// rank returns the victims in the order of eviction.
 func (s *connections) rank(now time.Time) []victim {
 	tenants, networks := groups[rules.TenantID]{}, groups[netip.Prefix]{}
 	anonymous := 0
@@ -201,7 +193,6 @@ func heaviestFirst(a, b victim) int {
 
 func compareIdle(a, b victim) int { return cmp.Compare(a.seen.since(), b.seen.since()) }
 
-// groups are connections by tenant, or by network.
 type groups[K comparable] map[K]*group
 
 type group struct {
@@ -221,7 +212,6 @@ func (g groups[K]) add(key K, c *conn, seen connState, evictable bool) {
 	}
 }
 
-// ranked returns all victims, those of the largest group first.
 func (g groups[K]) ranked() (all []victim) {
 	for _, owner := range g {
 		slices.SortFunc(owner.victims, compareIdle)

@@ -21,13 +21,13 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	_, addr, _ := h.listen()
 	c := call(t, addr)
 	for i, want := range []int{200, 200, 429, 429} {
-		c.send(asked("/v1/check", `{"user_id":"x"}`))
+		c.send(requestTo("/v1/check", `{"user_id":"x"}`))
 		if got := c.answer(); got.status != want {
 			t.Errorf("request %d is answered %d %s, want %d", i, got.status, got.body, want)
 		}
 	}
 	// Whoever sends on before it was answered is answered in order.
-	c.send(asked("/v1/check", `{"user_id":"y"}`) + "GET /healthz HTTP/1.1\r\nHost: sluice\r\n\r\n" + asked("/v1/check", `{"user_id":"x"}`))
+	c.send(requestTo("/v1/check", `{"user_id":"y"}`) + "GET /healthz HTTP/1.1\r\nHost: sluice\r\n\r\n" + requestTo("/v1/check", `{"user_id":"x"}`))
 	for i, want := range []int{200, 200, 429} {
 		if got := c.answer(); got.status != want {
 			t.Errorf("request %d of three at once is answered %d %s, want %d", i, got.status, got.body, want)
@@ -119,7 +119,7 @@ func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
 func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
 	const connections = 32
 	for name, request := range map[string]string{
-		"after a check":       asked("/v1/check", `{}`),
+		"after a check":       requestTo("/v1/check", `{}`),
 		"after a small batch": batch(fullKey, 400, 15*kib), // whose answer is as large as one that is kept
 		"after a large batch": batch(fullKey, 1000, 1000*kib),
 	} {

@@ -42,8 +42,8 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
 			h.snapshot, h.ready = nil, func() httpapi.Readiness { return test.ready }
-			h.want(h.ask("GET", test.path, nil, ""), test.status, test.body)
-			h.want(h.ask("HEAD", test.path, nil, ""), test.status, "")
+			h.want(h.send("GET", test.path, nil, ""), test.status, test.body)
+			h.want(h.send("HEAD", test.path, nil, ""), test.status, "")
 			w := httptest.NewRecorder()
 			httpapi.HealthHandler(h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
 			h.want(w, test.status, test.body)

@@ -51,7 +51,7 @@ func TestOnlyKeysInForceWithThePermissionAreAnswered(t *testing.T) {
 				if path == "/v1/check/batch" {
 					body = `{"checks":[{}]}`
 				}
-				w := h.ask("POST", path, http.Header{"Content-Type": {jsonType}, "Authorization": test.authorization}, body)
+				w := h.send("POST", path, http.Header{"Content-Type": {jsonType}, "Authorization": test.authorization}, body)
 				status := map[string]int{ok: 200, unauthorized: 401, forbidden: 403, suspended: 403}[want]
 				if w.Code != status || want != ok && !strings.Contains(w.Body.String(), `"urn:sluice:problem:`+want+`"`) {
 					t.Errorf("%s is answered %d %s, want %d %s", path, w.Code, w.Body, status, want)

@@ -85,7 +85,7 @@ func TestATenantEvictsItself(t *testing.T) {
 // Half a request keeps no connection, with a key or without.
 func TestHalfRequestsMakeRoom(t *testing.T) {
 	t.Parallel()
-	whole := asked("/v1/check", `{}`)
+	whole := requestTo("/v1/check", `{}`)
 	for name, half := range map[string]string{
 		"half of the headers": "GET /healthz HT", "half of the body": whole[:len(whole)-1], "answered, and no body": "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
 	} {
@@ -113,7 +113,7 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
 		stuck := l.call(t, "192.0.2.1")
-		stuck.send(asked("/v1/check", `{}`))
+		stuck.send(requestTo("/v1/check", `{}`))
 		synctest.Wait()
 		if got := l.call(t, "192.0.2.1").check(fullKey); got.status != 503 {
 			t.Errorf("before its second has passed another is answered %d", got.status)
@@ -245,7 +245,7 @@ func TestManyIdleConnectionsDoNotShutOthersOut(t *testing.T) {
 		call(t, addr)
 	}
 	c := call(t, addr)
-	c.send(asked("/v1/check", `{}`))
+	c.send(requestTo("/v1/check", `{}`))
 	if got := c.answer(); got.status != 200 {
 		t.Errorf("answered %d %s", got.status, got.body)
 	}

@@ -50,7 +50,7 @@ func TestRequestsThatHTTPAllowsAreAnswered(t *testing.T) {
 				c.wantEnd()
 				return
 			}
-			c.send(asked("/v1/check", `{}`))
+			c.send(requestTo("/v1/check", `{}`))
 			if got := c.answer(); got.status != 200 {
 				t.Errorf("the next is answered %d %s", got.status, got.body)
 			}
@@ -162,7 +162,7 @@ func TestAnAnswerToHEADHasNoBody(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
 	for _, length := range []int{0, 70_000} {
-		w := h.ask("HEAD", "/healthz", nil, strings.Repeat(" ", length))
+		w := h.send("HEAD", "/healthz", nil, strings.Repeat(" ", length))
 		if want := map[int]int{0: 200, 70_000: 413}[length]; w.Code != want || w.Body.Len() > 0 {
 			t.Errorf("with %d bytes answered %d %q, want %d", length, w.Code, w.Body, want)
 		}
@@ -230,7 +230,7 @@ func TestABodyIsNotWaitedForWithoutAKey(t *testing.T) {
 				c.wantEnd()
 				return
 			}
-			c.send(test.rest + asked("/v1/check", `{}`))
+			c.send(test.rest + requestTo("/v1/check", `{}`))
 			if got := c.answer(); got.status != 200 {
 				t.Errorf("the next request is answered %d %s", got.status, got.body)
 			}
@@ -241,7 +241,7 @@ func TestABodyIsNotWaitedForWithoutAKey(t *testing.T) {
 // A request that came whole is answered, though the one behind it in the same packet has not.
 func TestAnAnswerDoesNotWaitForTheNextRequest(t *testing.T) {
 	t.Parallel()
-	whole := asked("/v1/check", `{"user_id":"x"}`)
+	whole := requestTo("/v1/check", `{"user_id":"x"}`)
 	half := strings.Index(whole, "\r\n\r\n")
 	inChunks := "POST /v1/check HTTP/1.1\r\nHost: a\r\n" + withKey + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
 	for name, next := range map[string][2]string{

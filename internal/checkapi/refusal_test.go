@@ -205,7 +205,7 @@ func TestRequestsOfTheWrongShapeAreProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings())
-			w := h.ask(test.method, test.path, http.Header{
+			w := h.send(test.method, test.path, http.Header{
 				"Authorization": {"Bearer " + fullKey}, "Content-Type": {test.contentType},
 			}, test.body)
 			if w.Code != test.status || w.Header().Get("Allow") != test.allow {

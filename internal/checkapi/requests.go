@@ -23,7 +23,6 @@ type admission struct {
 	err    error
 }
 
-// identify gives a request its id.
 func (s *surface) identify(c *fasthttp.RequestCtx) {
 	c.Response.Header.Set(httpapi.RequestIDHeader, requestID(&c.Request.Header))
 }

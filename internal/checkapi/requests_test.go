@@ -24,7 +24,7 @@ func TestEveryRequestHasAnID(t *testing.T) {
 		kept bool
 	}{{sent: nil}, {sent: []string{"Trace-1.a_b"}, kept: true}, {sent: []string{"a", "b"}}, {sent: []string{`a"b`}}} {
 		for _, path := range []string{"/v1/check", "/nowhere"} {
-			w := h.ask("POST", path, http.Header{"X-Request-Id": test.sent}, "")
+			w := h.send("POST", path, http.Header{"X-Request-Id": test.sent}, "")
 			id := w.Header().Get("X-Request-Id")
 			if test.kept && id != test.sent[0] || !test.kept && !own.MatchString(id) {
 				t.Errorf("sent %q, answered %q", test.sent, id)
@@ -52,7 +52,7 @@ func TestEveryRequestIsObservedAndLoggedWithoutSecrets(t *testing.T) {
 		{"HEAD", "/readyz", ``, observed{"/readyz", 200, 6}},
 	} {
 		h.logText()
-		h.ask(test.method, test.path, http.Header{"Authorization": {"Bearer " + fullKey}, "Content-Type": {jsonType}}, test.body)
+		h.send(test.method, test.path, http.Header{"Authorization": {"Bearer " + fullKey}, "Content-Type": {jsonType}}, test.body)
 		if h.observed != test.want {
 			t.Errorf("request %d is observed as %+v, want %+v", i, h.observed, test.want)
 		}
@@ -72,7 +72,7 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
 	h.ready = func() httpapi.Readiness { panic("nil map of secrets") }
-	w := h.ask("GET", "/readyz", nil, "")
+	w := h.send("GET", "/readyz", nil, "")
 	if w.Code != 500 || !strings.Contains(w.Body.String(), "urn:sluice:problem:internal") || strings.Contains(w.Body.String(), "secrets") {
 		t.Errorf("answered %d %s", w.Code, w.Body)
 	}
@@ -85,7 +85,7 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	if h.observed != (observed{"/readyz", 500, 1}) {
 		t.Errorf("observed %+v", h.observed)
 	}
-	h.want(h.ask("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
+	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
 }
 
 // panics makes the harness's rules a bug.
@@ -99,20 +99,20 @@ func TestNoPanicEndsTheProcess(t *testing.T) {
 	h.config.Snapshots = panics{}
 	large := `{"checks":[` + strings.Repeat(" ", 70_000) + `]}`
 	for _, path := range []string{"/v1/check", "/v1/check/batch"} {
-		if w := h.ask("POST", path, nil, large[:20]); w.Code != 500 {
+		if w := h.send("POST", path, nil, large[:20]); w.Code != 500 {
 			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
 		}
-		if w := h.ask("POST", path, nil, large); w.Code != 413 && w.Code != 500 {
+		if w := h.send("POST", path, nil, large); w.Code != 413 && w.Code != 500 {
 			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
 		}
 	}
-	h.want(h.ask("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
+	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
 	if !strings.Contains(h.logText(), "a bug") {
 		t.Error("the log does not tell of the panics")
 	}
 }
 
-// Memory is used again from answer to answer; whoever asks beside others must be told of its own check alone.
+// Memory is used again from answer to answer; each of several callers must get the answer to its own check.
 func TestCallersAtOnceAreEachAnsweredTheirOwn(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 100))
@@ -126,7 +126,7 @@ func TestCallersAtOnceAreEachAnsweredTheirOwn(t *testing.T) {
 				for i := range questions {
 					id := fmt.Sprintf("%d.%d", n, i)
 					body := fmt.Sprintf(`{"user_id":%d,"cost":0.%d}`, n, n+1)
-					request := strings.Replace(asked("/v1/check", body), "\r\n", "\r\nX-Request-Id: "+id+"\r\n", 1)
+					request := strings.Replace(requestTo("/v1/check", body), "\r\n", "\r\nX-Request-Id: "+id+"\r\n", 1)
 					if _, err := io.WriteString(c.Conn, request); err != nil {
 						return err
 					}

@@ -39,7 +39,6 @@ type Snapshots interface {
 	Snapshot() *snapshot.Snapshot
 }
 
-// surface has the handlers.
 type surface struct {
 	Config
 	routes map[string]*route // by path
@@ -85,7 +84,6 @@ const unmatched = "unmatched"
 // errTarget refuses a target that is no URL. The server also ends the connection, as net/http does.
 var errTarget = badHTTP()
 
-// find returns the route of a request.
 func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
 	target := c.Request.Header.RequestURI()
 	r, found := s.routes[string(pathOf(&c.Request.Header))]

@@ -126,7 +126,6 @@ func (s *Server) accept(l net.Listener) (net.Conn, error) {
 	}
 }
 
-// start serves a connection in its own goroutine, or refuses it.
 func (s *Server) start(accepted net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,6 @@ func (s *Server) start(accepted net.Conn) {
 	s.serving.Go(c.serve)
 }
 
-// warn logs that the limit is reached.
 func (s *Server) warn(now time.Time) {
 	if now.Sub(s.warned) < warnEvery {
 		return
@@ -210,7 +208,6 @@ func (s *Server) closeListener() error {
 	return l.Close() //nolint:wrapcheck // its text names the listener
 }
 
-// unreadProblem is the answer to a request that could not be read.
 func unreadProblem(err error, timedOut bool) error {
 	var headers *fasthttp.ErrSmallBuffer
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// hold has one question about readiness wait to be answered until leave is closed.
+// hold makes one readiness probe wait until leave is closed.
 func (h *harness) hold() (entered, leave chan struct{}) {
 	entered, leave = make(chan struct{}), make(chan struct{})
 	h.ready = func() httpapi.Readiness {

@@ -2,7 +2,6 @@ package checkapi
 
 import "time"
 
-// phase is what a connection is doing.
 type phase int64
 
 const (
@@ -26,7 +25,6 @@ func stateOf(p phase, since time.Duration) connState {
 func (s connState) phase() phase         { return phase(s & phaseMask) }
 func (s connState) since() time.Duration { return time.Duration(s &^ phaseMask) }
 
-// with returns the state in another phase.
 func (s connState) with(p phase) connState { return s&^phaseMask | connState(p) }
 
 // evictable reports whether the connection waits for its caller, so that closing it loses no decision. A caller has

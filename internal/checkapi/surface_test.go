@@ -40,7 +40,7 @@ const (
 type harness struct {
 	t        testing.TB
 	config   checkapi.Config
-	listener *fasthttputil.InmemoryListener // of the server that ask asks; nil until then
+	listener *fasthttputil.InmemoryListener // of the server that send uses; nil until then
 	server   *checkapi.Server               // of a bubble
 	now      time.Time
 	store    *membucket.Store
@@ -151,11 +151,11 @@ func (h *harness) postAs(key, path, body string) *httptest.ResponseRecorder {
 	if key != "" {
 		header.Set("Authorization", "Bearer "+key)
 	}
-	return h.ask("POST", path, header, body)
+	return h.send("POST", path, header, body)
 }
 
-// ask sends a request over a connection of its own, and returns its answer with the headers as they were spelled.
-func (h *harness) ask(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
+// send sends a request over a connection of its own, and returns its answer with the headers as they were spelled.
+func (h *harness) send(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
 	h.t.Helper()
 	if h.listener == nil {
 		h.listener = fasthttputil.NewInmemoryListener()

@@ -115,7 +115,7 @@ func TestWhoeverDoesNotReadItsAnswerIsCut(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, _ *harness, l *pipes) {
 		c, began := l.call(t, "192.0.2.1"), time.Now()
-		c.send(asked("/v1/check", `{}`))
+		c.send(requestTo("/v1/check", `{}`))
 		if _, err := c.Write([]byte("GET")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("the connection went on: %v", err)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// maxNearMisses caps the near misses of an explanation.
 const maxNearMisses = 100
 
 // Explain returns the explanation, in JSON, of the check in a body. The caller must be authorized. The admin API uses it

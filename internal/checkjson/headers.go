@@ -127,7 +127,6 @@ func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
 	return strconv.AppendInt(append(b, ";t="...), seconds(more), 10)
 }
 
-// seconds rounds up to whole seconds.
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }

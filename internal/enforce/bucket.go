@@ -135,5 +135,4 @@ func (b *Bucket) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	return b.Level.until(cost, b.Limit.Rate), true
 }
 
-// capacity is a limit's burst as an amount.
 func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }

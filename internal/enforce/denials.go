@@ -153,7 +153,6 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 	}
 }
 
-// lookUp returns the entry of a tier's bucket, or nil.
 func (c *DenialCache) lookUp(tier *Tier, now time.Duration) *denial {
 	s := c.slotOf(tier.Key).Load()
 	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.limit != tier.Limit {

@@ -16,13 +16,13 @@ import (
 )
 
 // front is a DenialCache in front of buckets in memory, on one clock that a test moves, with a count of
-// the asks that went through.
+// the checks that went through.
 type front struct {
 	*enforce.DenialCache
 	store *membucket.Store
 	now   int64 // microseconds
 	jump  int64 // by how much the store's clock is ahead
-	asked int
+	sent  int
 }
 
 func newFront() *front {
@@ -34,23 +34,23 @@ func newFront() *front {
 
 // another returns the cache of one more process on the same store.
 func (f *front) another() *enforce.DenialCache {
-	return enforce.NewDenialCache(counted{f.store, &f.asked}, func() time.Duration {
+	return enforce.NewDenialCache(counted{f.store, &f.sent}, func() time.Duration {
 		return time.Duration(f.now-start.UnixMicro()) * time.Microsecond
 	})
 }
 
-// counted counts the asks that reach a store.
+// counted counts the checks that reach a store.
 type counted struct {
 	enforce.Buckets
-	asks *int
+	checks *int
 }
 
 func (c counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
-	*c.asks += len(checks)
+	*c.checks += len(checks)
 	return c.Buckets.Take(ctx, checks)
 }
 
-// take asks once, for some tokens from a few tiers.
+// take takes some tokens from a few tiers.
 func (f *front) take(t testing.TB, tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
 	t.Helper()
 	checks := []enforce.BucketCheck{{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}}
@@ -110,10 +110,10 @@ func TestADenialIsRememberedWhileItIsCertain(t *testing.T) {
 				t.Fatal("a bucket of 1.5 tokens gave 2")
 			}
 			f.wait(test.wait)
-			before := f.asked
+			before := f.sent
 			check := f.take(t, test.tokens, test.tiers...)
-			if check.Recalled != test.recalled || (f.asked == before) != test.recalled {
-				t.Errorf("recalled: %t, want %t; the store was asked %d times", check.Recalled, test.recalled, f.asked-before)
+			if check.Recalled != test.recalled || (f.sent == before) != test.recalled {
+				t.Errorf("recalled: %t, want %t; the store got %d checks", check.Recalled, test.recalled, f.sent-before)
 			}
 			if check.Recalled && check.Allowed {
 				t.Error("a recalled denial allows")
@@ -131,7 +131,7 @@ func TestTheFirstDenialIsTheStoresAndLaterOnesAreRemembered(t *testing.T) {
 	}
 	for i, recalled := range []bool{false, true, true} {
 		if check := f.take(t, 1, tier); check.Allowed || check.Recalled != recalled {
-			t.Errorf("ask %d of an empty bucket: allowed %t, recalled %t", i, check.Allowed, check.Recalled)
+			t.Errorf("check %d of an empty bucket: allowed %t, recalled %t", i, check.Allowed, check.Recalled)
 		}
 	}
 }
@@ -142,13 +142,13 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 	empty, full := bucketOf(1, 1, 1), bucketOf(2, 1, 10)
 	f.take(t, 1, empty)
 	f.take(t, 1, empty)
-	before := f.asked
+	before := f.sent
 	var checks []enforce.BucketCheck
 	for i := range 6 {
 		tier := []enforce.Tier{empty, full}[i%2]
 		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token * enforce.Tokens(i+1), Tiers: []enforce.Tier{tier}})
 	}
-	checks[2].Cost = enforce.Token // above its burst, ask 4 is for the store
+	checks[2].Cost = enforce.Token // above its burst, check 4 is for the store
 	if err := f.Take(t.Context(), checks); err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +159,8 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 	if want := "false/true true/false false/true true/false false/false false/false "; got != want {
 		t.Errorf("allowed/recalled: %s, want %s", got, want)
 	}
-	if f.asked-before != 4 {
-		t.Errorf("the store was asked %d times, want 4", f.asked-before)
+	if f.sent-before != 4 {
+		t.Errorf("the store got %d checks, want 4", f.sent-before)
 	}
 }
 
@@ -245,7 +245,7 @@ func inForce(t *rapid.T, f *front) (since [3]int64) {
 	return since
 }
 
-// askOne asks about some of the buckets and, if the answer was recalled, asks the store as well.
+// askOne takes from some of the buckets and, if the denial was recalled, from the store as well.
 func askOne(t *rapid.T, f *front, process *enforce.DenialCache, limits []enforce.Limit) {
 	check := enforce.BucketCheck{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
 	for rule, limit := range limits {

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	// settleTick is how often an EditSettler looks for due slowdowns.
 	settleTick = time.Second
 	// expiryEvery is how often it looks for expired overrides. It is well below the ten seconds that a full bucket is kept.
 	expiryEvery = 3500 * time.Millisecond
@@ -263,7 +262,6 @@ func (e *EditSettler) lookAtChunk(ctx context.Context, chunk []slowdown) (failed
 	return failed, err
 }
 
-// walk settles all buckets of the slowed rules.
 func (e *EditSettler) walk(ctx context.Context, walks []slowdown) error {
 	start := time.Now()
 	edits := e.edits(walks)

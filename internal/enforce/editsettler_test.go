@@ -21,7 +21,7 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// settledStore notes what it is asked to settle.
+// settledStore notes what it settles.
 type settledStore struct {
 	mu    sync.Mutex
 	fails bool

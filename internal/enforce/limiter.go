@@ -217,7 +217,6 @@ func denyWhere(tiers []TierDecision, reason Reason, where func(*TierDecision) bo
 	return decides
 }
 
-// keep drops the other tiers.
 func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	kept := d.Tiers[:0]
 	for i := range d.Tiers {
@@ -263,7 +262,6 @@ func (d *Decision) recall(tiers []Tier, cost Tokens) {
 	d.keep(func(t *TierDecision) bool { return !isLimit(t.Match) || !t.Allowed })
 }
 
-// conclude decides by the tiers.
 func (d *Decision) conclude() {
 	d.Allowed, d.Reason, d.Deciding = true, "", -1
 	if d.Bypassed {

@@ -293,7 +293,7 @@ func TestChecksOfOneBatchAreDecidedInOrder(t *testing.T) {
 		}
 	}
 	if asked, decided := w.seen.answered.Load(), w.seen.decided.Load(); asked != 1 || decided != 4 {
-		t.Errorf("%d questions to the store and %d decisions reported, want 1 and 4", asked, decided)
+		t.Errorf("%d calls of the store and %d decisions reported, want 1 and 4", asked, decided)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	}
 }
 
-// breaksOff answers the first ask, and then fails.
+// breaksOff answers the first check, and then fails.
 type breaksOff struct{ enforce.Buckets }
 
 func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error {

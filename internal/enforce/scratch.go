@@ -17,7 +17,6 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// add adds the limits among a check's tiers, if there are any.
 func (s *scratch) add(tenant *snapshot.Tenant, index int, cost Tokens, tiers []TierDecision) {
 	before := len(s.tiers)
 	s.tiers = bucketTiers(tenant, tiers, s.tiers)
@@ -52,7 +51,6 @@ func (s *scratch) release() {
 // keptChecks is the largest scratch that is reused.
 const keptChecks = 64
 
-// bucketTiers appends the buckets of the limits among the tiers.
 func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Tier {
 	for i := range tiers {
 		m := tiers[i].Match

@@ -32,8 +32,7 @@ const (
 	slack = 10 * time.Second
 	// swept is how many buckets each new one sweeps. One would not keep up: the last bucket of the ring, which takes the
 	// place of a removed one, would be passed over too often.
-	swept = 2
-	// sample is how many buckets an eviction compares.
+	swept  = 2
 	sample = 8
 )
 
@@ -221,7 +220,6 @@ func (s *Store) insert(key enforce.Key, state enforce.Bucket, now int64) {
 	s.ring = append(s.ring, b)
 }
 
-// sweep drops the idle ones among the next few buckets.
 func (s *Store) sweep(now int64) {
 	for range min(swept, len(s.ring)) {
 		if b := s.next(); b.fullIn(now) <= -slack {
@@ -230,7 +228,6 @@ func (s *Store) sweep(now int64) {
 	}
 }
 
-// evict drops the one of the next few buckets that would be full soonest.
 func (s *Store) evict(now int64) {
 	soonest := s.next()
 	for range min(sample, len(s.ring)) - 1 {

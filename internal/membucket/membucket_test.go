@@ -88,7 +88,7 @@ func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
 		sum += n
 	}
 	if sum != 1000 {
-		t.Errorf("%d asks passed a burst of 1000", sum)
+		t.Errorf("%d checks passed a burst of 1000", sum)
 	}
 }
 
@@ -111,8 +111,8 @@ func TestConcurrentTakesOnARunningClockEarnNothingTwice(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if most := float64(limit.Burst) + limit.Rate*time.Since(start).Seconds() + 1; float64(allowed.Load()) > most {
-		t.Errorf("%d asks passed where %.0f may", allowed.Load(), most)
+	if limitSum := float64(limit.Burst) + limit.Rate*time.Since(start).Seconds() + 1; float64(allowed.Load()) > limitSum {
+		t.Errorf("%d checks passed where %.0f may", allowed.Load(), limitSum)
 	}
 }
 

@@ -145,7 +145,6 @@ func (d *Decisions) Counted() (checks, degraded int64) {
 	return checks, degraded
 }
 
-// valueOf reads a counter.
 func valueOf(counter prometheus.Counter) int64 {
 	var metric dto.Metric
 	if err := counter.Write(&metric); err != nil {
@@ -163,7 +162,6 @@ func (d *Decisions) StoreAnswered(took time.Duration, err error) {
 	d.answered.Observe(took.Seconds())
 }
 
-// decidingMode returns the failure mode that made a degraded decision.
 func decidingMode(d *enforce.Decision) rules.FailureMode {
 	if d.Reason == enforce.StoreUnavailable {
 		return rules.FailClosed

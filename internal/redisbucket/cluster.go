@@ -95,7 +95,6 @@ func (c *cluster) keepOnly(masters []*redis.Client) {
 	}
 }
 
-// states returns the nodes, or the router while the masters are unknown.
 func (c *cluster) states() []Node {
 	var nodes []Node
 	for _, n := range *c.nodes.Load() {
@@ -112,7 +111,6 @@ func byAddr(nodes []Node) {
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
 }
 
-// dispatch sends checks to the nodes that keep their buckets.
 func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
 	queuedAt := time.Now()
 	if key, ok := onlyTenant(checks); ok {
@@ -159,7 +157,6 @@ func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 	return key, true
 }
 
-// submitSome submits the checks at some places to a node.
 func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int, queuedAt time.Time) error {
 	some := make([]enforce.BucketCheck, len(places))
 	for i, place := range places {

@@ -15,8 +15,7 @@ const (
 	// read. With one, Redis would need a seventh less time on two shared cores, but every check would wait out a round
 	// trip before its own. More would make each batch smaller.
 	usualInFlight = 2
-	// maxInFlight is how many batches are in flight at most.
-	maxInFlight = 16
+	maxInFlight   = 16
 	// patienceShare is the part of the budget that calls wait for a batch to end before one more is started.
 	patienceShare = 10
 	// turnShare is the part of the budget within which a call must be sent; the rest is Redis's.
@@ -99,7 +98,6 @@ func (q *combiner) submit(checks []enforce.BucketCheck, queuedAt time.Time) (las
 	return c.queuedAt, c.err
 }
 
-// tenantOf returns the tenant of the first check that has one.
 func tenantOf(checks []enforce.BucketCheck) int64 {
 	for i := range checks {
 		if len(checks[i].Tiers) > 0 {

@@ -14,7 +14,6 @@ import (
 //go:embed credit.lua
 var creditSource string
 
-// creditReplyBytes is the length of credit.lua's reply.
 const creditReplyBytes = 2*tierBytes + limitBytes + 1
 
 // The last byte of credit.lua's reply, if it is not 0.

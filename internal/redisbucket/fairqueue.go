@@ -97,7 +97,6 @@ func (q *fairQueue) rotate() {
 	q.spare = f
 }
 
-// shift removes the oldest call of the flow.
 func (f *flow) shift() *call {
 	c := f.first
 	f.first, c.next, c.flow = c.next, nil, nil
@@ -112,10 +111,8 @@ func (q *fairQueue) pop() *call {
 	return c
 }
 
-// head returns the call that pop would remove.
 func (q *fairQueue) head() *call { return q.first.first }
 
-// alone reports whether only calls of one tenant wait.
 func (q *fairQueue) alone(tenant int64) bool { return q.first == q.last && q.first.tenant == tenant }
 
 // dropEmpty drops the flows that became empty outside of their turn, and keeps the order of the others.

@@ -48,7 +48,6 @@ func (n *node) state() State {
 	}
 }
 
-// send answers the checks of a batch.
 func (n *node) send(b *batch) {
 	s := n.store
 	apart := !s.standalone.Load() || s.crossSlot.Load()
@@ -170,12 +169,10 @@ func isCrossSlot(err error) bool {
 		strings.Contains(strings.ToLower(answer.Error()), "slot")
 }
 
-// isRefusal reports whether the open circuit breaker refused to ask the node.
 func isRefusal(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
 
-// withAddr adds the node's address to an error.
 func (n *node) withAddr(err error) error {
 	if err == nil || n.addr == "" {
 		return err

@@ -167,7 +167,6 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 	return nil
 }
 
-// nodeOf returns the node that keeps a bucket.
 func (s *Store) nodeOf(key enforce.Key) *node {
 	if s.single != nil {
 		return s.single

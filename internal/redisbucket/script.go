@@ -116,7 +116,6 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 	return true
 }
 
-// addTierKey adds a tier's key to KEYS and returns its place.
 func (s *script) addTierKey(tier *enforce.Tier) int {
 	place := len(s.limitOf)
 	if !s.single {

@@ -27,7 +27,6 @@ var demoRules []byte
 
 const noTable = "42P01" // the SQLSTATE
 
-// lookPatience bounds refuseForeign.
 const lookPatience = 10 * time.Second
 
 // refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns that every version of
