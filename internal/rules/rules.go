@@ -51,12 +51,6 @@ func (u RateUnit) seconds() float64 {
 	return 0
 }
 
-// Algorithm names how a rule's bucket fills and empties.
-type Algorithm string
-
-// TokenBucket refills continuously and lazily, up to the burst.
-const TokenBucket Algorithm = "token_bucket"
-
 // Mode says whether a rule decides or only reports.
 type Mode string
 
@@ -85,28 +79,6 @@ const (
 	FailLocal  FailureMode = "local"
 	FailOpen   FailureMode = "open"
 	FailClosed FailureMode = "closed"
-)
-
-// Limit is what a bucket allows: continuous refill at Rate, up to Burst.
-type Limit struct {
-	// Rate is in tokens per second, from MinRate to MaxRate.
-	Rate float64
-	// Burst is the bucket's capacity in tokens, from 1 to MaxBurst.
-	Burst int64
-	// Since is when the limit came into force, in microseconds since the Unix epoch on the
-	// database's clock. Of two limits for one bucket the later one holds.
-	Since int64
-}
-
-// SameAmounts reports whether two limits allow the same, whenever each came into force.
-func (l Limit) SameAmounts(other Limit) bool { return l.Rate == other.Rate && l.Burst == other.Burst }
-
-// The ranges of a limit. Within them every cost and burst is exact in millionths of a token.
-const (
-	MinRate       = 1e-6
-	MaxRate       = 1e9
-	MaxBurst      = 1_000_000_000
-	MaxTimeToFull = 365 * 24 * time.Hour
 )
 
 // Tenant is one product or team with everything it owns.
@@ -188,10 +160,18 @@ type Rule struct {
 	RateUnit      RateUnit
 	Burst         int64
 	Algorithm     Algorithm
+	// Window is that of a window's algorithm, else zero.
+	Window Window
+	// RefillInterval, in whole seconds, lets a token bucket refill in steps; 0 is continuous.
+	RefillInterval time.Duration
+	// MaxHold, in whole seconds, is how long a concurrency rule waits for a release before it frees the place.
+	MaxHold time.Duration
+	// NotifyAt are the shares of a fixed window's limit, in percent and ascending, whose crossing is noted.
+	NotifyAt      []int
 	Active        bool
 	Description   string
 	Version       int64     // 1 for a new rule, raised by each change to it
-	InForceSince  time.Time // when its present rate and burst came into force
+	InForceSince  time.Time // when its present limit came into force
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 	Revision      int64
@@ -203,11 +183,6 @@ type Rule struct {
 
 // Scope is the tier of limit the rule is.
 func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
-
-// Limit returns what the rule allows users without an override.
-func (r *Rule) Limit() Limit {
-	return Limit{Rate: r.RatePerSecond, Burst: r.Burst, Since: UnixMicro(r.InForceSince)}
-}
 
 // UnixMicro counts the zero time as 0: its true value is so far below that stores which compute
 // in doubles could not hold it.

@@ -1,13 +1,23 @@
 package rules
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // FillsLaterThan reports whether some bucket fills more than a second later at this limit than it would at
 // another. Stores keep full buckets for ten seconds, so less than that does not matter. A limit of block and bypass
 // rules is zero.
 func (l Limit) FillsLaterThan(other Limit) bool {
-	if l.Rate <= 0 {
+	if l.Burst <= 0 {
 		return false
+	}
+	// An edit of the algorithm or window carries over what was used, so the bucket may be empty at the new limit.
+	if l.Kind != other.Kind || l.Interval != other.Interval {
+		return l.TimeToFull() > time.Second
+	}
+	if l.Rate <= 0 {
+		return false // a window ends when it would have ended, and a place is held as long as before
 	}
 	// How much later depends linearly on what the bucket holds, so an end of the range decides: it is empty, or
 	// it holds all that the other limit allows.

@@ -14,7 +14,7 @@ func (r *Rule) UnknownWord() string {
 		return "mode " + string(r.Mode)
 	case r.Action != ActionLimit:
 		return ""
-	case !knows(r.Algorithm, TokenBucket):
+	case !knows(r.Algorithm, Algorithms...):
 		return "algorithm " + string(r.Algorithm)
 	case !r.FailureMode.Known():
 		return "failure mode " + string(r.FailureMode)

@@ -20,6 +20,9 @@ const (
 	MaxReasonLength      = 500
 )
 
+// maxNotifyAt is how many shares of a rule's limit can be noted.
+const maxNotifyAt = 5
+
 // MaxRulesPerPattern is how many rules may have one key pattern and one plan. Each of them matches
 // the same checks, and costs every one of those a bucket.
 const MaxRulesPerPattern = 64
@@ -80,7 +83,8 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	if r.Plan != "" && !plans[r.Plan] {
 		errs.Add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", r.Plan))
 	}
-	errs.Add("algorithm", WrongChoice(r.Algorithm, TokenBucket))
+	wrongAlgorithm := WrongChoice(r.Algorithm, Algorithms...)
+	errs.Add("algorithm", wrongAlgorithm)
 	errs.Add("mode", WrongChoice(r.Mode, ModeEnforce, ModeShadow))
 	errs.Add("action", WrongChoice(r.Action, ActionLimit, ActionBlock, ActionBypass))
 	errs.Add("rate_unit", wrongUnit(r.RateUnit))
@@ -89,11 +93,82 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	}
 	switch r.Action {
 	case ActionLimit:
-		errs = append(errs, wrongLimit(r.RatePerSecond, r.Burst)...)
+		if wrongAlgorithm == "" {
+			errs = append(errs, r.wrongLimit()...)
+		}
 	case ActionBlock, ActionBypass:
 		errs = append(errs, r.wrongWithoutLimit()...)
 	}
 	return errs
+}
+
+// wrongLimit judges the limit of a rule that limits: that it has what its algorithm needs, and nothing else.
+func (r *Rule) wrongLimit() FieldErrors {
+	var errs FieldErrors
+	algorithm := r.Algorithm
+	if algorithm.HasRate() {
+		errs = append(errs, wrongAmounts(r.RatePerSecond, r.Burst)...)
+	} else {
+		errs = append(errs, wrongWithoutRate(algorithm, r.RatePerSecond, r.Burst)...)
+	}
+	if algorithm.HasWindow() {
+		errs = append(errs, r.Window.wrong()...)
+		if r.Window.Calendar != "" && algorithm != FixedWindow {
+			errs.Add("window", fmt.Sprintf("must be a duration such as 60s: a %s moves with the time, and only fixed_window follows the calendar", algorithm))
+		}
+	} else if r.Window != (Window{}) {
+		errs.Add("window", fmt.Sprintf("must be left out: a %s has no window", algorithm))
+	}
+	switch {
+	case algorithm == TokenBucket && r.RefillInterval != 0:
+		errs.Add("refill_interval", wrongSeconds(r.RefillInterval, MaxWindow))
+	case r.RefillInterval != 0:
+		errs.Add("refill_interval", fmt.Sprintf("must be left out: only a token_bucket refills in steps, and this is a %s", algorithm))
+	}
+	switch {
+	case algorithm == Concurrency:
+		errs.Add("max_hold", wrongSeconds(r.MaxHold, MaxHold))
+	case r.MaxHold != 0:
+		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s", algorithm))
+	}
+	errs.Add("notify_at", r.wrongNotifyAt())
+	return errs
+}
+
+func (r *Rule) wrongNotifyAt() string {
+	if len(r.NotifyAt) > 0 && r.Algorithm != FixedWindow {
+		return fmt.Sprintf("must be left out: only a fixed_window notes when a share of its limit is used, and this is a %s", r.Algorithm)
+	}
+	if len(r.NotifyAt) > maxNotifyAt {
+		return fmt.Sprintf("must be at most %d shares, got %d", maxNotifyAt, len(r.NotifyAt))
+	}
+	for i, percent := range r.NotifyAt {
+		if percent < 1 || percent > 100 || i > 0 && percent <= r.NotifyAt[i-1] {
+			return fmt.Sprintf("must be whole percents from 1 to 100 in ascending order, such as 80 and 100, got %v", r.NotifyAt)
+		}
+	}
+	return ""
+}
+
+// wrongWithoutRate judges the rate and burst of a window or of places.
+func wrongWithoutRate(algorithm Algorithm, rate float64, burst int64) FieldErrors {
+	var errs FieldErrors
+	if rate != 0 {
+		errs.Add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s has a burst and no rate", algorithm))
+	}
+	most := int64(MaxBurst)
+	if algorithm == SlidingWindowLog || algorithm == Concurrency {
+		most = MaxListed
+	}
+	errs.Add("burst_capacity", wrongWhole(burst, 1, most))
+	return errs
+}
+
+func wrongSeconds(d, most time.Duration) string {
+	if d < time.Second || d > most || d%time.Second != 0 {
+		return fmt.Sprintf("must be whole seconds from 1s to %s, such as 30s, 5m or 1h", FormatDuration(most))
+	}
+	return ""
 }
 
 func (r *Rule) wrongWithoutLimit() FieldErrors {
@@ -103,6 +178,9 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	}
 	if r.Burst != 0 {
 		errs.Add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
+	}
+	if r.Window != (Window{}) || r.RefillInterval != 0 || r.MaxHold != 0 || len(r.NotifyAt) > 0 {
+		errs.Add("algorithm", fmt.Sprintf("must have no window, refill_interval, max_hold or notify_at: a %s rule takes no tokens", r.Action))
 	}
 	if r.Action == ActionBypass && r.Mode == ModeShadow {
 		errs.Add("mode", "must be enforce: a bypass rule has no shadow mode")
@@ -121,7 +199,11 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	}
 	errs.Add("user_id", wrongUserID(o.UserID))
 	errs.Add("rate_unit", wrongUnit(o.RateUnit))
-	errs = append(errs, wrongLimit(o.RatePerSecond, o.Burst)...)
+	if rule.Action == ActionLimit && !rule.Algorithm.HasRate() {
+		errs = append(errs, wrongWithoutRate(rule.Algorithm, o.RatePerSecond, o.Burst)...)
+	} else {
+		errs = append(errs, wrongAmounts(o.RatePerSecond, o.Burst)...)
+	}
 	if strings.TrimSpace(o.Reason) == "" {
 		errs.Add("reason", "must say why the user has an own limit")
 	}
@@ -142,11 +224,16 @@ func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with a limit by itself.
-func (l Limit) Validate() FieldErrors { return wrongLimit(l.Rate, l.Burst) }
+// Validate returns all that is wrong with a limit's rate and burst by themselves.
+func (l Limit) Validate() FieldErrors {
+	if algorithm := l.Kind.Algorithm(); !algorithm.HasRate() {
+		return wrongWithoutRate(algorithm, l.Rate, l.Burst)
+	}
+	return wrongAmounts(l.Rate, l.Burst)
+}
 
-// wrongLimit judges a rate and burst, and how long they take to fill a bucket if both are in range.
-func wrongLimit(rate float64, burst int64) FieldErrors {
+// wrongAmounts judges a rate and burst, and how long they take to fill a bucket if both are in range.
+func wrongAmounts(rate float64, burst int64) FieldErrors {
 	var errs FieldErrors
 	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
 		errs.Add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s", strconv.FormatFloat(rate, 'g', -1, 64)))

@@ -39,7 +39,7 @@ func TestRuleValidation(t *testing.T) {
 		"a burst above the range":                 {func(r *Rule) { r.Burst = MaxBurst + 1 }, []string{"burst_capacity: must be a whole number from 1 to 1000000000, got 1000000001"}},
 		"more than a year to fill":                {func(r *Rule) { r.RatePerSecond, r.Burst = 1, 31_536_001 }, []string{"burst_capacity: must be at most 31536000 at this rate: a bucket of 31536001 would take 366 days"}},
 		"a plan that does not exist":              {func(r *Rule) { r.Plan = "gold" }, []string{`plan: must be a plan of the tenant, and "gold" is none`}},
-		"an unknown algorithm":                    {func(r *Rule) { r.Algorithm = "magic" }, []string{`algorithm: must be token_bucket, got "magic"`}},
+		"an unknown algorithm":                    {func(r *Rule) { r.Algorithm = "magic" }, []string{`algorithm: must be token_bucket or leaky_bucket or fixed_window or sliding_window or sliding_window_log or concurrency, got "magic"`}},
 		"an unknown mode":                         {func(r *Rule) { r.Mode = "" }, []string{`mode: must be enforce or shadow, got ""`}},
 		"an unknown action":                       {func(r *Rule) { r.Action = "deny" }, []string{`action: must be limit or block or bypass, got "deny"`}},
 		"an unknown failure mode":                 {func(r *Rule) { r.FailureMode = "shut" }, []string{`failure_mode: must be local or open or closed, got "shut"`}},

@@ -24,9 +24,10 @@ func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
 			if !ok {
 				continue
 			}
-			if limit := t.bucketLimit(rule, key.user, to); limit.FillsLaterThan(o.limit) {
+			was := rule.Limit().Overridden(o.rate, o.burst, o.since)
+			if limit := t.bucketLimit(rule, key.user, to); limit.FillsLaterThan(was) {
 				slowed = append(slowed, rules.Slowdown{
-					Tenant: id, Rule: key.rule, User: key.user, From: o.limit.Since, To: limit.Since,
+					Tenant: id, Rule: key.rule, User: key.user, From: was.Since, To: limit.Since,
 				})
 			}
 		}

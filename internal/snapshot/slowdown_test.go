@@ -71,7 +71,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 		}
 		id := source.rows.Rules[0].ID
 		ofAll, ofUser := fmt.Sprintf("rule %d user \"\"", id), fmt.Sprintf("rule %d user \"42\"", id)
-		since := time.Now()
+		since := time.Now().Add(time.Minute) // an override's is later than its rule's
 		for _, step := range []struct {
 			name   string
 			change func(*Rows)
@@ -204,7 +204,7 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
-		source.change(func(rows *Rows) { rows.Rules[0].Algorithm, rows.Rules[0].Action = "leaky_bucket", rules.ActionLimit })
+		source.change(func(rows *Rows) { rows.Rules[0].Algorithm, rows.Rules[0].Action = "token_ring", rules.ActionLimit })
 		var log bytes.Buffer
 		w := NewWatcher(source, WatcherOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for range 3 {
@@ -212,7 +212,7 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if lines := strings.Count(log.String(), "algorithm leaky_bucket"); lines != 1 || w.Snapshot().Sizes().UnknownRules != 1 {
+		if lines := strings.Count(log.String(), "algorithm token_ring"); lines != 1 || w.Snapshot().Sizes().UnknownRules != 1 {
 			t.Errorf("%d rules, logged %d times: %s", w.Snapshot().Sizes().UnknownRules, lines, log.String())
 		}
 		source.change(func(rows *Rows) {

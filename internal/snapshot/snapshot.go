@@ -136,14 +136,18 @@ type overrideKey struct {
 
 // override is what a check needs of an Override. Times are in microseconds since the Unix epoch.
 type override struct {
-	limit     rules.Limit
+	rate      float64
+	burst     int64
+	since     int64
 	expiresAt int64 // 0: never
 	removedAt int64 // 0: not
 }
 
 func newOverride(row *rules.Override) override {
 	return override{
-		limit:     rules.Limit{Rate: row.RatePerSecond, Burst: row.Burst, Since: rules.UnixMicro(row.InForceSince)},
+		rate:      row.RatePerSecond,
+		burst:     row.Burst,
+		since:     rules.UnixMicro(row.InForceSince),
 		expiresAt: rules.UnixMicro(row.ExpiresAt),
 		removedAt: rules.UnixMicro(row.RemovedAt),
 	}
@@ -162,9 +166,9 @@ func newOverride(row *rules.Override) override {
 func (o override) effective(rule *rules.Rule, now int64) rules.Limit {
 	expired := o.expiresAt != 0 && o.expiresAt <= now
 	if !expired && o.removedAt == 0 {
-		return o.limit
+		return rule.Limit().Overridden(o.rate, o.burst, o.since)
 	}
-	end := max(o.limit.Since, o.removedAt)
+	end := max(o.since, o.removedAt)
 	if expired {
 		end = max(end, o.expiresAt)
 	}

@@ -179,6 +179,8 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 		reflect.TypeFor[[]auth.Permission](): []auth.Permission{auth.PermissionCheck},
 		reflect.TypeFor[time.Time]():         testNow,
 		reflect.TypeFor[[32]byte]():          [32]byte{1},
+		reflect.TypeFor[[]int]():             []int{80},
+		reflect.TypeFor[rules.Window]():      rules.Window{Length: time.Second},
 	}
 	change := func(field reflect.Value) {
 		switch value, ok := changed[field.Type()]; {
