@@ -7,8 +7,6 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkjson"
@@ -39,6 +37,7 @@ type AdminServer struct {
 	keyUses *snapshot.KeyUses
 	surface *listener
 	metrics *listener // nil beside an API, which has one
+	drain   drain
 
 	webhooks *webhook.Sender
 }
@@ -98,7 +97,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	}
 	surface := httpapi.NewServer(handler, log)
 	surface.RegisterOnShutdown(func() { close(closing) })
-	a.surface, err = listen("admin", cfg.AdminAddr, surface)
+	a.surface, err = listen("admin", cfg.AdminAddr, cfg.AdminCerts(), surface, log)
 	return a, err
 }
 
@@ -137,7 +136,7 @@ func (a *AdminServer) manageable() adminapi.Buckets {
 }
 
 func (a *AdminServer) readiness() httpapi.Readiness {
-	return readiness(a.cfg.Command, a.watcher, a.buckets)
+	return readiness(a.cfg.Command, a.watcher, a.buckets, a.drain.draining())
 }
 
 // Addr is the address of the admin API.
@@ -171,11 +170,11 @@ func (a *AdminServer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run serves until ctx ends, waits up to the shutdown timeout for requests in flight, and closes everything. It returns
+// Run serves until ctx ends and the drain delay has passed, waits up to the shutdown timeout for requests in flight, and closes everything. It returns
 // early if the database's schema is behind this binary or a listener fails.
 func (a *AdminServer) Run(ctx context.Context) error {
 	a.log.Info("answering the admin API", "admin_addr", a.Addr().String(), "metrics_addr", a.MetricsAddr().String())
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := a.drain.begin(ctx, a.cfg.DrainDelay, a.log)
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer endMetrics()

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -38,6 +35,7 @@ type API struct {
 	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
 	checks   *listener
 	metrics  *listener
+	drain    drain
 }
 
 // CheckServer answers checks.
@@ -98,7 +96,7 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		MaxConnections: checkConnections(cfg.CheckMaxConnections, log),
 	})
 	m.CheckConnections(checks.Connections)
-	if a.checks, err = listen("check", cfg.CheckAddr, checks); err != nil {
+	if a.checks, err = listen("check", cfg.CheckAddr, cfg.CheckCerts(), checks, log); err != nil {
 		return nil, err
 	}
 	a.metrics, err = listenForScrapes(cfg, m, a.readiness, log)
@@ -118,13 +116,6 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 	m.UnreadableRules(store.UnreadableRules)
 	m.SnapshotReads(watcher.PollDuration, watcher.RereadDuration)
 	return m
-}
-
-func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() httpapi.Readiness, log *slog.Logger) (*listener, error) {
-	scrapes := http.NewServeMux()
-	scrapes.Handle("GET /metrics", m.Handler())
-	scrapes.Handle("/", httpapi.HealthHandler(readiness))
-	return listen("metrics", cfg.MetricsAddr, httpapi.NewServer(scrapes, log))
 }
 
 // CheckAddr is the address of the check endpoint.
@@ -153,12 +144,12 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run answers checks until ctx ends, waits up to the shutdown timeout for requests in flight, and closes everything. It
-// returns early if the database's schema is behind this binary or a listener fails.
+// Run answers checks until ctx ends and the drain delay has passed, waits up to the shutdown timeout for requests in flight,
+// and closes everything. It returns early if the database's schema is behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
 	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := a.drain.begin(ctx, a.cfg.DrainDelay, a.log)
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { a.settler.Run(ctx); return nil })
@@ -203,10 +194,13 @@ func checkSchema(ctx context.Context, cfg config.Config) error {
 	}
 }
 
-func (a *API) readiness() httpapi.Readiness { return readiness(a.cfg.Command, a.watcher, a.buckets) }
+func (a *API) readiness() httpapi.Readiness {
+	return readiness(a.cfg.Command, a.watcher, a.buckets, a.drain.draining())
+}
 
-func readiness(command config.Command, watcher *snapshot.Watcher, buckets *buckets) httpapi.Readiness {
+func readiness(command config.Command, watcher *snapshot.Watcher, buckets *buckets, draining bool) httpapi.Readiness {
 	state := httpapi.Readiness{
+		Draining:    draining,
 		RulesLoaded: watcher.Snapshot() != nil,
 		RulesAge:    watcher.Age(),
 		Database:    "up",
@@ -230,50 +224,4 @@ func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 	}
 	return []string{fmt.Sprintf("%d active rules have words that this process does not know, and act by their failure mode; "+
 		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
-}
-
-type listener struct {
-	net.Listener
-	server server
-}
-
-// server is an *http.Server or a CheckServer.
-type server interface {
-	Serve(l net.Listener) error
-	Shutdown(ctx context.Context) error
-	Close() error
-}
-
-func listen(what, addr string, server server) (*listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for %s requests: %w", what, err)
-	}
-	return &listener{l, server}, nil
-}
-
-// serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.
-func (l *listener) serve(ctx context.Context, drain time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- l.server.Serve(l.Listener) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	// ctx has ended; the drain has its own timeout.
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	if err := l.server.Shutdown(limited); err != nil {
-		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
-	}
-	return nil
-}
-
-// close closes a listener that never served.
-func (l *listener) close() error {
-	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("close the listener at %s: %w", l.Addr(), err)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluicegate/sluice/internal/certs"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
@@ -42,6 +43,14 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	options, err := redisbucket.Options(string(cfg.RedisURL), cfg.StoreBudget)
 	if err != nil {
 		return nil, err
+	}
+	source, err := certs.Open(cfg.RedisCerts(), log)
+	if err != nil {
+		return nil, err
+	}
+	if options.TLSConfig != nil { // else the driver dials
+		dialer := &certs.Dialer{Source: source, ServerName: cfg.RedisTLS.ServerName, Timeout: cfg.StoreBudget}
+		options.Dialer = dialer.DialContext
 	}
 	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
@@ -218,10 +227,21 @@ func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
 			b.log.Info("Redis answers pings again", "node", node.Addr)
 			back = true
 		default:
-			b.log.Error("Redis did not answer a ping in time; failure modes decide its checks", "node", node.Addr, "error", node.Err)
+			b.log.Error("Redis did not answer a ping in time; failure modes decide its checks", "node", node.Addr, "error", explainRedis(node.Err))
 		}
 	}
 	return back
+}
+
+// explainRedis names the options that a refusal is about.
+func explainRedis(err error) error {
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "ERR AUTH"):
+		return fmt.Errorf("check the user and password in SLUICE_REDIS_URL or SLUICE_REDIS_PASSWORD: %w", err)
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command; docs/production.md lists those that it needs: %w", err)
+	}
+	return err
 }
 
 // checkSettings returns warnings about Redis's settings; ok is false if Redis did not answer.

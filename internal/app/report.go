@@ -18,7 +18,7 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 		name = "unknown"
 	}
 	return func() (fleet.Process, fleet.Count) {
-		state := readiness(a.cfg.Command, a.watcher, a.buckets)
+		state := a.readiness()
 		_, redisDown := a.buckets.state()
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,

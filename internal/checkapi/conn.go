@@ -3,6 +3,8 @@ package checkapi
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -21,7 +23,8 @@ import (
 
 // conn is a connection, served by one goroutine. Others change its state and close it.
 type conn struct {
-	net.Conn
+	net.Conn          // perhaps a *tls.Conn
+	raw      net.Conn // closes at once: a *tls.Conn waits to say that it closes, up to 5 s
 	server   *Server
 	network  netip.Prefix // see connections.evict
 	reserved bool         // over the limit: it gets one answer, which is 503 unless it is a health probe
@@ -72,12 +75,38 @@ func (m *memory) reset() {
 }
 
 func (s *Server) newConn(accepted net.Conn, now time.Time) *conn {
-	c := &conn{Conn: accepted, server: s, network: networkOf(accepted.RemoteAddr()), readTimeout: s.readTimeout}
+	c := &conn{Conn: accepted, raw: rawConn(accepted), server: s, network: networkOf(accepted.RemoteAddr()), readTimeout: s.readTimeout}
 	c.state.Store(int64(stateOf(silent, now.Sub(s.began))))
 	return c
 }
 
+// rawConn returns the connection that carries TLS, or the connection itself.
+func rawConn(c net.Conn) net.Conn {
+	if secured, ok := c.(*tls.Conn); ok {
+		return secured.NetConn()
+	}
+	return c
+}
+
+// handshake does the handshake of TLS, in the time of a request. Until it is done the connection can be evicted like a
+// silent one.
+func (c *conn) handshake() error {
+	secured, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.readTimeout)
+	defer cancel()
+	return secured.HandshakeContext(ctx) //nolint:wrapcheck // serve logs it
+}
+
 func (c *conn) serve() {
+	if err := c.handshake(); err != nil {
+		c.server.surface.Log.Debug("TLS handshake failed", "remote", c.RemoteAddr().String(), "error", err)
+		_ = c.raw.Close()
+		c.server.open.remove(c)
+		return
+	}
 	c.memory = memories.Get().(*memory)
 	c.in.Reset(c)
 	c.out.Reset(c)
@@ -341,9 +370,11 @@ func (c *conn) reject() {
 	answer.Header.SetConnectionClose()
 	answer.SetStatusCode(http.StatusServiceUnavailable)
 	answer.SetBodyRaw(problem.Append(nil, ""))
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the buffer of a new connection has room
-	_, _ = answer.WriteTo(c.Conn)
-	_ = c.Conn.Close()
+	_ = c.raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the buffer of a new connection has room
+	if c.raw == c.Conn {                                              // a handshake would take too long
+		_, _ = answer.WriteTo(c.raw)
+	}
+	_ = c.raw.Close()
 }
 
 func tooManyConnections() *httpapi.Problem {

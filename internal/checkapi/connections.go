@@ -121,7 +121,7 @@ func (s *connections) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
-		_ = c.Conn.Close()
+		_ = c.raw.Close()
 	}
 }
 

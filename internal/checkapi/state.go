@@ -70,6 +70,6 @@ func (c *conn) endFrom(seen connState) bool {
 	if !c.state.CompareAndSwap(int64(seen), int64(seen.with(ended))) {
 		return false
 	}
-	_ = c.Conn.Close()
+	_ = c.raw.Close()
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/certs"
 )
 
 // Config is how one process was asked to run. The table of options says what each field means; options that
@@ -17,8 +18,10 @@ type Config struct {
 	// prints it and ends; no other field means anything then.
 	Answer string
 
+	// DatabaseURL and RedisURL have the passwords that were given by options of their own.
 	DatabaseURL ConnURL // "" only for "sluice dev", which then starts a private database
 	RedisURL    ConnURL // "" keeps buckets in memory; "sluice dev" starts a private Redis if it can
+	RedisTLS    TLS
 	RedisPrefix string
 	DataDir     string
 
@@ -26,6 +29,9 @@ type Config struct {
 	CheckAddr      string
 	AdminAddr      string
 	MetricsAddr    string
+	CheckTLS       TLS
+	AdminTLS       TLS
+	MetricsTLS     TLS
 	CheckURL       string // without /v1/check; "" if unknown
 	TrustedProxies []netip.Prefix
 
@@ -43,11 +49,41 @@ type Config struct {
 	CountRetention     time.Duration
 	WebhookAllow       []netip.Prefix
 
+	DrainDelay      time.Duration
 	ShutdownTimeout time.Duration
+	Pprof           bool // at MetricsAddr
 	LogLevel        slog.Level
 	LogFormat       string // "text" or "json"
 
 	Arguments Arguments
+
+	databasePassword, redisPassword, sentinelPassword Secret
+}
+
+// TLS names the PEM files of a listener, or of the client of Redis. A listener without a certificate does not use TLS.
+type TLS struct {
+	Cert, Key  string
+	CA         string // of a listener's clients, or of Redis
+	ServerName string // of Redis; "" is the host that is connected to
+}
+
+// CheckCerts are the files of CheckTLS, with the options that name them.
+func (c Config) CheckCerts() certs.Files { return c.CheckTLS.files("check", "client-ca") }
+
+// AdminCerts are those of AdminTLS.
+func (c Config) AdminCerts() certs.Files { return c.AdminTLS.files("admin", "client-ca") }
+
+// MetricsCerts are those of MetricsTLS.
+func (c Config) MetricsCerts() certs.Files { return c.MetricsTLS.files("metrics", "client-ca") }
+
+// RedisCerts are those of RedisTLS.
+func (c Config) RedisCerts() certs.Files { return c.RedisTLS.files("redis", "ca") }
+
+func (t TLS) files(of, ca string) certs.Files {
+	file := func(path, part string) certs.File {
+		return certs.File{Path: path, Option: envName(of + "-tls-" + part)}
+	}
+	return certs.Files{Cert: file(t.Cert, "cert"), Key: file(t.Key, "key"), CA: file(t.CA, ca)}
 }
 
 // Arguments are what a one-shot command works on.
@@ -78,7 +114,7 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 func (c Config) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("command", string(c.Command))}
 	for _, o := range c.options() {
-		if o.takenBy(c.Command) {
+		if o.takenBy(c.Command) && o.valueOf == "" {
 			attrs = append(attrs, slog.String(o.name, o.value.show()))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // contradictions notes what is wrong with options that are each right by themselves.
@@ -32,6 +33,7 @@ func (p *parser) contradictions(c *Config) {
 				named(one.name), c.Command)
 		}
 	}
+	p.contradictTLS(c)
 	if c.RereadInterval < c.PollInterval {
 		p.complain("%s is shorter than %s; every reading of all rules is also a poll",
 			named("reread-interval"), named("poll-interval"))
@@ -65,4 +67,23 @@ func isLoopback(addr string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+// contradictTLS notes files of TLS that are of no use without others.
+func (p *parser) contradictTLS(c *Config) {
+	for _, side := range []struct {
+		name string
+		TLS
+	}{{"check", c.CheckTLS}, {"admin", c.AdminTLS}, {"metrics", c.MetricsTLS}, {"redis", c.RedisTLS}} {
+		name, t, prefix := side.name, side.TLS, "--"+side.name+"-tls-"
+		if (t.Cert == "") != (t.Key == "") {
+			p.complain("%scert and %skey need each other; give both", prefix, prefix)
+		}
+		if name != "redis" && t.CA != "" && t.Cert == "" {
+			p.complain("%sclient-ca needs %scert: without a certificate the address does not speak TLS", prefix, prefix)
+		}
+	}
+	if c.RedisTLS != (TLS{}) && !strings.HasPrefix(string(c.RedisURL), "rediss") {
+		p.complain("the options --redis-tls-… need a --redis-url that begins with rediss:// or rediss+sentinel://")
+	}
 }

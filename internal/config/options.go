@@ -19,6 +19,7 @@ type option struct {
 	normalFor map[Command]string
 	value     value
 	help      string
+	valueOf   string // names the option whose value is in the file that this one names; "" for others
 }
 
 const (
@@ -29,7 +30,7 @@ const (
 
 // options is the table. Setting a value changes c.
 func (c *Config) options() []option {
-	return slices.Concat(
+	return withFiles(slices.Concat(
 		group(arguments,
 			row("email", only(AdminCreateAdmin, AdminSetPassword), required, text(&c.Arguments.Email, "ADDRESS"),
 				"The address to sign in with."),
@@ -60,12 +61,28 @@ func (c *Config) options() []option {
 		),
 		group("Stores",
 			row("database-url", everyCommand, required, connURL(&c.DatabaseURL, "postgres", "postgresql"),
-				"PostgreSQL 15 or later, as postgres://user:password@host:5432/name. Without it, sluice dev runs a "+
-					"private one."),
+				"PostgreSQL 15 or later, as postgres://user:password@host:5432/name. sslmode=verify-full, sslrootcert, "+
+					"sslcert and sslkey after a ? are about TLS, as in libpq. Without the URL, sluice dev runs a private one."),
+			row("database-password", everyCommand, "", secretText(&c.databasePassword),
+				"The password of PostgreSQL, if the URL has none."),
 			row("redis-url", servers, "",
 				connURL(&c.RedisURL, "redis", "rediss", "redis+sentinel", "rediss+sentinel"),
 				"Redis, as redis://host:6379 or rediss:// for TLS. Without it buckets are in the memory of each "+
 					"api process, so that limits hold per process; sluice dev runs a private Redis if one is installed."),
+			row("redis-password", servers, "", secretText(&c.redisPassword),
+				"The password of Redis, if the URL has none. The user of an ACL is in the URL: redis://user@host:6379."),
+			row("redis-sentinel-password", servers, "", secretText(&c.sentinelPassword),
+				"The password of the sentinels, if the URL has none."),
+			row("redis-tls-ca", servers, "", text(&c.RedisTLS.CA, "FILE"),
+				"The certificate authorities of Redis and its sentinels, in PEM. Without it those of the operating "+
+					"system are trusted. Needs a rediss:// URL, as do the other options of its TLS."),
+			row("redis-tls-cert", servers, "", text(&c.RedisTLS.Cert, "FILE"),
+				"The certificate that is shown to Redis and its sentinels, in PEM."),
+			row("redis-tls-key", servers, "", text(&c.RedisTLS.Key, "FILE"),
+				"The key of that certificate, in PEM."),
+			row("redis-tls-server-name", servers, "", text(&c.RedisTLS.ServerName, "NAME"),
+				"The name that the certificates of Redis must have, where it is not the host in the address: sentinels "+
+					"and clusters often name their nodes by IP address."),
 			row("redis-prefix", servers, "", keyPrefix(&c.RedisPrefix),
 				"What this deployment's keys in Redis begin with. Deployments that share a Redis database, each "+
 					"with a PostgreSQL of its own, need different ones: their tenants have the same numbers."),
@@ -93,6 +110,11 @@ func (c *Config) options() []option {
 				"Where Prometheus reads /metrics, without a password. /healthz and /readyz are answered there as "+
 					"well.").on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),
 		),
+		group("TLS of the listeners", slices.Concat(
+			listenerTLS("check", only(API), &c.CheckTLS),
+			listenerTLS("admin", only(AdminServe), &c.AdminTLS),
+			listenerTLS("metrics", only(API, AdminServe), &c.MetricsTLS),
+		)...),
 		group("Decisions and rules",
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
 				"How many buckets a process keeps in its own memory at most, for rules that fail local and for "+
@@ -125,15 +147,51 @@ func (c *Config) options() []option {
 					"alerts go to public addresses only."),
 		),
 		group("Process",
+			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
+				"How long a process goes on as ever after SIGINT or SIGTERM while /readyz says 503, so that load "+
+					"balancers stop sending to it. Longer than it takes them to notice: 5s to 15s are usual."),
 			row("shutdown-timeout", servers, "10s", duration(&c.ShutdownTimeout, 100*time.Millisecond, time.Hour),
 				"The time that requests in flight have to end after SIGINT or SIGTERM."),
+			row("pprof", servers, "false", toggle(&c.Pprof),
+				"Answer /debug/pprof/ where the metrics are, for go tool pprof. Profiles show what the process does "+
+					"and its command line, and taking one costs processor time."),
 			row("log-level", everyCommand, "info", level(&c.LogLevel),
 				"The least severe events to log."),
 			row("log-format", everyCommand, "text", word(&c.LogFormat, "text", "json"),
 				"How to write log lines, which go to standard error."),
 		),
-	)
+	))
 }
+
+// listenerTLS is the TLS of a listener: --check-tls-cert and so on.
+func listenerTLS(listener string, takers []Command, t *TLS) []option {
+	return []option{
+		row(listener+"-tls-cert", takers, "", text(&t.Cert, "FILE"),
+			"The certificate to show at --"+listener+"-addr, in PEM, followed by those between it and its authority. "+
+				"With it the address speaks TLS only. The files of TLS are read again when they change."),
+		row(listener+"-tls-key", takers, "", text(&t.Key, "FILE"),
+			"The key of that certificate, in PEM."),
+		row(listener+"-tls-client-ca", takers, "", text(&t.CA, "FILE"),
+			"Certificate authorities in PEM. With it, clients must show a certificate that one of them signed."),
+	}
+}
+
+// withFiles adds, after each option that is a secret, one that names a file with its value.
+func withFiles(options []option) (all []option) {
+	for _, o := range options {
+		all = append(all, o)
+		if !o.value.secret {
+			continue
+		}
+		file := row(o.name+fileSuffix, o.takers, "", text(new(string), "FILE"),
+			"A file with the value of "+o.flag()+", in its place. A line break at the end is not part of it.")
+		file.group, file.valueOf = o.group, o.name
+		all = append(all, file)
+	}
+	return all
+}
+
+const fileSuffix = "-file"
 
 func row(name string, takers []Command, normal string, value value, help string) option {
 	return option{name: name, takers: takers, normal: normal, value: value, help: help, normalFor: map[Command]string{}}
@@ -163,7 +221,11 @@ func (o option) env() string {
 	if o.group == arguments {
 		return ""
 	}
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+	return envName(o.name)
+}
+
+func envName(name string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // defaultFor returns the text of the option's default for a command, or "", and whether it must be given instead.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ func Parse(binary string, args, environ []string) (Config, error) {
 		}
 		if len(p.problems) == 0 {
 			p.contradictions(&c)
+			p.putPasswords(&c)
 		}
 	}
 	if len(p.problems) > 0 {
@@ -117,7 +119,10 @@ func (p *parser) settle(environ []string) {
 	p.problems = append(p.problems, unknownFlags...)
 	p.readFlags()
 	for _, o := range p.options {
-		if !o.takenBy(p.command) {
+		if !o.takenBy(p.command) || o.valueOf != "" {
+			continue
+		}
+		if o.value.secret && !p.readSecret(o) {
 			continue
 		}
 		given := p.given[o.name]
@@ -127,7 +132,7 @@ func (p *parser) settle(environ []string) {
 		case text == "" && must && o.env() == "":
 			p.complain("--%s is required by %s", o.name, p.command)
 		case text == "" && must:
-			p.complain("--%s is required by %s; it can also be given as %s", o.name, p.command, o.env())
+			p.complain("--%s is required by %s; it can also be given as %s, or in a file by %s", o.name, p.command, o.env(), o.env()+"_FILE")
 		case text == "":
 		default:
 			err := o.value.set(text)
@@ -138,6 +143,32 @@ func (p *parser) settle(environ []string) {
 			}
 		}
 	}
+}
+
+// readSecret reads the value of an option from the file that was given for it, if any, and reports whether it could.
+func (p *parser) readSecret(o option) bool {
+	file := p.given[o.name+fileSuffix]
+	if file.text == "" {
+		return true
+	}
+	if value := p.given[o.name]; value.text != "" {
+		p.complain("%s and %s are two values of one option; leave one out", value.from, file.from)
+		return false
+	}
+	secret, err := os.ReadFile(file.text)
+	text := strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
+	switch {
+	case err != nil:
+		p.complain("%s: %w", file.from, err)
+	case text == "":
+		p.complain("%s: %s is empty", file.from, file.text)
+	case strings.ContainsAny(text, "\n\x00"):
+		p.complain("%s: %s has more than one line", file.from, file.text)
+	default:
+		p.given[o.name] = setting{o, text, file.from}
+		return true
+	}
+	return false
 }
 
 // suggest returns "; did you mean …?" for the name that a wrong one was most likely meant to be, or "" if none

@@ -272,7 +272,7 @@ func TestAPIAndAdminNeedADatabase(t *testing.T) {
 		words := strings.Fields(line)
 		_, err := Parse(words[0], words[1:], nil)
 		assertProblems(t, err, []string{
-			"--database-url is required by " + line + "; it can also be given as SLUICE_DATABASE_URL",
+			"--database-url is required by " + line + "; it can also be given as SLUICE_DATABASE_URL, or in a file by SLUICE_DATABASE_URL_FILE",
 		})
 	}
 }

@@ -63,3 +63,87 @@ func (u ConnURL) GoString() string { return fmt.Sprintf("%q", u.String()) }
 
 // MarshalText keeps encoders and log handlers from showing the password.
 func (u ConnURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// putPasswords moves passwords that were given by options of their own into the URLs that they belong to.
+func (p *parser) putPasswords(c *Config) {
+	for _, password := range []struct {
+		secret *Secret
+		option string
+		url    *ConnURL
+		of     string
+		put    func(u ConnURL, password string) (with ConnURL, ok bool)
+	}{
+		{&c.databasePassword, "database-password", &c.DatabaseURL, "database-url", func(u ConnURL, password string) (ConnURL, bool) {
+			return u.withParameter("password", password), !u.hasPassword() && !u.hasParameter("password")
+		}},
+		{&c.redisPassword, "redis-password", &c.RedisURL, "redis-url", func(u ConnURL, password string) (ConnURL, bool) {
+			return u.withPassword(password), !u.hasPassword()
+		}},
+		{&c.sentinelPassword, "redis-sentinel-password", &c.RedisURL, "redis-url", func(u ConnURL, password string) (ConnURL, bool) {
+			return u.withParameter("sentinel_password", password), !u.hasParameter("sentinel_password")
+		}},
+	} {
+		if *password.secret == "" {
+			continue
+		}
+		from := p.given[password.option].from
+		with, ok := password.put(*password.url, string(*password.secret))
+		switch {
+		case *password.url == "":
+			p.complain("%s has no use without --%s", from, password.of)
+		case !ok:
+			p.complain("%s and %s both have a password; leave one out", from, p.given[password.of].from)
+		}
+		*password.url, *password.secret = with, ""
+	}
+}
+
+func (u ConnURL) split() (scheme, user, rest string) {
+	scheme, rest, _ = strings.Cut(string(u), "://")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		return scheme, rest[:at], rest[at+1:]
+	}
+	return scheme, "", rest
+}
+
+func (u ConnURL) hasPassword() bool {
+	_, user, _ := u.split()
+	return strings.Contains(user, ":")
+}
+
+func (u ConnURL) hasParameter(name string) bool {
+	_, _, rest := u.split()
+	_, query, _ := strings.Cut(rest, "?")
+	values, _ := url.ParseQuery(query)
+	return values.Has(name)
+}
+
+func (u ConnURL) withPassword(password string) ConnURL {
+	scheme, user, rest := u.split()
+	return ConnURL(scheme + "://" + user + ":" + url.PathEscape(password) + "@" + rest)
+}
+
+func (u ConnURL) withParameter(name, value string) ConnURL {
+	separator := "?"
+	if strings.Contains(string(u), "?") {
+		separator = "&"
+	}
+	return u + ConnURL(separator+name+"="+url.QueryEscape(value))
+}
+
+// Secret is a text that is never printed, logged or encoded.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// GoString keeps %#v from showing the secret.
+func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
+
+// MarshalText keeps encoders and log handlers from showing the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -29,6 +29,13 @@ func text(at *string, kind string) value {
 	return checked(at, kind, "", func(string) bool { return true })
 }
 
+// secretText is a password.
+func secretText(at *Secret) value {
+	v := text((*string)(at), "PASSWORD")
+	v.show, v.secret = at.String, true
+	return v
+}
+
 // word is one of several.
 func word(at *string, words ...string) value {
 	return checked(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) bool {

@@ -10,6 +10,8 @@ import (
 type Readiness struct {
 	// RulesLoaded: rules were loaded at least once. This makes the process ready.
 	RulesLoaded bool
+	// Draining: the process was told to stop and answers only until others take its requests. This makes it unready.
+	Draining bool
 	// RulesAge is how long ago the rules were last known to be those of the database.
 	RulesAge time.Duration
 	// Database and Redis are single words, such as up, down, or memory without Redis. They are public.
@@ -46,9 +48,9 @@ const (
 	Alive      = `{"status":"ok"}`
 )
 
-// Status returns 503 until the process is ready.
+// Status returns 503 until the process is ready, and while it drains.
 func (now *Readiness) Status() int {
-	if now.RulesLoaded {
+	if now.RulesLoaded && !now.Draining {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
@@ -59,6 +61,9 @@ func (now *Readiness) AppendJSON(b []byte) []byte {
 	word, age := "waiting for rules", []byte("null")
 	if now.RulesLoaded {
 		word, age = "ready", AppendMillis(nil, now.RulesAge)
+	}
+	if now.Draining {
+		word = "draining"
 	}
 	b = AppendString(append(b, `{"status":`...), word)
 	b = strconv.AppendBool(append(b, `,"rules_loaded":`...), now.RulesLoaded)

@@ -2,10 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -38,7 +40,7 @@ func domainError(err error) error {
 		return fmt.Errorf("%w (%w)", rules.ErrNotFound, err)
 	}
 	if isAway(err) && !errors.Is(err, rules.ErrAway) {
-		return fmt.Errorf("%w (%w)", rules.ErrAway, err)
+		return fmt.Errorf("%w (%w)", rules.ErrAway, explain(err))
 	}
 	var refusal *pgconn.PgError
 	if !errors.As(err, &refusal) {
@@ -74,6 +76,26 @@ func isAway(err error) bool {
 	}
 	return errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(net.Error)) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// explain names the option that a refused connection is about.
+func explain(err error) error {
+	if !errors.As(err, new(*pgconn.ConnectError)) {
+		return err
+	}
+	var refusal *pgconn.PgError
+	var certificate *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var closed *net.OpError
+	switch {
+	case errors.As(err, &refusal) && strings.HasPrefix(refusal.Code, "28"): // invalid authorization
+		return fmt.Errorf("check the user, password and certificate in SLUICE_DATABASE_URL or SLUICE_DATABASE_PASSWORD: %w", err)
+	case errors.As(err, &certificate):
+		return fmt.Errorf("the server's certificate is not trusted; check sslrootcert and the host in SLUICE_DATABASE_URL: %w", err)
+	case errors.As(err, &alert), errors.As(err, &closed) && closed.Op == "remote error":
+		return fmt.Errorf("the server refused the handshake; check sslcert and sslkey in SLUICE_DATABASE_URL: %w", err)
+	}
+	return err
 }
 
 func takenBy(constraint string) string {

@@ -17,12 +17,12 @@ func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	defer cancel()
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return fmt.Errorf("read the database URL: %w", err)
+		return fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
 	setDefaults(config, databaseURL)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return fmt.Errorf("grant to %s: %w", role, err)
+		return fmt.Errorf("grant to %s: %w", role, explain(err))
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grant(ctx, tx, role) })

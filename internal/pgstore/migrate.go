@@ -43,7 +43,7 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 	asking, cancelAsking := context.WithTimeout(ctx, patience.answer)
 	defer cancelAsking()
 	if _, err := schemaVersion(asking, conn); err != nil { // goose repeats this query without a deadline
-		return fmt.Errorf("migrate: %w", err)
+		return fmt.Errorf("migrate: %w", explain(err))
 	}
 	results, err := migrations.Up(ctx)
 	if isLockTimeout(err) {
@@ -76,7 +76,7 @@ func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	current, err := schemaVersion(ctx, conn)
 	if err != nil {
-		return fmt.Errorf("check the schema: %w", err)
+		return fmt.Errorf("check the schema: %w", explain(err))
 	}
 	sources := migrations.ListSources()
 	if wanted := sources[len(sources)-1].Version; current < wanted {
@@ -102,7 +102,7 @@ func schemaVersion(ctx context.Context, conn *sql.DB) (int64, error) {
 func openMigrations(databaseURL string, patience patience) (*goose.Provider, *sql.DB, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the database URL: %w", err)
+		return nil, nil, fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
 	setDefaults(config, databaseURL)
 	files, err := fs.Sub(db.Migrations, "migrations")

@@ -106,7 +106,7 @@ func (s *Store) As(by rules.Actor) Writer { return Writer{s, by} }
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("read the database URL: %w", err)
+		return nil, fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
 	setDefaults(config.ConnConfig, databaseURL)
 	if !strings.Contains(databaseURL, "pool_max_conns") {

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// drain is the time between the order to stop and stopping, in which readyz sends load balancers elsewhere.
+type drain struct{ began atomic.Bool }
+
+func (d *drain) draining() bool { return d.began.Load() }
+
+// begin returns a group for the parts of a process, and the context that they work in. It ends when a part fails, or the
+// delay after ctx has ended.
+func (d *drain) begin(ctx context.Context, delay time.Duration, log *slog.Logger) (*errgroup.Group, context.Context) {
+	group, failing := errgroup.WithContext(context.WithoutCancel(ctx))
+	working, stop := context.WithCancel(failing)
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-failing.Done():
+			return nil
+		case <-ctx.Done():
+		}
+		d.began.Store(true)
+		if delay == 0 {
+			return nil
+		}
+		log.Info("draining: readyz says 503, and requests are answered until the delay is over", "delay", delay)
+		select {
+		case <-failing.Done():
+		case <-time.After(delay):
+		}
+		return nil
+	})
+	return group, working
+}

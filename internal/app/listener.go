@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/certs"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/metrics"
+)
+
+type listener struct {
+	net.Listener
+	server server
+}
+
+// server is an *http.Server or a CheckServer.
+type server interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
+	Close() error
+}
+
+// listen binds an address. With a certificate its connections are TLS, of HTTP/1.1 only: the limits of connections and
+// requests are written for one request at a time.
+func listen(what, addr string, files certs.Files, server server, log *slog.Logger) (*listener, error) {
+	source, err := certs.Open(files, log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s requests: %w", what, err)
+	}
+	if files.Cert.Path != "" {
+		l = tls.NewListener(l, source.Server("http/1.1"))
+	}
+	return &listener{l, server}, nil
+}
+
+// listenForScrapes serves the metrics, health and, if the option says so, profiles.
+func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() httpapi.Readiness, log *slog.Logger) (*listener, error) {
+	scrapes := http.NewServeMux()
+	scrapes.Handle("GET /metrics", m.Handler())
+	scrapes.Handle("/", httpapi.HealthHandler(readiness))
+	if cfg.Pprof {
+		scrapes.HandleFunc("GET /debug/pprof/", pprof.Index)
+		scrapes.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		scrapes.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		scrapes.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		scrapes.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return listen("metrics", cfg.MetricsAddr, cfg.MetricsCerts(), httpapi.NewServer(scrapes, log), log)
+}
+
+// serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.
+func (l *listener) serve(ctx context.Context, drain time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- l.server.Serve(l.Listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	// ctx has ended; the drain has its own timeout.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := l.server.Shutdown(limited); err != nil {
+		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
+	}
+	return nil
+}
+
+// close closes a listener that never served.
+func (l *listener) close() error {
+	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the listener at %s: %w", l.Addr(), err)
+	}
+	return nil
+}
