@@ -90,11 +90,19 @@ CREATE TABLE rate_limit_rule (
     is_active       boolean          NOT NULL,
     description     text             NOT NULL DEFAULT '',
     version         bigint           NOT NULL DEFAULT 1,
-    in_force_since  timestamptz      NOT NULL, -- of the present rate and burst; see moment_after
+    in_force_since  timestamptz      NOT NULL, -- of the present limit; see moment_after
     revision        bigint           NOT NULL,
     removed_at      timestamptz,
     created_at      timestamptz      NOT NULL DEFAULT now(),
     updated_at      timestamptz      NOT NULL DEFAULT now(),
+    -- The rest of the limit, null where the algorithm has no such thing.
+    window_seconds  integer, -- or window_calendar
+    window_calendar text,
+    window_zone     text, -- null for UTC
+    window_start_day smallint, -- of a week or month; null for the first
+    refill_interval_seconds integer, -- null: tokens come continuously
+    max_hold_seconds integer,
+    notify_at       smallint[], -- percents of a window's limit
     CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
     CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
@@ -102,19 +110,45 @@ CREATE TABLE rate_limit_rule (
     CONSTRAINT rate_limit_rule_key_pattern_check CHECK (octet_length(key_pattern) BETWEEN 1 AND 512),
     CONSTRAINT rate_limit_rule_scope_check CHECK (scope IN ('user', 'endpoint', 'global', 'ip')),
     CONSTRAINT rate_limit_rule_rate_unit_check CHECK (rate_unit IN ('second', 'minute', 'hour', 'day')),
-    CONSTRAINT rate_limit_rule_algorithm_check CHECK (algorithm IN ('token_bucket')),
+    CONSTRAINT rate_limit_rule_algorithm_check CHECK (algorithm IN (
+        'token_bucket', 'leaky_bucket', 'fixed_window', 'sliding_window', 'sliding_window_log', 'concurrency')),
     CONSTRAINT rate_limit_rule_mode_check CHECK (mode IN ('enforce', 'shadow')),
     CONSTRAINT rate_limit_rule_action_check CHECK (action IN ('limit', 'block', 'bypass')),
     CONSTRAINT rate_limit_rule_bypass_check CHECK (action <> 'bypass' OR mode = 'enforce'),
     CONSTRAINT rate_limit_rule_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed')),
     -- Block and bypass have no limit; their stored values only have to be in range.
     CONSTRAINT rate_limit_rule_rate_check CHECK (
-        rate_per_second BETWEEN 0 AND 1e9 AND (action <> 'limit' OR rate_per_second >= 1e-6)),
+        rate_per_second BETWEEN 0 AND 1e9 AND (action <> 'limit' OR CASE
+            WHEN algorithm IN ('token_bucket', 'leaky_bucket') THEN rate_per_second >= 1e-6 ELSE rate_per_second = 0 END)),
     CONSTRAINT rate_limit_rule_burst_check CHECK (
         burst_capacity BETWEEN 0 AND 1000000000 AND (action <> 'limit' OR burst_capacity >= 1)),
+    -- These keep a list of as many entries.
+    CONSTRAINT rate_limit_rule_listed_check CHECK (
+        action <> 'limit' OR algorithm NOT IN ('sliding_window_log', 'concurrency') OR burst_capacity <= 1000),
     -- At most a year to fill; one second more, so that rounding does not refuse what the domain accepts.
     CONSTRAINT rate_limit_rule_time_to_full_check CHECK (
-        action <> 'limit' OR burst_capacity <= rate_per_second * 31536001)
+        action <> 'limit' OR rate_per_second = 0 OR burst_capacity <= rate_per_second * 31536001),
+    CONSTRAINT rate_limit_rule_window_check CHECK (
+        num_nonnulls(window_seconds, window_calendar)
+            = (action = 'limit' AND algorithm IN ('fixed_window', 'sliding_window', 'sliding_window_log'))::integer
+        AND window_seconds BETWEEN 1 AND 2678400),
+    CONSTRAINT rate_limit_rule_window_calendar_check CHECK (
+        window_calendar IS NULL OR window_calendar IN ('day', 'week', 'month') AND algorithm = 'fixed_window'),
+    CONSTRAINT rate_limit_rule_window_zone_check CHECK (
+        window_zone IS NULL OR window_calendar IS NOT NULL AND octet_length(window_zone) BETWEEN 1 AND 64),
+    CONSTRAINT rate_limit_rule_window_start_day_check CHECK (
+        window_start_day IS NULL
+        OR window_start_day BETWEEN 1 AND CASE window_calendar WHEN 'week' THEN 7 WHEN 'month' THEN 31 ELSE 0 END),
+    CONSTRAINT rate_limit_rule_refill_interval_check CHECK (
+        refill_interval_seconds IS NULL
+        OR action = 'limit' AND algorithm = 'token_bucket' AND refill_interval_seconds BETWEEN 1 AND 2678400),
+    CONSTRAINT rate_limit_rule_max_hold_check CHECK (
+        (max_hold_seconds IS NOT NULL) = (action = 'limit' AND algorithm = 'concurrency')
+        AND max_hold_seconds BETWEEN 1 AND 86400),
+    CONSTRAINT rate_limit_rule_notify_at_check CHECK (
+        notify_at IS NULL
+        OR action = 'limit' AND algorithm = 'fixed_window' AND cardinality(notify_at) BETWEEN 1 AND 5
+            AND 1 <= ALL (notify_at) AND 100 >= ALL (notify_at))
 );
 
 CREATE UNIQUE INDEX rate_limit_rule_identity_key ON rate_limit_rule (tenant_id, key_pattern, plan, name)
@@ -146,9 +180,11 @@ CREATE TABLE rate_limit_override (
         REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT rate_limit_override_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256),
     CONSTRAINT rate_limit_override_rate_unit_check CHECK (rate_unit IN ('second', 'minute', 'hour', 'day')),
-    CONSTRAINT rate_limit_override_rate_check CHECK (rate_per_second BETWEEN 1e-6 AND 1e9),
+    -- 0 for a rule whose algorithm has no rate.
+    CONSTRAINT rate_limit_override_rate_check CHECK (rate_per_second = 0 OR rate_per_second BETWEEN 1e-6 AND 1e9),
     CONSTRAINT rate_limit_override_burst_check CHECK (burst_capacity BETWEEN 1 AND 1000000000),
-    CONSTRAINT rate_limit_override_time_to_full_check CHECK (burst_capacity <= rate_per_second * 31536001),
+    CONSTRAINT rate_limit_override_time_to_full_check CHECK (
+        rate_per_second = 0 OR burst_capacity <= rate_per_second * 31536001),
     -- An end before the beginning would leave buckets on the limit that should have ended.
     CONSTRAINT rate_limit_override_expires_at_check CHECK (expires_at > in_force_since),
     CONSTRAINT rate_limit_override_removed_at_check CHECK (removed_at > in_force_since)

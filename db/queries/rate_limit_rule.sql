@@ -67,12 +67,14 @@ SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_
 -- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
-    action, failure_mode, is_active, description, in_force_since, revision
+    action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
+    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(key_pattern), sqlc.arg(scope), nullif(sqlc.arg(plan)::text, ''),
     sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity), sqlc.arg(algorithm), sqlc.arg(mode),
     sqlc.arg(action), nullif(sqlc.arg(failure_mode)::text, ''), sqlc.arg(is_active), sqlc.arg(description),
-    clock_timestamp(), sqlc.arg(revision)
+    clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
+    sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at)
 )
 RETURNING *;
 
@@ -89,9 +91,23 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     failure_mode = nullif(sqlc.arg(failure_mode)::text, ''),
     is_active = sqlc.arg(is_active),
     description = sqlc.arg(description),
+    window_seconds = sqlc.narg(window_seconds),
+    window_calendar = sqlc.narg(window_calendar),
+    window_zone = sqlc.narg(window_zone),
+    window_start_day = sqlc.narg(window_start_day),
+    refill_interval_seconds = sqlc.narg(refill_interval_seconds),
+    max_hold_seconds = sqlc.narg(max_hold_seconds),
+    notify_at = sqlc.narg(notify_at),
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)
+            AND r.algorithm = sqlc.arg(algorithm)
+            AND r.window_seconds IS NOT DISTINCT FROM sqlc.narg(window_seconds)
+            AND r.window_calendar IS NOT DISTINCT FROM sqlc.narg(window_calendar)
+            AND r.window_zone IS NOT DISTINCT FROM sqlc.narg(window_zone)
+            AND r.window_start_day IS NOT DISTINCT FROM sqlc.narg(window_start_day)
+            AND r.refill_interval_seconds IS NOT DISTINCT FROM sqlc.narg(refill_interval_seconds)
+            AND r.max_hold_seconds IS NOT DISTINCT FROM sqlc.narg(max_hold_seconds)
             THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))

@@ -187,6 +187,15 @@ type ruleImage struct {
 	FailureMode   *string         `json:"failure_mode"`
 	IsActive      bool            `json:"is_active"`
 	Description   string          `json:"description"`
+
+	// Entries older than these fields have none of them.
+	WindowSeconds         *int32  `json:"window_seconds"`
+	WindowCalendar        *string `json:"window_calendar"`
+	WindowZone            *string `json:"window_zone"`
+	WindowStartDay        *int16  `json:"window_start_day"`
+	RefillIntervalSeconds *int32  `json:"refill_interval_seconds"`
+	MaxHoldSeconds        *int32  `json:"max_hold_seconds"`
+	NotifyAt              []int16 `json:"notify_at"`
 }
 
 // rule returns the image without the fields that identify a rule.
@@ -195,6 +204,8 @@ func (i *ruleImage) rule() rules.Rule {
 		ID: i.RuleID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
 		Algorithm: i.Algorithm, Mode: i.Mode, Action: i.Action, FailureMode: rules.FailureMode(orEmpty(i.FailureMode)),
 		Active: i.IsActive, Description: i.Description,
+		Window:         windowOf(i.WindowSeconds, i.WindowCalendar, i.WindowZone, i.WindowStartDay),
+		RefillInterval: seconds(i.RefillIntervalSeconds), MaxHold: seconds(i.MaxHoldSeconds), NotifyAt: percents(i.NotifyAt),
 	}
 }
 

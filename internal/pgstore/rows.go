@@ -74,26 +74,30 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 		return rules.Rule{}, fmt.Errorf("stored pattern of rule %d: %w", row.RuleID, err)
 	}
 	return rules.Rule{
-		ID:            row.RuleID,
-		TenantID:      row.TenantID,
-		Name:          row.Name,
-		Pattern:       pattern,
-		Plan:          orEmpty(row.Plan),
-		RatePerSecond: row.RatePerSecond,
-		RateUnit:      oneOf(row.RateUnit, rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay),
-		Burst:         row.BurstCapacity,
-		Algorithm:     oneOf(row.Algorithm, rules.TokenBucket),
-		Mode:          oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow),
-		Action:        oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
-		FailureMode:   oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
-		Active:        row.IsActive,
-		Description:   row.Description,
-		Version:       row.Version,
-		InForceSince:  row.InForceSince.UTC(),
-		CreatedAt:     row.CreatedAt.UTC(),
-		UpdatedAt:     row.UpdatedAt.UTC(),
-		Revision:      row.Revision,
-		Removed:       row.RemovedAt != nil,
+		ID:             row.RuleID,
+		TenantID:       row.TenantID,
+		Name:           row.Name,
+		Pattern:        pattern,
+		Plan:           orEmpty(row.Plan),
+		RatePerSecond:  row.RatePerSecond,
+		RateUnit:       oneOf(row.RateUnit, rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay),
+		Burst:          row.BurstCapacity,
+		Algorithm:      oneOf(row.Algorithm, rules.Algorithms...),
+		Window:         windowOf(row.WindowSeconds, row.WindowCalendar, row.WindowZone, row.WindowStartDay),
+		RefillInterval: seconds(row.RefillIntervalSeconds),
+		MaxHold:        seconds(row.MaxHoldSeconds),
+		NotifyAt:       percents(row.NotifyAt),
+		Mode:           oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow),
+		Action:         oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
+		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
+		Active:         row.IsActive,
+		Description:    row.Description,
+		Version:        row.Version,
+		InForceSince:   row.InForceSince.UTC(),
+		CreatedAt:      row.CreatedAt.UTC(),
+		UpdatedAt:      row.UpdatedAt.UTC(),
+		Revision:       row.Revision,
+		Removed:        row.RemovedAt != nil,
 	}, nil
 }
 
@@ -207,11 +211,64 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 	}
 }
 
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
+// shapeColumns are the columns of a rule's limit that most rules leave null.
+type shapeColumns struct {
+	WindowSeconds, RefillIntervalSeconds, MaxHoldSeconds *int32
+	WindowCalendar, WindowZone                           *string
+	WindowStartDay                                       *int16
+	NotifyAt                                             []int16
+}
+
+// shapeOf expects a valid rule, whose numbers are in the columns' range.
+func shapeOf(rule *rules.Rule) shapeColumns {
+	columns := shapeColumns{
+		WindowSeconds:         unlessZero(int32(rule.Window.Length / time.Second)),
+		WindowCalendar:        unlessZero(string(rule.Window.Calendar)),
+		WindowZone:            unlessZero(rule.Window.Zone),
+		WindowStartDay:        unlessZero(int16(rule.Window.StartDay)),
+		RefillIntervalSeconds: unlessZero(int32(rule.RefillInterval / time.Second)),
+		MaxHoldSeconds:        unlessZero(int32(rule.MaxHold / time.Second)),
 	}
-	return *text
+	for _, percent := range rule.NotifyAt {
+		columns.NotifyAt = append(columns.NotifyAt, int16(percent))
+	}
+	return columns
+}
+
+func windowOf(length *int32, calendar, zone *string, startDay *int16) rules.Window {
+	return rules.Window{
+		Length:   seconds(length),
+		Calendar: oneOf(rules.CalendarUnit(orZeroValue(calendar)), rules.CalendarDay, rules.CalendarWeek, rules.CalendarMonth),
+		Zone:     orZeroValue(zone),
+		StartDay: int(orZeroValue(startDay)),
+	}
+}
+
+func seconds(n *int32) time.Duration { return time.Duration(orZeroValue(n)) * time.Second }
+
+func percents(column []int16) []int {
+	if len(column) == 0 {
+		return nil
+	}
+	return each(column, func(percent int16) int { return int(percent) })
+}
+
+func orEmpty(text *string) string { return orZeroValue(text) }
+
+func orZeroValue[T any](value *T) (zero T) {
+	if value == nil {
+		return zero
+	}
+	return *value
+}
+
+// unlessZero is the inverse of orZeroValue.
+func unlessZero[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
 }
 
 func orZero(t *time.Time) time.Time {

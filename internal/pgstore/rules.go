@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -197,7 +198,8 @@ func tooManyAlike() error {
 func sameRule(a, b *rules.Rule) bool {
 	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
-		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description
+		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
+		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt)
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
@@ -215,22 +217,30 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 // createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
 	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
+		shape := shapeOf(&rule)
 		return dbsqlc.CreateRuleParams{
-			TenantID:      w.tenant,
-			Name:          rule.Name,
-			KeyPattern:    rule.Pattern.String(),
-			Scope:         rule.Scope(),
-			Plan:          rule.Plan,
-			RatePerSecond: rule.RatePerSecond,
-			RateUnit:      rule.RateUnit,
-			BurstCapacity: rule.Burst,
-			Algorithm:     rule.Algorithm,
-			Mode:          rule.Mode,
-			Action:        rule.Action,
-			FailureMode:   string(rule.FailureMode),
-			IsActive:      rule.Active,
-			Description:   rule.Description,
-			Revision:      w.revision,
+			TenantID:              w.tenant,
+			Name:                  rule.Name,
+			KeyPattern:            rule.Pattern.String(),
+			Scope:                 rule.Scope(),
+			Plan:                  rule.Plan,
+			RatePerSecond:         rule.RatePerSecond,
+			RateUnit:              rule.RateUnit,
+			BurstCapacity:         rule.Burst,
+			Algorithm:             rule.Algorithm,
+			Mode:                  rule.Mode,
+			Action:                rule.Action,
+			FailureMode:           string(rule.FailureMode),
+			IsActive:              rule.Active,
+			Description:           rule.Description,
+			Revision:              w.revision,
+			WindowSeconds:         shape.WindowSeconds,
+			WindowCalendar:        shape.WindowCalendar,
+			WindowZone:            shape.WindowZone,
+			WindowStartDay:        shape.WindowStartDay,
+			RefillIntervalSeconds: shape.RefillIntervalSeconds,
+			MaxHoldSeconds:        shape.MaxHoldSeconds,
+			NotifyAt:              shape.NotifyAt,
 		}
 	})
 	rows, failed, err := inTrips(params, func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
@@ -244,19 +254,27 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 
 func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rules.Rule, failed int, err error) {
 	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {
+		shape := shapeOf(&rule)
 		return dbsqlc.UpdateRuleParams{
-			RatePerSecond: rule.RatePerSecond,
-			RateUnit:      rule.RateUnit,
-			BurstCapacity: rule.Burst,
-			Algorithm:     rule.Algorithm,
-			Mode:          rule.Mode,
-			Action:        rule.Action,
-			FailureMode:   string(rule.FailureMode),
-			IsActive:      rule.Active,
-			Description:   rule.Description,
-			Revision:      w.revision,
-			TenantID:      w.tenant,
-			RuleID:        rule.ID,
+			RatePerSecond:         rule.RatePerSecond,
+			RateUnit:              rule.RateUnit,
+			BurstCapacity:         rule.Burst,
+			Algorithm:             rule.Algorithm,
+			Mode:                  rule.Mode,
+			Action:                rule.Action,
+			FailureMode:           string(rule.FailureMode),
+			IsActive:              rule.Active,
+			Description:           rule.Description,
+			Revision:              w.revision,
+			TenantID:              w.tenant,
+			RuleID:                rule.ID,
+			WindowSeconds:         shape.WindowSeconds,
+			WindowCalendar:        shape.WindowCalendar,
+			WindowZone:            shape.WindowZone,
+			WindowStartDay:        shape.WindowStartDay,
+			RefillIntervalSeconds: shape.RefillIntervalSeconds,
+			MaxHoldSeconds:        shape.MaxHoldSeconds,
+			NotifyAt:              shape.NotifyAt,
 		}
 	})
 	rows, failed, err := inTrips(params, func(trip []dbsqlc.UpdateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {

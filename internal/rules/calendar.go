@@ -117,7 +117,7 @@ func calendarOf(w Window) *calendar {
 	}
 	sum := fnv.New64a()
 	_, _ = fmt.Fprintf(sum, "%s %d %s", w.Calendar, startDay, zone) // a hash does not fail
-	code := -1 - int64(sum.Sum64()>>16)                           // a double holds 48 bits exactly
+	code := -1 - int64(sum.Sum64()>>16)                             // a double holds 48 bits exactly
 	if held := calendars.Load(); held != nil && (*held)[code] != nil {
 		return (*held)[code]
 	}

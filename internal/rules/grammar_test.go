@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"testing"
+	"time"
 )
 
 // grammar is testdata/grammar.json: what patterns and rates mean here and in the UI, whose tests read the file too.
@@ -21,12 +23,35 @@ type grammar struct {
 		Burst     int64
 		Limit     string
 	}
-	InvalidRates []string `json:"invalid_rates"`
+	InvalidRates     []string `json:"invalid_rates"`
+	Durations        []spanCase
+	InvalidDurations []struct{ Text, Error string } `json:"invalid_durations"`
+	Windows          []spanCase
+	InvalidWindows   []struct{ Text, Error string } `json:"invalid_windows"`
+	Limits           []struct {
+		Algorithm      Algorithm
+		Rate           string
+		Burst          int64
+		Window         string
+		WindowZone     string `json:"window_zone"`
+		WindowStartDay int    `json:"window_start_day"`
+		RefillInterval string `json:"refill_interval"`
+		MaxHold        string `json:"max_hold"`
+		Describes      string
+	}
 }
 
-func TestGrammar(t *testing.T) {
-	t.Parallel()
-	var cases grammar
+// spanCase is a duration or a window.
+type spanCase struct {
+	Text, Prints string // Prints is "" where it is Text
+	Seconds      int64
+	Calendar     CalendarUnit
+}
+
+func (c spanCase) prints() string { return cmp.Or(c.Prints, c.Text) }
+
+func readGrammar(t *testing.T) (cases grammar) {
+	t.Helper()
 	file, err := os.ReadFile("testdata/grammar.json")
 	if err == nil {
 		err = json.Unmarshal(file, &cases)
@@ -34,6 +59,12 @@ func TestGrammar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cases
+}
+
+func TestGrammar(t *testing.T) {
+	t.Parallel()
+	cases := readGrammar(t)
 	for _, c := range cases.Patterns {
 		p, err := ParsePattern(c.Text)
 		want := c.Prints
@@ -57,7 +88,8 @@ func TestGrammar(t *testing.T) {
 		if text := FormatRate(perSecond, unit); text != c.Text {
 			t.Errorf("%s is written as %s", c.Text, text)
 		}
-		if text := DescribeLimit(perSecond, unit, c.Burst); text != c.Limit {
+		rule := Rule{Algorithm: TokenBucket, RatePerSecond: perSecond, RateUnit: unit, Burst: c.Burst}
+		if text := rule.DescribeLimit(); text != c.Limit {
 			t.Errorf("%s is described as %q, want %q", c.Text, text, c.Limit)
 		}
 	}
@@ -65,5 +97,74 @@ func TestGrammar(t *testing.T) {
 		if perSecond, unit, err := ParseRate(text); err == nil {
 			t.Errorf("%q is read as %v per %s, want an error", text, perSecond, unit)
 		}
+	}
+}
+
+func TestGrammarOfDurationsAndWindows(t *testing.T) {
+	t.Parallel()
+	cases := readGrammar(t)
+	for _, c := range cases.Durations {
+		d, err := ParseDuration(c.Text)
+		if err != nil || d != time.Duration(c.Seconds)*time.Second || FormatDuration(d) != c.prints() {
+			t.Errorf("%s is read as %s and written as %s, error %v; want %+v", c.Text, d, FormatDuration(d), err, c)
+		}
+	}
+	for _, c := range cases.InvalidDurations {
+		if d, err := ParseDuration(c.Text); err == nil || err.Error() != c.Error {
+			t.Errorf("%q is read as %s, error\n%v\nwant\n%s", c.Text, d, err, c.Error)
+		}
+	}
+	for _, c := range cases.Windows {
+		w, err := ParseWindow(c.Text)
+		if want := (Window{Length: time.Duration(c.Seconds) * time.Second, Calendar: c.Calendar}); err != nil || w != want || w.String() != c.prints() {
+			t.Errorf("%s is read as %+v and written as %s, error %v; want %+v", c.Text, w, w, err, c)
+		}
+	}
+	for _, c := range cases.InvalidWindows {
+		if w, err := ParseWindow(c.Text); err == nil || err.Error() != c.Error {
+			t.Errorf("%q is read as %+v, error\n%v\nwant\n%s", c.Text, w, err, c.Error)
+		}
+	}
+}
+
+func TestLimitsAreDescribedAsPeopleSayThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range readGrammar(t).Limits {
+		rule := Rule{
+			Pattern: must(ParsePattern("global"))(t), Action: ActionLimit, Mode: ModeEnforce, RateUnit: PerSecond,
+			Algorithm: c.Algorithm, Burst: c.Burst,
+		}
+		if c.Rate != "" {
+			var err error
+			if rule.RatePerSecond, rule.RateUnit, err = ParseRate(c.Rate); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Window != "" {
+			rule.Window = must(ParseWindow(c.Window))(t)
+		}
+		rule.Window.Zone, rule.Window.StartDay = c.WindowZone, c.WindowStartDay
+		if c.RefillInterval != "" {
+			rule.RefillInterval = must(ParseDuration(c.RefillInterval))(t)
+		}
+		if c.MaxHold != "" {
+			rule.MaxHold = must(ParseDuration(c.MaxHold))(t)
+		}
+		if text := rule.DescribeLimit(); text != c.Describes {
+			t.Errorf("%+v is described as %q", c, text)
+		}
+		if errs := rule.Validate(nil); len(errs) > 0 {
+			t.Errorf("%+v is refused: %v", c, errs)
+		}
+	}
+}
+
+func must[T any](value T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
 }

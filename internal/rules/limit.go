@@ -77,6 +77,9 @@ func (a Algorithm) HasWindow() bool {
 	return a == FixedWindow || a == SlidingWindow || a == SlidingWindowLog
 }
 
+// isListed reports whether buckets of the algorithm keep a list of up to MaxListed.
+func (a Algorithm) isListed() bool { return a == SlidingWindowLog || a == Concurrency }
+
 // Limit is what a bucket allows. Limits are compared with ==.
 type Limit struct {
 	// Rate is in tokens per second, from MinRate to MaxRate; 0 for windows and places.
@@ -133,6 +136,9 @@ func (r *Rule) Limit() Limit {
 func (l Limit) Overridden(rate float64, burst, since int64) Limit {
 	if l.Rate > 0 && rate > 0 { // the override may be older than the rule's algorithm
 		l.Rate = rate
+	}
+	if l.Kind.Algorithm().isListed() {
+		burst = min(burst, MaxListed) // likewise
 	}
 	l.Burst, l.Since = burst, max(l.Since, since)
 	return l

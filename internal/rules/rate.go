@@ -35,12 +35,6 @@ func FormatRate(perSecond float64, unit RateUnit) string {
 	return number + "/" + string(unit)
 }
 
-// DescribeLimit writes a limit as people say it: 1,000 per day, bursts to 50.
-func DescribeLimit(perSecond float64, unit RateUnit, burst int64) string {
-	number, unit := ratePerUnit(perSecond, unit)
-	return grouped(number) + " per " + string(unit) + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
-}
-
 // grouped puts a comma before each three digits of a number's whole part.
 func grouped(number string) string {
 	whole, decimals, pointed := strings.Cut(number, ".")

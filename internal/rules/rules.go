@@ -167,15 +167,15 @@ type Rule struct {
 	// MaxHold, in whole seconds, is how long a concurrency rule waits for a release before it frees the place.
 	MaxHold time.Duration
 	// NotifyAt are the shares of a fixed window's limit, in percent and ascending, whose crossing is noted.
-	NotifyAt      []int
-	Active        bool
-	Description   string
-	Version       int64     // 1 for a new rule, raised by each change to it
-	InForceSince  time.Time // when its present limit came into force
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	Revision      int64
-	Removed       bool
+	NotifyAt     []int
+	Active       bool
+	Description  string
+	Version      int64     // 1 for a new rule, raised by each change to it
+	InForceSince time.Time // when its present limit came into force
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	Revision     int64
+	Removed      bool
 
 	// Unknown is the UnknownWord of a rule of a Snapshot, which fills it, so that no check has to look for it.
 	Unknown string

@@ -157,7 +157,7 @@ func wrongWithoutRate(algorithm Algorithm, rate float64, burst int64) FieldError
 		errs.Add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s has a burst and no rate", algorithm))
 	}
 	most := int64(MaxBurst)
-	if algorithm == SlidingWindowLog || algorithm == Concurrency {
+	if algorithm.isListed() {
 		most = MaxListed
 	}
 	errs.Add("burst_capacity", wrongWhole(burst, 1, most))

@@ -17,7 +17,7 @@ import (
 // tenant has already, which the file's rules may use beside its own plans.
 //
 // What is wrong with the file is an Errors. Every row of the answer is valid, except that an
-// override may be over, and that an override's rule may be missing or not a limit if it is not in the
+// override may be over, and that an override may not fit its rule, or its rule be missing, if the rule is not in the
 // file; ruleset.Diff tells both.
 func Decode(r io.Reader, file string, plans []string) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
@@ -60,8 +60,7 @@ func (d *decoder) decode(root *yaml.Node) {
 		d.plan(d.object(node, at("plans", i), "name", "description"))
 	}
 	for i, node := range upTo(d, limits) {
-		d.rule(d.object(node, at("rules", i), "key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity",
-			"algorithm", "mode", "action", "failure_mode", "is_active", "description"))
+		d.rule(d.object(node, at("rules", i), ruleFieldNames...))
 	}
 	known := make(map[rules.RuleIdentity]*rules.Rule, len(d.config.Rules))
 	for i := range d.config.Rules {
@@ -72,6 +71,11 @@ func (d *decoder) decode(root *yaml.Node) {
 			"reason", "expires_at"))
 	}
 }
+
+var ruleFieldNames = slices.Concat(
+	[]string{"key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity", "algorithm"},
+	shapeFields,
+	[]string{"mode", "action", "failure_mode", "is_active", "description"})
 
 // upTo goes through a list until enough is wrong.
 func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
@@ -106,7 +110,10 @@ func (d *decoder) rule(o *object) {
 		Active:      o.boolean("is_active", true),
 		Description: o.text("description", ""),
 	}
-	rule.RatePerSecond, rule.RateUnit, rule.Burst = o.limit(rule.Action == rules.ActionLimit)
+	limits := rule.Action == rules.ActionLimit
+	rule.RatePerSecond, rule.RateUnit = o.anyRate(limits && rule.Algorithm.HasRate())
+	rule.Burst = o.burst(limits)
+	o.shape(&rule)
 	if o.has("failure_mode") && rule.FailureMode == "" {
 		o.fail("failure_mode", "must not be empty: leave it out for the tenant's own")
 	}
@@ -129,15 +136,19 @@ func (d *decoder) override(known map[rules.RuleIdentity]*rules.Rule, o *object) 
 			o.wrong["rule"] = true
 		}
 	}
+	needsRate := o.wrong["rule"]
 	if inFile := known[rule.Identity()]; inFile != nil {
-		rule = inFile
+		rule, needsRate = inFile, inFile.Algorithm.HasRate()
+	} else if rule.Algorithm = rules.FixedWindow; needsRate || o.has("rate") || o.has("rate_per_second") {
+		rule.Algorithm = rules.TokenBucket // Diff knows the rule, and tells if it has no rate
 	}
 	override := ConfigOverride{Rule: rule.Identity(), Override: rules.Override{
 		UserID:    o.required("user_id"),
 		Reason:    o.required("reason"),
 		ExpiresAt: o.time("expires_at"),
 	}}
-	override.RatePerSecond, override.RateUnit, override.Burst = o.limit(true)
+	override.RatePerSecond, override.RateUnit = o.anyRate(needsRate)
+	override.Burst = o.burst(true)
 	// Judged as of the beginning of time: a file does not become wrong by waiting.
 	o.check(override.Validate(rule, time.Time{}))
 	if !o.wrong["rule"] {

@@ -168,6 +168,10 @@ func checkReferences(current, result Config) error {
 			errs = append(errs, fmt.Errorf("override for %s: there is no such rule", override.Identity()))
 		case rule.Action != rules.ActionLimit:
 			errs = append(errs, fmt.Errorf("override for %s: a %s rule has no limit to override", override.Identity(), rule.Action))
+		default:
+			if wrong := override.Validate(rule, time.Time{}); len(wrong) > 0 {
+				errs = append(errs, fmt.Errorf("override for %s: %w", override.Identity(), wrong))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -197,16 +201,18 @@ func planFields(p *rules.Plan) []field {
 }
 
 func ruleFields(r *rules.Rule) []field {
-	return []field{
-		{"rate", rules.DescribeRate(r.RatePerSecond, r.RateUnit)},
+	limit := append([]field{
+		{"rate", describeRate(r.RatePerSecond, r.RateUnit)},
 		{"burst", strconv.FormatInt(r.Burst, 10)},
 		{"algorithm", string(r.Algorithm)},
+	}, shapeValues(r)...)
+	return append(limit, []field{
 		{"mode", string(r.Mode)},
 		{"action", string(r.Action)},
 		{"failure_mode", cmp.Or(string(r.FailureMode), "the tenant's")},
 		{"is_active", strconv.FormatBool(r.Active)},
 		{"description", strconv.Quote(r.Description)},
-	}
+	}...)
 }
 
 func overrideFields(o *ConfigOverride) []field {
@@ -215,7 +221,7 @@ func overrideFields(o *ConfigOverride) []field {
 		expiry = o.ExpiresAt.UTC().Format(time.RFC3339Nano)
 	}
 	return []field{
-		{"rate", rules.DescribeRate(o.RatePerSecond, o.RateUnit)},
+		{"rate", describeRate(o.RatePerSecond, o.RateUnit)},
 		{"burst", strconv.FormatInt(o.Burst, 10)},
 		{"reason", strconv.Quote(o.Reason)},
 		{"expires_at", expiry},

@@ -77,7 +77,7 @@ func describePlan(p *rules.Plan) string {
 func describeRule(r *rules.Rule) string {
 	text := string(r.Action)
 	if r.Action == rules.ActionLimit {
-		text = rules.DescribeLimit(r.RatePerSecond, r.RateUnit, r.Burst)
+		text = r.DescribeLimit()
 	}
 	if r.Mode != rules.ModeEnforce {
 		text += ", mode " + string(r.Mode)
@@ -92,7 +92,7 @@ func describeRule(r *rules.Rule) string {
 }
 
 func describeOverride(o *ConfigOverride) string {
-	text := rules.DescribeLimit(o.RatePerSecond, o.RateUnit, o.Burst)
+	text := rules.DescribeAmounts(o.RatePerSecond, o.RateUnit, o.Burst)
 	if !o.ExpiresAt.IsZero() {
 		text += ", until " + o.ExpiresAt.UTC().Format(time.RFC3339)
 	}

@@ -12,7 +12,7 @@ type ChangedRows struct {
 type ChangedRow struct {
 	Label         string // what people call it
 	IsNew, IsGone bool
-	Fields        []ChangedField // in which it differs; all of them if it is new or gone
+	Fields        []ChangedField // in which it differs; all that it has if it is new or gone
 }
 
 // ChangedField is what a row says before and after. A row that is new has no Before, one that is gone
@@ -47,7 +47,8 @@ func changedRows[T any](changes []Change[T], fields func(*T) []field, label func
 			if !row.IsGone {
 				shown.After = after[i].value
 			}
-			if row.IsNew || row.IsGone || shown.Before != shown.After {
+			only := shown.Before + shown.After // of a row that is new or gone
+			if (row.IsNew || row.IsGone) && only != none || !row.IsNew && !row.IsGone && shown.Before != shown.After {
 				row.Fields = append(row.Fields, shown)
 			}
 		}

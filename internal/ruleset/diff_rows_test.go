@@ -38,7 +38,7 @@ func TestChangedRowsSayWhatDiffers(t *testing.T) {
 		!slices.Equal(rows.Rules[0].Fields, []ChangedField{{"rate", "10 per second", "20 per second"}}) {
 		t.Errorf("the changed rule: %+v", rows.Rules)
 	}
-	if len(rows.Rules) == 2 && (!rows.Rules[1].IsGone || len(rows.Rules[1].Fields) != len(ruleFields(&rule)) || rows.Rules[1].Fields[0].After != "") {
+	if len(rows.Rules) == 2 && (!rows.Rules[1].IsGone || len(rows.Rules[1].Fields) != len(ruleFields(&rule))-len(shapeFields) || rows.Rules[1].Fields[0].After != "") {
 		t.Errorf("the removed rule: %+v", rows.Rules[1])
 	}
 	if len(rows.Overrides) != 0 {

@@ -114,7 +114,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		"a rule with an override becomes a block": {
 			current: withOverride(override),
 			desired: one(blocked),
-			want: `~ rule user:{user_id} [free] daily: rate 1,000 per day → 0 per second, burst 50 → 0, action limit → block
+			want: `~ rule user:{user_id} [free] daily: rate 1,000 per day → none, burst 50 → 0, action limit → block
 = override for user 42 of rule user:{user_id} [free] daily: kept, though not in the file
 `,
 		},
@@ -126,7 +126,7 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 		"a rule that limits again has its resting overrides pruned": {
 			current: Config{Plans: []rules.Plan{free}, Rules: []rules.Rule{blocked}, Overrides: []ConfigOverride{override}},
 			desired: one(daily), prune: true,
-			want: `~ rule user:{user_id} [free] daily: rate 0 per second → 1,000 per day, burst 0 → 50, action block → limit
+			want: `~ rule user:{user_id} [free] daily: rate none → 1,000 per day, burst 0 → 50, action block → limit
 - override for user 42 of rule user:{user_id} [free] daily
 `,
 		},

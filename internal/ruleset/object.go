@@ -187,18 +187,17 @@ func (o *object) time(name string) time.Time {
 	return at.UTC()
 }
 
-// limit reads a rate, its unit and a burst.
-func (o *object) limit(required bool) (perSecond float64, unit rules.RateUnit, burst int64) {
+// anyRate reads a rate and its unit.
+func (o *object) anyRate(required bool) (perSecond float64, unit rules.RateUnit) {
 	if o.has("rate") {
-		perSecond, unit = o.rate()
-	} else {
-		unit = rules.RateUnit(o.text("rate_unit", string(rules.PerSecond)))
-		perSecond = o.ratePerSecond()
-		if required && !o.has("rate_per_second") {
-			o.fail("rate", "is missing: write a rate such as 1000/day, or rate_per_second")
-		}
+		return o.rate()
 	}
-	return perSecond, unit, o.burst(required)
+	unit = rules.RateUnit(o.text("rate_unit", string(rules.PerSecond)))
+	perSecond = o.ratePerSecond()
+	if required && !o.has("rate_per_second") {
+		o.fail("rate", "is missing: write a rate such as 1000/day, or rate_per_second")
+	}
+	return perSecond, unit
 }
 
 func (o *object) rate() (perSecond float64, unit rules.RateUnit) {

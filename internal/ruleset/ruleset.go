@@ -25,6 +25,11 @@
 // with rate_unit beside it if it is to be shown in another unit than seconds. An override names
 // its rule by pattern, plan and name; the rule is in the file or already in the database.
 //
+// Limits of other algorithms than token_bucket have other fields: leaky_bucket a rate and burst_capacity; fixed_window,
+// sliding_window and sliding_window_log a window (30s, 5m, 24h; a fixed_window also day, week or month, with
+// window_zone and window_start_day) and burst_capacity; concurrency a burst_capacity and max_hold. A token_bucket may
+// have a refill_interval, and a fixed_window notify_at, a list of percents. Without a rate, overrides have none either.
+//
 // Reading is strict, because a limit that is silently not what was written is worse than none: a
 // field that does not exist or is given twice, a value of another type (42 for "42", null), an
 // anchor or alias, a second document and a file above maxSize or maxValues are errors. The first
@@ -71,7 +76,8 @@ type (
 	fileRule struct {
 		fileIdentity `yaml:",inline"`
 		fileLimit    `yaml:",inline"`
-		Algorithm    rules.Algorithm   `yaml:"algorithm,omitempty"`
+		Algorithm    rules.Algorithm `yaml:"algorithm,omitempty"`
+		fileShape    `yaml:",inline"`
 		Mode         rules.Mode        `yaml:"mode,omitempty"`
 		Action       rules.Action      `yaml:"action,omitempty"`
 		FailureMode  rules.FailureMode `yaml:"failure_mode,omitempty"`
@@ -103,7 +109,7 @@ type (
 // rightly refuse them.
 func Encode(w io.Writer, config Config) error {
 	out := file{Plans: []filePlan{}, Rules: []fileRule{}}
-	resting := make(map[rules.RuleIdentity]bool, len(config.Rules))
+	limits := make(map[rules.RuleIdentity]*rules.Rule, len(config.Rules))
 	for _, p := range config.Plans {
 		out.Plans = append(out.Plans, filePlan{p.Name, freeText(p.Description)})
 	}
@@ -112,14 +118,20 @@ func Encode(w io.Writer, config Config) error {
 		return a.Identity().Compare(b.Identity())
 	}) {
 		out.Rules = append(out.Rules, encodeRule(r))
-		resting[r.Identity()] = r.Action != rules.ActionLimit
+		limits[r.Identity()] = &r
 	}
 	for _, o := range slices.SortedFunc(slices.Values(config.Overrides), func(a, b ConfigOverride) int {
 		return a.Identity().Compare(b.Identity())
 	}) {
-		if !resting[o.Rule] {
-			out.Overrides = append(out.Overrides, encodeOverride(o))
+		rule := limits[o.Rule]
+		if rule != nil && rule.Action != rules.ActionLimit {
+			continue
 		}
+		if rule != nil { // an override older than the rule's algorithm is written as what it does now
+			limit := rule.Limit().Overridden(o.RatePerSecond, o.Burst, 0)
+			o.RatePerSecond, o.Burst = limit.Rate, limit.Burst
+		}
+		out.Overrides = append(out.Overrides, encodeOverride(o))
 	}
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
@@ -137,6 +149,7 @@ func encodeRule(r rules.Rule) fileRule {
 		fileIdentity: encodeIdentity(r.Identity()),
 		fileLimit:    encodeLimit(r.RatePerSecond, r.RateUnit, r.Burst),
 		Algorithm:    unless(rules.TokenBucket, r.Algorithm),
+		fileShape:    encodeShape(&r),
 		Mode:         unless(rules.ModeEnforce, r.Mode),
 		Action:       unless(rules.ActionLimit, r.Action),
 		FailureMode:  r.FailureMode,
@@ -168,7 +181,7 @@ func encodeIdentity(id rules.RuleIdentity) fileIdentity {
 
 // encodeLimit writes a rate as people say it, unless no number in its unit is exactly that rate.
 func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit {
-	if perSecond == 0 { // the rule blocks or bypasses
+	if perSecond == 0 { // the rule has no rate
 		return fileLimit{RateUnit: unless(rules.PerSecond, unit), BurstCapacity: burst}
 	}
 	rate := rules.FormatRate(perSecond, unit)

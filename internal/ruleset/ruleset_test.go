@@ -193,6 +193,8 @@ func drawConfig(t *rapid.T) Config {
 		}
 		if rule.Action != rules.ActionLimit {
 			rule.RatePerSecond, rule.Burst, rule.Mode = 0, 0, rules.ModeEnforce
+		} else {
+			drawShape(t, &rule)
 		}
 		config.Rules = append(config.Rules, rule)
 		if rule.Action != rules.ActionLimit || !rule.Pattern.SplitsByUser() {
@@ -203,12 +205,37 @@ func drawConfig(t *rapid.T) Config {
 			RatePerSecond: rate.Draw(t, "rate"), RateUnit: unit.Draw(t, "unit"), Burst: burst.Draw(t, "burst"),
 			Reason: text.Filter(func(s string) bool { return strings.TrimSpace(s) != "" }).Draw(t, "reason"),
 		}}
+		if !rule.Algorithm.HasRate() {
+			override.RatePerSecond = 0
+		}
 		if rapid.Bool().Draw(t, "expires") {
 			override.ExpiresAt = time.UnixMicro(rapid.Int64Range(0, 4e15).Draw(t, "expiry")).UTC()
 		}
 		config.Overrides = append(config.Overrides, override)
 	}
 	return config
+}
+
+// drawShape gives a rule an algorithm, and what limits of that algorithm have.
+func drawShape(t *rapid.T, rule *rules.Rule) {
+	seconds := func(most int64) time.Duration {
+		return time.Duration(rapid.Int64Range(1, most).Draw(t, "seconds")) * time.Second
+	}
+	rule.Algorithm = rapid.SampledFrom(rules.Algorithms).Draw(t, "algorithm")
+	if !rule.Algorithm.HasRate() {
+		rule.RatePerSecond = 0
+	}
+	switch {
+	case rule.Algorithm == rules.TokenBucket && rapid.Bool().Draw(t, "in steps"):
+		rule.RefillInterval = seconds(31 * 86400)
+	case rule.Algorithm == rules.Concurrency:
+		rule.MaxHold = seconds(86400)
+	case rule.Algorithm == rules.FixedWindow && rapid.Bool().Draw(t, "of the calendar"):
+		rule.Window = rules.Window{Calendar: rules.CalendarMonth, Zone: "Europe/Berlin", StartDay: rapid.IntRange(0, 31).Draw(t, "start day")}
+		rule.NotifyAt = rapid.SampledFrom([][]int{nil, {100}, {80, 100}}).Draw(t, "notify at")
+	case rule.Algorithm.HasWindow():
+		rule.Window.Length = seconds(31 * 86400)
+	}
 }
 
 // fataler is what tests, fuzz targets and property tests have in common.

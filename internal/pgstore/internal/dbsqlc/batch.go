@@ -21,14 +21,16 @@ var (
 const createRule = `-- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
-    action, failure_mode, is_active, description, in_force_since, revision
+    action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
+    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
     $11, nullif($12::text, ''), $13, $14,
-    clock_timestamp(), $15
+    clock_timestamp(), $15, $16, $17, $18,
+    $19, $20, $21, $22
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
 `
 
 type CreateRuleBatchResults struct {
@@ -38,21 +40,28 @@ type CreateRuleBatchResults struct {
 }
 
 type CreateRuleParams struct {
-	TenantID      rules.TenantID
-	Name          string
-	KeyPattern    string
-	Scope         rules.Scope
-	Plan          string
-	RatePerSecond float64
-	RateUnit      rules.RateUnit
-	BurstCapacity int64
-	Algorithm     rules.Algorithm
-	Mode          rules.Mode
-	Action        rules.Action
-	FailureMode   string
-	IsActive      bool
-	Description   string
-	Revision      int64
+	TenantID              rules.TenantID
+	Name                  string
+	KeyPattern            string
+	Scope                 rules.Scope
+	Plan                  string
+	RatePerSecond         float64
+	RateUnit              rules.RateUnit
+	BurstCapacity         int64
+	Algorithm             rules.Algorithm
+	Mode                  rules.Mode
+	Action                rules.Action
+	FailureMode           string
+	IsActive              bool
+	Description           string
+	Revision              int64
+	WindowSeconds         *int32
+	WindowCalendar        *string
+	WindowZone            *string
+	WindowStartDay        *int16
+	RefillIntervalSeconds *int32
+	MaxHoldSeconds        *int32
+	NotifyAt              []int16
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -74,6 +83,13 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.IsActive,
 			a.Description,
 			a.Revision,
+			a.WindowSeconds,
+			a.WindowCalendar,
+			a.WindowZone,
+			a.WindowStartDay,
+			a.RefillIntervalSeconds,
+			a.MaxHoldSeconds,
+			a.NotifyAt,
 		}
 		batch.Queue(createRule, vals...)
 	}
@@ -114,6 +130,13 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -467,7 +490,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -545,6 +568,13 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.RemovedAt,
 					&i.CreatedAt,
 					&i.UpdatedAt,
+					&i.WindowSeconds,
+					&i.WindowCalendar,
+					&i.WindowZone,
+					&i.WindowStartDay,
+					&i.RefillIntervalSeconds,
+					&i.MaxHoldSeconds,
+					&i.NotifyAt,
 				); err != nil {
 					return err
 				}
@@ -806,19 +836,33 @@ SET rate_per_second = $1,
     failure_mode = nullif($7::text, ''),
     is_active = $8,
     description = $9,
+    window_seconds = $10,
+    window_calendar = $11,
+    window_zone = $12,
+    window_start_day = $13,
+    refill_interval_seconds = $14,
+    max_hold_seconds = $15,
+    notify_at = $16,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
+            AND r.algorithm = $4
+            AND r.window_seconds IS NOT DISTINCT FROM $10
+            AND r.window_calendar IS NOT DISTINCT FROM $11
+            AND r.window_zone IS NOT DISTINCT FROM $12
+            AND r.window_start_day IS NOT DISTINCT FROM $13
+            AND r.refill_interval_seconds IS NOT DISTINCT FROM $14
+            AND r.max_hold_seconds IS NOT DISTINCT FROM $15
             THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
             FROM rate_limit_override AS o
             WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)])
     END,
-    revision = $10,
+    revision = $17,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $11 AND r.rule_id = $12 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at
+WHERE r.tenant_id = $18 AND r.rule_id = $19 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
 `
 
 type UpdateRuleBatchResults struct {
@@ -828,18 +872,25 @@ type UpdateRuleBatchResults struct {
 }
 
 type UpdateRuleParams struct {
-	RatePerSecond float64
-	RateUnit      rules.RateUnit
-	BurstCapacity int64
-	Algorithm     rules.Algorithm
-	Mode          rules.Mode
-	Action        rules.Action
-	FailureMode   string
-	IsActive      bool
-	Description   string
-	Revision      int64
-	TenantID      rules.TenantID
-	RuleID        rules.RuleID
+	RatePerSecond         float64
+	RateUnit              rules.RateUnit
+	BurstCapacity         int64
+	Algorithm             rules.Algorithm
+	Mode                  rules.Mode
+	Action                rules.Action
+	FailureMode           string
+	IsActive              bool
+	Description           string
+	WindowSeconds         *int32
+	WindowCalendar        *string
+	WindowZone            *string
+	WindowStartDay        *int16
+	RefillIntervalSeconds *int32
+	MaxHoldSeconds        *int32
+	NotifyAt              []int16
+	Revision              int64
+	TenantID              rules.TenantID
+	RuleID                rules.RuleID
 }
 
 // A changed limit comes into force after everything that this rule's buckets may have seen: its own
@@ -857,6 +908,13 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.FailureMode,
 			a.IsActive,
 			a.Description,
+			a.WindowSeconds,
+			a.WindowCalendar,
+			a.WindowZone,
+			a.WindowStartDay,
+			a.RefillIntervalSeconds,
+			a.MaxHoldSeconds,
+			a.NotifyAt,
 			a.Revision,
 			a.TenantID,
 			a.RuleID,
@@ -900,6 +958,13 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		)
 		if f != nil {
 			f(t, i, err)

@@ -219,27 +219,34 @@ type RateLimitOverride struct {
 }
 
 type RateLimitRule struct {
-	TenantID      rules.TenantID
-	RuleID        rules.RuleID
-	Name          string
-	KeyPattern    string
-	Scope         rules.Scope
-	Plan          *string
-	RatePerSecond float64
-	RateUnit      rules.RateUnit
-	BurstCapacity int64
-	Algorithm     rules.Algorithm
-	Mode          rules.Mode
-	Action        rules.Action
-	FailureMode   *string
-	IsActive      bool
-	Description   string
-	Version       int64
-	InForceSince  time.Time
-	Revision      int64
-	RemovedAt     *time.Time
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
+	TenantID              rules.TenantID
+	RuleID                rules.RuleID
+	Name                  string
+	KeyPattern            string
+	Scope                 rules.Scope
+	Plan                  *string
+	RatePerSecond         float64
+	RateUnit              rules.RateUnit
+	BurstCapacity         int64
+	Algorithm             rules.Algorithm
+	Mode                  rules.Mode
+	Action                rules.Action
+	FailureMode           *string
+	IsActive              bool
+	Description           string
+	Version               int64
+	InForceSince          time.Time
+	Revision              int64
+	RemovedAt             *time.Time
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
+	WindowSeconds         *int32
+	WindowCalendar        *string
+	WindowZone            *string
+	WindowStartDay        *int16
+	RefillIntervalSeconds *int32
+	MaxHoldSeconds        *int32
+	NotifyAt              []int16
 }
 
 type RateLimitViolation struct {

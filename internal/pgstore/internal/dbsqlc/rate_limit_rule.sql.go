@@ -12,7 +12,7 @@ import (
 )
 
 const allRules = `-- name: AllRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
@@ -46,6 +46,13 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		); err != nil {
 			return nil, err
 		}
@@ -92,7 +99,7 @@ func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixL
 }
 
 const matrixPage = `-- name: MatrixPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND removed_at IS NULL
     AND (key_pattern, name) > ($2::text, $3::text)
     AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
@@ -147,6 +154,13 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		); err != nil {
 			return nil, err
 		}
@@ -159,7 +173,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 }
 
 const removedRule = `-- name: RemovedRule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `
 
 func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -187,6 +201,13 @@ func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, rule
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.WindowSeconds,
+		&i.WindowCalendar,
+		&i.WindowZone,
+		&i.WindowStartDay,
+		&i.RefillIntervalSeconds,
+		&i.MaxHoldSeconds,
+		&i.NotifyAt,
 	)
 	return i, err
 }
@@ -208,7 +229,7 @@ func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules
 }
 
 const rule = `-- name: Rule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -236,12 +257,19 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.WindowSeconds,
+		&i.WindowCalendar,
+		&i.WindowZone,
+		&i.WindowStartDay,
+		&i.RefillIntervalSeconds,
+		&i.MaxHoldSeconds,
+		&i.NotifyAt,
 	)
 	return i, err
 }
 
 const rulesByID = `-- name: RulesByID :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
@@ -276,6 +304,13 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		); err != nil {
 			return nil, err
 		}
@@ -303,7 +338,7 @@ func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, af
 }
 
 const rulesOfPatterns = `-- name: RulesOfPatterns :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
 `
 
@@ -338,6 +373,13 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		); err != nil {
 			return nil, err
 		}
@@ -350,7 +392,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const rulesPage = `-- name: RulesPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
@@ -424,6 +466,13 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
 		); err != nil {
 			return nil, err
 		}
