@@ -12,13 +12,13 @@ import (
 
 // GetHealth handles GET /healthz.
 func (s *surface) GetHealth(context.Context, openapi.GetHealthRequestObject) (openapi.GetHealthResponseObject, error) {
-	return openapi.GetHealth200JSONResponse{Status: openapi.Ok}, nil
+	return openapi.GetHealth200JSONResponse{Status: openapi.Ok, Version: s.Version}, nil
 }
 
 // GetReadiness handles GET /readyz.
 func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObject) (openapi.GetReadinessResponseObject, error) {
 	now := s.Readiness()
-	answer := readiness{
+	answer := openapi.Readiness{
 		Status: "waiting for rules", RulesLoaded: now.RulesLoaded, RulesAgeMs: nullable.NewNullNullable[int64](),
 		Database: now.Database, Redis: now.Redis, Warnings: itemsOf(now.Warnings, func(w *string) string { return *w }),
 	}
@@ -26,17 +26,21 @@ func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObjec
 		answer.Status = "ready"
 		answer.RulesAgeMs.Set(now.RulesAge.Milliseconds())
 	}
-	return answer, nil
+	if now.Draining {
+		answer.Status = "draining"
+	}
+	return readiness{answer, now.Status()}, nil
 }
 
 // readiness is an answer whose status depends on its content.
-type readiness openapi.Readiness
+type readiness struct {
+	openapi.Readiness
+	code int
+}
 
 // VisitGetReadinessResponse answers 503 until the process is ready.
 func (r readiness) VisitGetReadinessResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", jsonType)
-	if !r.RulesLoaded {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	return json.NewEncoder(w).Encode(r)
+	w.WriteHeader(r.code)
+	return json.NewEncoder(w).Encode(r.Readiness)
 }

@@ -98,6 +98,9 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	surface := httpapi.NewServer(handler, log)
 	surface.RegisterOnShutdown(func() { close(closing) })
 	a.surface, err = listen("admin", cfg.AdminAddr, cfg.AdminCerts(), surface, log)
+	if err == nil {
+		showCertificate(m, "admin", a.surface)
+	}
 	return a, err
 }
 

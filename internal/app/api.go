@@ -85,6 +85,7 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
+	connections := checkConnections(cfg.CheckMaxConnections, log)
 	checks := newServer(CheckParts{
 		Watcher:   a.watcher,
 		Limiter:   limiter,
@@ -93,12 +94,13 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		Log:       log,
 		Observer:  m.Requests("check"),
 
-		MaxConnections: checkConnections(cfg.CheckMaxConnections, log),
+		MaxConnections: connections,
 	})
-	m.CheckConnections(checks.Connections)
+	m.CheckConnections(connections, checks.Connections)
 	if a.checks, err = listen("check", cfg.CheckAddr, cfg.CheckCerts(), checks, log); err != nil {
 		return nil, err
 	}
+	showCertificate(m, "check", a.checks)
 	a.metrics, err = listenForScrapes(cfg, m, a.readiness, log)
 	return a, err
 }

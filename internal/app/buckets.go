@@ -96,22 +96,23 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 		return m.Decisions("memory")
 	}
 	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions)
+	b.redis.Observe(m.StoreQueue(func() int { return b.redis.Waiting() }))
 	return m.Decisions("redis")
 }
 
-func (b *buckets) breakers() map[string]metrics.BreakerState {
-	states := map[string]metrics.BreakerState{}
+func (b *buckets) breakers() map[string]metrics.Breaker {
+	breakers := map[string]metrics.Breaker{}
 	for _, node := range b.redis.Nodes() {
+		breaker := metrics.Breaker{State: metrics.BreakerOpen, Trips: node.Trips}
 		switch node.State {
 		case redisbucket.Up:
-			states[node.Addr] = metrics.BreakerClosed
+			breaker.State = metrics.BreakerClosed
 		case redisbucket.Probing:
-			states[node.Addr] = metrics.BreakerHalfOpen
-		default:
-			states[node.Addr] = metrics.BreakerOpen
+			breaker.State = metrics.BreakerHalfOpen
 		}
+		breakers[node.Addr] = breaker
 	}
-	return states
+	return breakers
 }
 
 // nodes returns Redis's nodes. A node is up if both its latest ping and its breaker say so.

@@ -20,6 +20,7 @@ import (
 type listener struct {
 	net.Listener
 	server server
+	certs  *certs.Source
 }
 
 // server is an *http.Server or a CheckServer.
@@ -43,14 +44,21 @@ func listen(what, addr string, files certs.Files, server server, log *slog.Logge
 	if files.Cert.Path != "" {
 		l = tls.NewListener(l, source.Server("http/1.1"))
 	}
-	return &listener{l, server}, nil
+	return &listener{l, server, source}, nil
+}
+
+// showCertificate shows when the certificate of a listener expires, if it has one.
+func showCertificate(m *metrics.Metrics, name string, l *listener) {
+	if !l.certs.Expiry().IsZero() {
+		m.Certificate(name, l.certs.Expiry)
+	}
 }
 
 // listenForScrapes serves the metrics, health and, if the option says so, profiles.
 func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() httpapi.Readiness, log *slog.Logger) (*listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", m.Handler())
-	scrapes.Handle("/", httpapi.HealthHandler(readiness))
+	scrapes.Handle("/", httpapi.HealthHandler(config.ReadBuild().Version, readiness))
 	if cfg.Pprof {
 		scrapes.HandleFunc("GET /debug/pprof/", pprof.Index)
 		scrapes.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -58,7 +66,11 @@ func listenForScrapes(cfg config.Config, m *metrics.Metrics, readiness func() ht
 		scrapes.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		scrapes.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return listen("metrics", cfg.MetricsAddr, cfg.MetricsCerts(), httpapi.NewServer(scrapes, log), log)
+	l, err := listen("metrics", cfg.MetricsAddr, cfg.MetricsCerts(), httpapi.NewServer(scrapes, log), log)
+	if err == nil {
+		showCertificate(m, "metrics", l)
+	}
+	return l, err
 }
 
 // serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.

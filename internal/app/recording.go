@@ -13,14 +13,14 @@ import (
 // record creates the Recorder, if recording is on, and returns the observer of decisions.
 func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Observer {
 	if !a.cfg.Recording {
-		return decisions
+		return observers{decisions, m.Tenants()}
 	}
 	a.recorder = violations.NewRecorder(a.store, violations.Options{
 		FlushInterval: a.cfg.FlushInterval, MaxBytes: a.cfg.RecorderMemory << 20,
 		DetailsPerSecond: a.cfg.DetailsPerSecond, Logger: a.log,
 		Observe: m.Recorder(a.recorderStats),
 	})
-	return observers{decisions, recording{a.recorder}, m.Violations()}
+	return observers{decisions, recording{a.recorder}, m.Violations(), m.Tenants()}
 }
 
 func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }

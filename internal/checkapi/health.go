@@ -5,14 +5,13 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // healthz handles GET /healthz.
 func (s *surface) healthz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
 	c.Response.Header.Set("Cache-Control", "no-store")
-	write(c, http.StatusOK, jsonType, []byte(httpapi.Alive))
+	write(c, http.StatusOK, jsonType, s.alive)
 	return nil
 }
 

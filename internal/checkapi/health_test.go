@@ -17,7 +17,7 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 		status int
 		body   string
 	}{
-		"the process lives": {"/healthz", httpapi.Readiness{}, 200, `{"status":"ok"}`},
+		"the process lives": {"/healthz", httpapi.Readiness{}, 200, `{"status":"ok","version":"v1.2.3"}`},
 		"rules were loaded": {
 			"/readyz",
 			httpapi.Readiness{RulesLoaded: true, RulesAge: 1500 * time.Microsecond, Database: "up", Redis: "memory"},
@@ -45,7 +45,7 @@ func TestHealthIsAnsweredWithoutAKey(t *testing.T) {
 			h.want(h.send("GET", test.path, nil, ""), test.status, test.body)
 			h.want(h.send("HEAD", test.path, nil, ""), test.status, "")
 			w := httptest.NewRecorder()
-			httpapi.HealthHandler(h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
+			httpapi.HealthHandler("v1.2.3", h.ready).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil))
 			h.want(w, test.status, test.body)
 		})
 	}

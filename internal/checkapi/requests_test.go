@@ -85,7 +85,7 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	if h.observed != (observed{"/readyz", 500, 1}) {
 		t.Errorf("observed %+v", h.observed)
 	}
-	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
+	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok","version":"v1.2.3"}`)
 }
 
 // panics makes the harness's rules a bug.
@@ -106,7 +106,7 @@ func TestNoPanicEndsTheProcess(t *testing.T) {
 			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
 		}
 	}
-	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok"}`)
+	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok","version":"v1.2.3"}`)
 	if !strings.Contains(h.logText(), "a bug") {
 		t.Error("the log does not tell of the panics")
 	}

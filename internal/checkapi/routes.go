@@ -30,6 +30,8 @@ type Config struct {
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
+	// Version is shown by healthz.
+	Version string
 	// MaxConnections caps the open connections; 0 is DefaultMaxConnections.
 	MaxConnections int
 }
@@ -42,6 +44,7 @@ type Snapshots interface {
 type surface struct {
 	Config
 	routes map[string]*route // by path
+	alive  []byte            // the answer of healthz
 }
 
 // handler answers a request, or returns an error, which the caller sees if it is a *httpapi.Problem. The tenant is nil on
@@ -63,7 +66,7 @@ func newSurface(c Config) *surface {
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*snapshot.Key, time.Time) {}
 	}
-	s := &surface{Config: c, routes: map[string]*route{}}
+	s := &surface{Config: c, routes: map[string]*route{}, alive: httpapi.Alive(c.Version)}
 	for _, r := range []route{
 		{http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
 		{http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},

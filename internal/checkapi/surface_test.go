@@ -89,6 +89,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 	})
 	clock := func() time.Time { return h.now }
 	h.config = checkapi.Config{
+		Version:   "v1.2.3",
 		Snapshots: h,
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
 		Readiness: func() httpapi.Readiness { return h.ready() },

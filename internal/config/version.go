@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -13,6 +14,9 @@ type Build struct {
 	Go       string // the Go version
 }
 
+// version is set by the linker in releases: -ldflags "-X github.com/sluicegate/sluice/internal/config.version=v1.4.0".
+var version string
+
 // ReadBuild reads what the Go tool chain recorded in the running binary.
 func ReadBuild() Build {
 	b := Build{Version: "devel", Go: runtime.Version()}
@@ -20,7 +24,7 @@ func ReadBuild() Build {
 	if !ok {
 		return b
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
+	if v := cmp.Or(version, info.Main.Version); v != "" && v != "(devel)" {
 		b.Version = v
 	}
 	dirty := ""

@@ -22,10 +22,10 @@ type Readiness struct {
 
 // HealthHandler answers GET /healthz and /readyz as the check endpoint does. It serves the metrics port, which probes
 // reach however many connections the check port has.
-func HealthHandler(readiness func() Readiness) http.Handler {
+func HealthHandler(version string, readiness func() Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) {
-		writeHealth(w, http.StatusOK, []byte(Alive))
+		writeHealth(w, http.StatusOK, Alive(version))
 	})
 	mux.HandleFunc("GET "+ReadyPath, func(w http.ResponseWriter, _ *http.Request) {
 		now := readiness()
@@ -41,12 +41,16 @@ func writeHealth(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // a prober that has gone needs no answer
 }
 
-// Where probes ask, and what a process that lives answers.
+// Where probes ask.
 const (
 	HealthPath = "/healthz"
 	ReadyPath  = "/readyz"
-	Alive      = `{"status":"ok"}`
 )
+
+// Alive is the answer of healthz, with the version of the process.
+func Alive(version string) []byte {
+	return append(AppendText([]byte(`{"status":"ok","version":`), version), '}')
+}
 
 // Status returns 503 until the process is ready, and while it drains.
 func (now *Readiness) Status() int {

@@ -108,18 +108,28 @@ const (
 	BreakerOpen
 )
 
+// Breaker is a node's circuit breaker. Trips counts how often it has opened.
+type Breaker struct {
+	State BreakerState
+	Trips int64
+}
+
 // maxNodes caps the nodes with their own series; Redis recommends up to 1000 nodes in a cluster. Nodes whose breakers are
 // open come first.
 const maxNodes = 200
 
 // SharedStore registers the states of Redis's circuit breakers by node address, and counters of broken bucket states that
 // were replaced by full buckets and of bucket states in an unknown format. A node that left the cluster has no series.
-func (m *Metrics) SharedStore(breakers func() map[string]BreakerState, statesReset, statesUnknown func() int64) {
+func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown func() int64) {
 	m.gauge("sluice_store_breaker_state",
 		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
 		func() float64 { return float64(worst(breakers())) })
-	m.registry.MustRegister(nodeBreakers{breakers, prometheus.NewDesc("sluice_store_node_breaker_state",
-		"Circuit breaker in front of each Redis node: 0 closed, 1 half open, 2 open.", []string{"node"}, nil)})
+	m.registry.MustRegister(nodeBreakers{
+		breakers, prometheus.NewDesc("sluice_store_node_breaker_state",
+			"Circuit breaker in front of each Redis node: 0 closed, 1 half open, 2 open.", []string{"node"}, nil),
+		prometheus.NewDesc("sluice_store_node_breaker_trips_total",
+			"Times that the circuit breaker in front of a Redis node opened.", []string{"node"}, nil),
+	})
 	m.counter("sluice_bucket_states_reset_total",
 		"Bucket states in Redis that could not be read and started again, full.",
 		func() float64 { return float64(statesReset()) })
@@ -135,32 +145,45 @@ func (m *Metrics) UnsettledEdits(read func() int64) {
 		func() float64 { return float64(read()) })
 }
 
-func worst(breakers map[string]BreakerState) BreakerState {
+func worst(breakers map[string]Breaker) BreakerState {
 	state := BreakerClosed
 	for _, breaker := range breakers {
-		state = max(state, breaker)
+		state = max(state, breaker.State)
 	}
 	return state
 }
 
 // nodeBreakers is a collector because the nodes of a cluster come and go.
 type nodeBreakers struct {
-	read func() map[string]BreakerState
-	desc *prometheus.Desc
+	read         func() map[string]Breaker
+	state, trips *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
-func (n nodeBreakers) Describe(descs chan<- *prometheus.Desc) { descs <- n.desc }
+func (n nodeBreakers) Describe(descs chan<- *prometheus.Desc) {
+	descs <- n.state
+	descs <- n.trips
+}
 
 // Collect implements prometheus.Collector.
 func (n nodeBreakers) Collect(series chan<- prometheus.Metric) {
 	breakers := n.read()
 	nodes := slices.SortedFunc(maps.Keys(breakers), func(a, b string) int {
-		return cmp.Or(cmp.Compare(breakers[b], breakers[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(breakers[b].State, breakers[a].State), cmp.Compare(a, b))
 	})
 	for _, node := range nodes[:min(len(nodes), maxNodes)] {
-		series <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, float64(breakers[node]), node)
+		series <- prometheus.MustNewConstMetric(n.state, prometheus.GaugeValue, float64(breakers[node].State), node)
+		series <- prometheus.MustNewConstMetric(n.trips, prometheus.CounterValue, float64(breakers[node].Trips), node)
 	}
+}
+
+// Certificate registers when the certificate of a listener expires.
+func (m *Metrics) Certificate(listener string, notAfter func() time.Time) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "sluice_certificate_expires_seconds",
+		Help:        "When the certificate that a listener shows expires, in seconds since the Unix epoch.",
+		ConstLabels: prometheus.Labels{"listener": listener},
+	}, func() float64 { return float64(notAfter().Unix()) }))
 }
 
 // LocalBuckets registers how many buckets this process holds in memory, and how many were evicted before they were full.
@@ -201,8 +224,10 @@ type Connections struct {
 	Refused, Evicted int64
 }
 
-// CheckConnections registers the counts of the check port's connections.
-func (m *Metrics) CheckConnections(read func() Connections) {
+// CheckConnections registers the counts of the check port's connections, and their limit.
+func (m *Metrics) CheckConnections(limit int, read func() Connections) {
+	m.gauge("sluice_check_connections_limit", "How many connections the check port may have open.",
+		func() float64 { return float64(limit) })
 	m.gauge("sluice_check_connections", "Open connections of the check port.",
 		func() float64 { return float64(read().Open) })
 	m.counter("sluice_check_connections_refused_total",

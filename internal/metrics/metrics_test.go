@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // everything returns metrics with all that there is.
@@ -30,12 +31,19 @@ func everything() *Metrics {
 		func() time.Duration { return 3 * time.Second },
 	)
 	m.UnreadableRules(func() int64 { return 9 })
-	m.SharedStore(func() map[string]BreakerState {
-		return map[string]BreakerState{"10.0.0.1:6379": BreakerClosed, "10.0.0.2:6379": BreakerOpen}
+	m.SharedStore(func() map[string]Breaker {
+		return map[string]Breaker{"10.0.0.1:6379": {State: BreakerClosed}, "10.0.0.2:6379": {State: BreakerOpen, Trips: 3}}
 	}, func() int64 { return 6 }, func() int64 { return 16 })
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
-	m.CheckConnections(func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
+	queue := m.StoreQueue(func() int { return 13 })
+	queue.Waited(time.Millisecond)
+	queue.ScriptSent(3)
+	m.Tenants()
+	m.Violations()
+	m.Recorder(func() violations.Stats { return violations.Stats{} })
+	m.Certificate("check", func() time.Time { return time.Unix(1_800_000_000, 0) })
+	m.CheckConnections(16384, func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
 	m.AdminPlaces("light", func() Places { return Places{Held: 18, Waiting: 19, Refused: 20} })
 	m.AdminPlaces("heavy", func() Places { return Places{Refused: 21} })
 	return m
@@ -75,6 +83,13 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_snapshot_unknown_rules 18`,
 		`sluice_local_buckets 7`,
 		`sluice_local_bucket_evictions_total 8`,
+		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
+		`sluice_store_queue_depth 13`,
+		`sluice_store_queue_wait_seconds_count 1`,
+		`sluice_store_checks_per_script_bucket{le="2"} 0`,
+		`sluice_store_checks_per_script_bucket{le="4"} 1`,
+		`sluice_certificate_expires_seconds{listener="check"} 1.8e+09`,
+		`sluice_check_connections_limit 16384`,
 		`sluice_check_connections 10`,
 		`sluice_check_connections_refused_total 11`,
 		`sluice_check_connections_evicted_total 12`,
@@ -120,13 +135,13 @@ func TestTwoMetricsInOneProcessShareNothing(t *testing.T) {
 
 func TestNodesThatFailAreShownAndTheirNumberIsBounded(t *testing.T) {
 	t.Parallel()
-	breakers := map[string]BreakerState{}
+	breakers := map[string]Breaker{}
 	for i := range 2 * maxNodes {
-		breakers[fmt.Sprint("10.0.0.1:", i)] = BreakerClosed
+		breakers[fmt.Sprint("10.0.0.1:", i)] = Breaker{State: BreakerClosed}
 	}
-	breakers["10.0.0.1:9999"] = BreakerOpen
+	breakers["10.0.0.1:9999"] = Breaker{State: BreakerOpen}
 	m := New("v1", "abc")
-	m.SharedStore(func() map[string]BreakerState { return breakers }, func() int64 { return 0 }, func() int64 { return 0 })
+	m.SharedStore(func() map[string]Breaker { return breakers }, func() int64 { return 0 }, func() int64 { return 0 })
 	page := scrape(t, m)
 	if got := strings.Count(page, "sluice_store_node_breaker_state{"); got != maxNodes {
 		t.Errorf("%d nodes have series, want %d", got, maxNodes)

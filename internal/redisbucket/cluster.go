@@ -98,13 +98,20 @@ func (c *cluster) keepOnly(masters []*redis.Client) {
 func (c *cluster) states() []Node {
 	var nodes []Node
 	for _, n := range *c.nodes.Load() {
-		nodes = append(nodes, Node{Addr: n.addr, State: n.state()})
+		nodes = append(nodes, n.report())
 	}
 	if len(nodes) == 0 {
-		return []Node{{State: c.router.state()}}
+		return []Node{c.router.report()}
 	}
 	byAddr(nodes)
 	return nodes
+}
+
+func (c *cluster) waiting() (tiers int) {
+	for _, n := range *c.nodes.Load() {
+		tiers += n.combiner.depth()
+	}
+	return tiers + c.router.combiner.depth()
 }
 
 func byAddr(nodes []Node) {

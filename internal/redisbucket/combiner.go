@@ -244,6 +244,16 @@ const (
 	leadAgain            // it has more checks, and it is its turn
 )
 
+// depth returns how many tiers wait.
+func (q *combiner) depth() (tiers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for f := q.waiting.first; f != nil; f = f.next {
+		tiers += f.tiers
+	}
+	return tiers
+}
+
 // finish ends a batch: it wakes the followers that are done, queues calls with more checks, and wakes the next leader.
 func (q *combiner) finish(b *batch, leader *call) afterBatch {
 	now := time.Now()

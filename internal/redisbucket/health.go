@@ -28,15 +28,24 @@ type Node struct {
 	Addr  string // host:port, or the name of a Sentinel group
 	State State
 	Err   error // of Ping
+	Trips int64 // how often the breaker opened; not of Ping
 }
 
 // Nodes returns the server, or the masters of a Redis Cluster by address, with the states of their circuit breakers. It
 // sends nothing. While a cluster's masters are unknown there is one node without an address.
 func (s *Store) Nodes() []Node {
 	if s.single != nil {
-		return []Node{{Addr: s.single.addr, State: s.single.state()}}
+		return []Node{s.single.report()}
 	}
 	return s.cluster.states()
+}
+
+// Waiting returns how many reads of buckets wait for their turn at the nodes.
+func (s *Store) Waiting() (tiers int) {
+	if s.single != nil {
+		return s.single.combiner.depth()
+	}
+	return s.cluster.waiting()
 }
 
 // State returns the state of all nodes together. It sends nothing.
@@ -90,7 +99,7 @@ func (s *Store) ping(ctx context.Context, addr string, client redis.Cmdable) Nod
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return Node{addr, Down, fmt.Errorf("ping redis: %w", err)}
+		return Node{Addr: addr, State: Down, Err: fmt.Errorf("ping redis: %w", err)}
 	}
 	return Node{Addr: addr, State: Up}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
@@ -19,17 +20,24 @@ type node struct {
 	client   redis.UniversalClient
 	breaker  *gobreaker.CircuitBreaker[struct{}]
 	combiner *combiner
+	trips    atomic.Int64 // of the breaker
 }
 
 func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
-	n := &node{store: s, addr: addr, client: client, breaker: newBreaker()}
+	n := &node{store: s, addr: addr, client: client}
+	n.breaker = newBreaker(func() { n.trips.Add(1) })
 	n.combiner = newCombiner(s.budget, n.send)
 	return n
 }
 
-func newBreaker() *gobreaker.CircuitBreaker[struct{}] {
+func newBreaker(tripped func()) *gobreaker.CircuitBreaker[struct{}] {
 	return gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:     probeEvery,
+		Timeout: probeEvery,
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			if from == gobreaker.StateClosed && to == gobreaker.StateOpen {
+				tripped()
+			}
+		},
 		ReadyToTrip: func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= tripAfter },
 		// A busy connection pool is no outage. If it opened the breaker, a spike would make every process limit on its
 		// own just when limits matter.
@@ -48,8 +56,15 @@ func (n *node) state() State {
 	}
 }
 
+func (n *node) report() Node { return Node{Addr: n.addr, State: n.state(), Trips: n.trips.Load()} }
+
 func (n *node) send(b *batch) {
 	s := n.store
+	if s.observer != nil {
+		for _, c := range b.calls {
+			s.observer.Waited(b.sentAt.Sub(c.queuedAt))
+		}
+	}
 	apart := !s.standalone.Load() || s.crossSlot.Load()
 	n.sendPacked(b, apart)
 	if !apart && slices.ContainsFunc(b.scripts, func(s *script) bool { return isCrossSlot(s.err) }) { // such a script was not executed
@@ -77,6 +92,9 @@ func (n *node) sendPacked(b *batch, apart bool) {
 	for _, script := range scripts {
 		if script.cmd == nil {
 			continue // the breaker is open
+		}
+		if n.store.observer != nil {
+			n.store.observer.ScriptSent(len(script.checks))
 		}
 		script.err = script.cmd.Err()
 		b.answered = b.answered || script.err == nil || isAnswer(script.err)

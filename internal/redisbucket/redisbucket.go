@@ -66,7 +66,19 @@ type Store struct {
 	stamp func() int64
 	// walkPause is the least pause of a walk after each command.
 	walkPause time.Duration
+	observer  Observer // or nil
 }
+
+// Observer is told how calls wait for their turn, and of each script.
+type Observer interface {
+	// Waited is called once for each batch that has checks of a call, with the time since the call could be sent.
+	Waited(wait time.Duration)
+	// ScriptSent is called once for each script, with the number of its checks.
+	ScriptSent(checks int)
+}
+
+// Observe sets the Observer. It must be called before the first Take.
+func (s *Store) Observe(o Observer) { s.observer = o }
 
 var (
 	_ enforce.Buckets  = (*Store)(nil)

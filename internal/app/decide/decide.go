@@ -31,5 +31,6 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Log:            parts.Log,
 		Observer:       parts.Observer,
 		MaxConnections: parts.MaxConnections,
+		Version:        config.ReadBuild().Version,
 	})}
 }

@@ -2044,9 +2044,14 @@ export interface components {
         Health: {
             /** @enum {string} */
             status: "ok";
+            /**
+             * @description The version of the process
+             * @example v1.4.0
+             */
+            version: string;
         };
         Readiness: {
-            /** @description `ready`, or what is missing */
+            /** @description `ready`, `draining`, or what is missing */
             status: string;
             rules_loaded: boolean;
             /** Format: int64 */

@@ -1096,6 +1096,9 @@ type FailureMode string
 // Health defines model for Health.
 type Health struct {
 	Status HealthStatus `json:"status"`
+
+	// Version The version of the process
+	Version string `json:"version"`
 }
 
 // HealthStatus defines model for Health.Status.
@@ -1554,7 +1557,7 @@ type Readiness struct {
 	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
 	RulesLoaded bool                     `json:"rules_loaded"`
 
-	// Status `ready`, or what is missing
+	// Status `ready`, `draining`, or what is missing
 	Status   string   `json:"status"`
 	Warnings []string `json:"warnings"`
 }

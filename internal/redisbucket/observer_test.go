@@ -1,0 +1,69 @@
+package redisbucket
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// noted is an Observer.
+type noted struct {
+	mu      sync.Mutex
+	waits   int
+	scripts []int
+}
+
+func (n *noted) Waited(time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waits++
+}
+
+func (n *noted) ScriptSent(checks int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.scripts = append(n.scripts, checks)
+}
+
+func TestWhatAnObserverIsTold(t *testing.T) {
+	t.Parallel()
+	server, s := generous(t)
+	seen := &noted{}
+	s.Observe(seen)
+	mustTake(t, s, checks200(still))
+	total := 0
+	for _, checks := range seen.scripts {
+		total += checks
+	}
+	if total != 200 || len(seen.scripts) < 4 || seen.waits == 0 {
+		t.Errorf("%d checks in scripts of %v, and %d waits; want 200 checks, at most 64 in a script", total, seen.scripts, seen.waits)
+	}
+	if n := s.Waiting(); n != 0 {
+		t.Errorf("%d tiers wait, want none", n)
+	}
+	if node := s.Nodes()[0]; node.Trips != 0 {
+		t.Errorf("the breaker opened %d times before there was an error", node.Trips)
+	}
+	server.Kill()
+	for range 2 * tripAfter {
+		_ = s.Take(t.Context(), one(user("42", still)))
+	}
+	if node := s.Nodes()[0]; node.Trips != 1 {
+		t.Errorf("the breaker opened %d times, want once", node.Trips)
+	}
+}
+
+func TestTheDepthOfAQueueIsThatOfAllTenants(t *testing.T) {
+	t.Parallel()
+	q := newCombiner(time.Minute, nil)
+	for tenant := range int64(3) {
+		for range 2 {
+			q.waiting.push(&call{tenant: tenant, checks: []enforce.BucketCheck{fourTiers(1, still)}})
+		}
+	}
+	if got := q.depth(); got != 24 {
+		t.Errorf("the depth is %d, want that of 6 checks of 4 tiers", got)
+	}
+}
