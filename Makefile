@@ -12,8 +12,9 @@ MAKEFLAGS += --no-builtin-rules
 # Where Go's own installer puts it; fresh machines often lack it on PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-# The folders with Go modules whose code is ours: all but tools, which only pins versions.
-MODULES := $(filter-out tools/,$(dir $(wildcard go.mod */go.mod)))
+# The folders with Go modules; the code of all but tools, which only pins versions, is ours.
+ALL_MODULES := $(dir $(wildcard go.mod */go.mod */*/go.mod))
+MODULES := $(filter-out tools/,$(ALL_MODULES))
 
 each_module = @for module in $(MODULES); do \
 	echo "$$module: $(1)"; (cd "$$module" && $(1)) || exit 1; done
@@ -72,7 +73,7 @@ generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt web/node_modules/.package-loc
 .PHONY: verify
 verify: lint .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Check all that needs no running: lint, generated code, go.mod files, scripts
 	scripts/verify-generated.sh
-	@for module in $(dir $(wildcard go.mod */go.mod)); do \
+	@for module in $(ALL_MODULES); do \
 		echo "$$module: go mod tidy -diff"; (cd "$$module" && go mod tidy -diff) || exit 1; done
 	scripts/verify-hosts.sh
 	@for script in scripts/*.sh .ci/run; do bash -n "$$script" || exit 1; done

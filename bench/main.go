@@ -50,6 +50,7 @@ var sections = []section{
 	{"lists: first pages", firstPages},
 	{"violations: reading many", readViolations},
 	{"violations: exporting a million", exportViolations},
+	{"clients: the Go client", goClient},
 	{"neighbours: beside greedy tenants", neighbours},
 }
 

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	sluice "github.com/sluicegate/sluice/client"
+)
+
+// goClient compares the Go client with batching and without, and a lone check with a bare request. Each call stands
+// for one check; there are so many users that each stays far below its limits.
+func goClient(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return withField(ctx, func(f *field) ([]line, error) {
+		const callers = 64
+		shared, err := f.newClient(false)
+		if err != nil {
+			return nil, err
+		}
+		defer shared.Close()
+		unbatched, err := f.newClient(true)
+		if err != nil {
+			return nil, err
+		}
+		defer unbatched.Close()
+		bare := f.bareRequest()
+		sides := []struct {
+			callers int
+			call    func(ctx context.Context, user int) error
+			figures
+		}{
+			{callers, checker(unbatched), figures{}},
+			{callers, checker(shared), figures{}},
+			{1, bare, figures{}},
+			{1, checker(shared), figures{}},
+		}
+		for i := range rounds + 1 {
+			rates := make([]float64, len(sides))
+			for range lapsPerRound {
+				for j, side := range sides {
+					rate, err := closedLoop(ctx, side.callers, round/lapsPerRound, side.call)
+					if err != nil {
+						return nil, err
+					}
+					rates[j] += rate / lapsPerRound
+				}
+			}
+			for j := range sides {
+				if i > 0 { // the first warms up
+					sides[j].add("rate", rates[j])
+					sides[j].add("µs", 1e6/rates[j])
+				}
+			}
+		}
+		return []line{
+			lineOf("64 goroutines: unbatched, coalesced (checks/s)", "%.0f",
+				sides[0].median("rate"), sides[1].median("rate"), sides[1].over(sides[0].figures, "rate"), 3),
+			note("a lone check beside a bare request (µs)", "%.0f", sides[2].median("µs"), sides[3].median("µs")),
+		}, nil
+	})
+}
+
+func (f *field) newClient(unbatched bool) (*sluice.Client, error) {
+	return sluice.New(sluice.Config{
+		URL: "http://" + f.onRedis.addr, Key: f.token, Timeout: 10 * time.Second, Unbatched: unbatched, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func checker(client *sluice.Client) func(context.Context, int) error {
+	return func(ctx context.Context, user int) error {
+		d, err := client.Check(ctx, sluice.Check{
+			UserID: strconv.Itoa(user), Endpoint: "/api/search", IP: fmt.Sprintf("10.0.%d.%d", user/250, user%250),
+		})
+		if err == nil && (!d.Allowed || d.Source != sluice.FromServer) {
+			err = fmt.Errorf("allowed is %v, from %s (%w)", d.Allowed, d.Source, d.Err)
+		}
+		return err
+	}
+}
+
+// bareRequest is what asking costs without a client: a request, and an answer that is read and not decoded.
+func (f *field) bareRequest() func(context.Context, int) error {
+	client := &http.Client{}
+	return func(ctx context.Context, user int) error {
+		body := fmt.Appendf(nil, `{"user_id":"%d","endpoint":"/api/search","ip":"10.0.%d.%d"}`, user, user/250, user%250)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+f.onRedis.addr+"/v1/check", bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+f.token)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		return errors.Join(err, response.Body.Close())
+	}
+}
+
+// closedLoop lets callers call again and again, and returns their calls per second.
+func closedLoop(ctx context.Context, callers int, round time.Duration, call func(context.Context, int) error) (float64, error) {
+	calls, failures := make([]int, callers), make([]error, callers)
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for user := i; time.Since(began) < round && failures[i] == nil; user += callers {
+				failures[i] = call(ctx, user%20_000)
+				calls[i]++
+			}
+		})
+	}
+	all.Wait()
+	took, sum := time.Since(began).Seconds(), 0
+	for _, n := range calls {
+		sum += n
+	}
+	return float64(sum) / took, errors.Join(failures...)
+}

@@ -1,0 +1,269 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// FailureMode decides checks that the server does not.
+type FailureMode int
+
+// The failure modes.
+const (
+	Open   FailureMode = iota // the check passes
+	Closed                    // it is denied with status 503 and a wait of a second
+)
+
+// Config says which server to ask, and how. URL and Key are required.
+type Config struct {
+	URL string // of the check endpoint, such as http://127.0.0.1:8080
+	Key string // an API key with the permission check
+
+	// Timeout is how long a check waits at most, until the failure mode decides; 0 is 100 ms.
+	// Settling and usage, for which there is no failure mode, wait ten times as long.
+	Timeout     time.Duration
+	FailureMode FailureMode
+
+	// DenialMemory is how long a denial is remembered at most; 0 is 5 s, less than 0 is not at all.
+	DenialMemory time.Duration
+	// Unbatched sends each check alone.
+	Unbatched bool
+
+	// OnDecision is called after each check, for metrics; it must not block.
+	OnDecision func(ctx context.Context, o Observation)
+	// Logger is told when the server stops deciding and when it decides again; nil is slog.Default().
+	Logger *slog.Logger
+	// Transport sends the requests, for example through TLS with certificates of one's own; nil is a transport with
+	// settings for this purpose. It must not repeat requests.
+	Transport http.RoundTripper
+}
+
+// Observation is what OnDecision is told of a check.
+type Observation struct {
+	Check    Check
+	Decision Decision
+	Err      error         // of Client.Check; the decision is empty then
+	Took     time.Duration // the caller's wait
+}
+
+const (
+	defaultTimeout      = 100 * time.Millisecond
+	defaultDenialMemory = 5 * time.Second
+	// patientTimeouts is how many time-outs calls wait that no user waits for.
+	patientTimeouts = 10
+)
+
+// Client asks one server with one key. Make one per process; it is safe for concurrent use.
+type Client struct {
+	config  Config
+	base    string
+	http    *http.Client
+	own     *http.Transport // nil if the caller gave one
+	queue   queue
+	memory  memory
+	trouble trouble
+
+	life context.Context // of requests that several callers share; ends with Close
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+// New returns a client. It makes no request: a server that is away is a matter of the failure mode.
+func New(config Config) (*Client, error) {
+	base, err := url.Parse(config.URL)
+	switch {
+	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
+		return nil, errors.New("sluice: Config.URL must be the check endpoint's address, such as http://127.0.0.1:8080")
+	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
+		return nil, errors.New("sluice: Config.URL must be an address alone; the key goes into Config.Key")
+	case config.Key == "":
+		return nil, errors.New("sluice: Config.Key is empty; it must be an API key, slk_…")
+	case strings.ContainsFunc(config.Key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("sluice: Config.Key has a space or another character that no key has")
+	case config.Timeout < 0:
+		return nil, fmt.Errorf("sluice: Config.Timeout is %v; it must be above 0, or 0 for the default", config.Timeout)
+	case config.FailureMode != Open && config.FailureMode != Closed:
+		return nil, fmt.Errorf("sluice: Config.FailureMode is %d; it must be Open or Closed", config.FailureMode)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = defaultTimeout
+	}
+	if config.DenialMemory == 0 {
+		config.DenialMemory = defaultDenialMemory
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	c := &Client{config: config, base: strings.TrimRight(config.URL, "/")}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.memory = memory{longest: config.DenialMemory, now: time.Now}
+	c.queue.client = c
+	transport := config.Transport
+	if transport == nil {
+		c.own = ownTransport()
+		transport = c.own
+	}
+	c.http = &http.Client{
+		Transport: transport,
+		// The key must not follow a redirect to another place.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// Close ends what is in flight and closes the connections. Checks made later are decided by the failure mode.
+func (c *Client) Close() {
+	c.queue.mu.Lock()
+	c.end()
+	c.queue.mu.Unlock()
+	c.work.Wait()
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+}
+
+// Check asks whether a request may pass. The error is an *Error of KindRequest if the check is not valid (too long an
+// id, an unknown plan), or the context's if that ended first; otherwise there is a decision, the failure mode's if need
+// be.
+func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
+	return c.check(ctx, check, -1)
+}
+
+// Reserve is Check for a cost that is known only afterwards: Check.Cost is an estimate. If the decision is allowed, its
+// Reservation goes to Settle. hold is how long the server waits for that; 0 is its default of ten minutes.
+func (c *Client) Reserve(ctx context.Context, check Check, hold time.Duration) (Decision, error) {
+	return c.check(ctx, check, max(0, hold))
+}
+
+func (c *Client) check(ctx context.Context, check Check, hold time.Duration) (Decision, error) {
+	began := time.Now()
+	decision, err := c.decide(ctx, &check, hold)
+	if c.config.OnDecision != nil {
+		c.config.OnDecision(ctx, Observation{Check: check, Decision: decision, Err: err, Took: time.Since(began)})
+	}
+	return decision, err
+}
+
+func (c *Client) decide(ctx context.Context, check *Check, hold time.Duration) (Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return Decision{}, fmt.Errorf("sluice: %w", err)
+	}
+	q, err := check.ask(hold)
+	if err != nil {
+		return Decision{}, err
+	}
+	if decision, ok := c.memory.recall(&q); ok {
+		return decision, nil
+	}
+	decision, failed := c.queue.ask(ctx, &q)
+	if failed == nil {
+		c.trouble.over(ctx, c.config.Logger)
+		c.memory.learn(&q, &decision)
+		return decision, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return Decision{}, fmt.Errorf("sluice: %w", err)
+	}
+	return c.fallBack(ctx, failed)
+}
+
+// CheckBatch asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid,
+// the error names it, and nothing is taken. Denials are neither remembered nor recalled.
+func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, error) {
+	if len(checks) == 0 {
+		return nil, nil
+	}
+	questions := make([]*question, len(checks))
+	for i := range checks {
+		q, err := checks[i].ask(-1)
+		if err != nil {
+			return nil, fmt.Errorf("check %d: %w", i, err)
+		}
+		questions[i] = &q
+	}
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	decisions, failed := c.postBatch(within, questions)
+	if failed != nil {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("sluice: %w", err)
+		}
+		decision, err := c.fallBack(ctx, failed)
+		if err != nil {
+			return nil, err
+		}
+		decisions = make([]Decision, len(checks))
+		for i := range decisions {
+			decisions[i] = decision
+		}
+	} else {
+		c.trouble.over(ctx, c.config.Logger)
+	}
+	if c.config.OnDecision != nil {
+		for i := range decisions {
+			c.config.OnDecision(ctx, Observation{Check: checks[i], Decision: decisions[i], Took: time.Since(began)})
+		}
+	}
+	return decisions, nil
+}
+
+// fallBack decides by the failure mode, unless it is the request that is wrong.
+func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) {
+	if failed.Kind == KindRequest {
+		return Decision{}, failed
+	}
+	c.trouble.begins(ctx, c.config.Logger, failed, c.config.FailureMode)
+	if c.config.FailureMode == Closed {
+		return Decision{
+			Status: http.StatusServiceUnavailable, Reason: "sluice_unavailable", RetryAfter: time.Second,
+			Source: FromFailureMode, Err: failed,
+		}, nil
+	}
+	return Decision{Allowed: true, Status: http.StatusOK, Source: FromFailureMode, Err: failed}, nil
+}
+
+// trouble logs the first failure of a series, and its end.
+type trouble struct {
+	mu    sync.Mutex
+	count int
+	since time.Time
+}
+
+func (t *trouble) begins(ctx context.Context, log *slog.Logger, failed *Error, mode FailureMode) {
+	t.mu.Lock()
+	t.count++
+	first := t.count == 1
+	if first {
+		t.since = time.Now()
+	}
+	t.mu.Unlock()
+	if first {
+		log.WarnContext(ctx, "Sluice does not decide; checks are decided by the failure mode", "failure_mode", mode.String(), "error", failed)
+	}
+}
+
+func (t *trouble) over(ctx context.Context, log *slog.Logger) {
+	t.mu.Lock()
+	count, since := t.count, t.since
+	t.count = 0
+	t.mu.Unlock()
+	if count > 0 {
+		log.InfoContext(ctx, "Sluice decides again", "checks", count, "after", time.Since(since))
+	}
+}
+
+// String is open or closed.
+func (m FailureMode) String() string {
+	if m == Closed {
+		return "closed"
+	}
+	return "open"
+}

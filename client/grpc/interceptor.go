@@ -1,0 +1,101 @@
+// Package sluicegrpc limits gRPC servers: interceptors that ask Sluice whether a call may pass.
+//
+//	server := grpc.NewServer(
+//		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
+//		grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)),
+//	)
+//
+// A denied call ends with RESOURCE_EXHAUSTED and, if a wait helps, a google.rpc.RetryInfo; one that nobody could decide
+// while the client fails closed with UNAVAILABLE; one whose check is not valid with INVALID_ARGUMENT. A stream is
+// one call: its messages are not counted. It is a module of its own, so that package sluice needs the standard library
+// only.
+package sluicegrpc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sluice "github.com/sluicegate/sluice/client"
+)
+
+// Identify says what to ask of a call; fullMethod is /package.Service/Method, which suits Check.Endpoint. If it returns
+// false, the call passes unasked.
+type Identify func(ctx context.Context, fullMethod string) (sluice.Check, bool)
+
+// Unary limits calls with one request and one answer.
+func Unary(limits *sluice.Client, identify Identify) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		release, err := enter(ctx, limits, identify, info.FullMethod)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return handler(ctx, request)
+	}
+}
+
+// Stream limits calls that stream, when they begin.
+func Stream(limits *sluice.Client, identify Identify) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		release, err := enter(stream.Context(), limits, identify, info.FullMethod)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return handler(server, stream)
+	}
+}
+
+// enter returns what to do when the call is over, or the error that ends it now.
+func enter(ctx context.Context, limits *sluice.Client, identify Identify, fullMethod string) (func(), error) {
+	nothing := func() {}
+	check, ask := identify(ctx, fullMethod)
+	if !ask {
+		return nothing, nil
+	}
+	decision, err := limits.Check(ctx, check)
+	var invalid *sluice.Error
+	switch {
+	case errors.As(err, &invalid):
+		return nil, status.Error(codes.InvalidArgument, "the call cannot be identified")
+	case err != nil:
+		return nil, status.FromContextError(err).Err()
+	}
+	release := nothing
+	if decision.Reservation != "" {
+		release = func() { limits.ReleaseLater(ctx, decision.Reservation) }
+	}
+	if err := denial(&decision); err != nil {
+		release()
+		return nil, err
+	}
+	if err := decision.Pause(ctx); err != nil {
+		release()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return release, nil
+}
+
+func denial(d *sluice.Decision) error {
+	if d.Allowed {
+		return nil
+	}
+	code, message := codes.ResourceExhausted, "too many requests: "+d.Reason
+	if d.Status == http.StatusServiceUnavailable {
+		code, message = codes.Unavailable, "the limits cannot be checked"
+	}
+	denied := status.New(code, message)
+	if d.RetryAfter > 0 {
+		if detailed, err := denied.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+			denied = detailed
+		}
+	}
+	return denied.Err()
+}

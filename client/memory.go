@@ -1,0 +1,98 @@
+package sluice
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxDenials caps the memory of denials, because callers can make up identities.
+	maxDenials = 10_000
+	// withoutWait is how long a denial is remembered for which no wait helps, such as that of a block rule.
+	withoutWait = time.Second
+)
+
+// memory remembers denials by the identity of their checks. A check that costs less may pass, so it is asked.
+type memory struct {
+	longest time.Duration // 0: it remembers nothing
+	now     func() time.Time
+
+	mu      sync.Mutex
+	denials map[string]denial
+}
+
+type denial struct {
+	decision  Decision
+	cost      float64
+	at, until time.Time
+}
+
+// recall returns the decision of an earlier denial that still holds, with what is left of its waits.
+func (m *memory) recall(q *question) (Decision, bool) {
+	if m.longest <= 0 || q.cost <= 0 {
+		return Decision{}, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, ok := m.denials[q.identity]
+	if !ok {
+		return Decision{}, false
+	}
+	now := m.now()
+	if !now.Before(d.until) {
+		delete(m.denials, q.identity)
+		return Decision{}, false
+	}
+	if q.cost < d.cost {
+		return Decision{}, false
+	}
+	passed := now.Sub(d.at)
+	decision := d.decision
+	decision.Source, decision.Tiers = FromMemory, slices.Clone(d.decision.Tiers)
+	if decision.RetryAfter > 0 {
+		decision.RetryAfter -= passed
+	}
+	decision.ResetAfter = max(0, decision.ResetAfter-passed)
+	return decision, true
+}
+
+// learn keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept.
+func (m *memory) learn(q *question, d *Decision) {
+	if m.longest <= 0 || q.cost <= 0 || d.Source != FromServer || d.Status != http.StatusTooManyRequests || d.Degraded {
+		return
+	}
+	wait := d.RetryAfter
+	switch d.Reason {
+	case "limit_exceeded":
+	case "blocked", "cost_exceeds_limit":
+		wait = withoutWait
+	default:
+		return
+	}
+	kept, now := *d, m.now()
+	kept.Tiers = slices.Clone(d.Tiers) // the caller may change its own
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.denials == nil {
+		m.denials = make(map[string]denial)
+	}
+	if len(m.denials) >= maxDenials {
+		m.evict(now)
+	}
+	m.denials[q.identity] = denial{kept, q.cost, now, now.Add(min(wait, m.longest))}
+}
+
+// evict makes room: it drops what is over among a few entries, and at least one. mu must be held.
+func (m *memory) evict(now time.Time) {
+	looked := 0
+	for identity, d := range m.denials { // in random order
+		if looked++; looked == 1 || !now.Before(d.until) {
+			delete(m.denials, identity)
+		}
+		if looked == 16 {
+			return
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package sluice
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	userAgent = "sluice-go/" + Version
+	// maxAnswer caps what is read of an answer; a thousand decisions with twenty tiers each fit.
+	maxAnswer = 8 << 20
+)
+
+// ownTransport keeps enough connections open for unbatched callers, and closes idle ones before the server does, which
+// is after two minutes: a request on a connection that is being closed is lost.
+func ownTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		MaxIdleConns:        256,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     30 * time.Second,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 5 * time.Second,
+		DisableCompression:  true, // the server compresses nothing here
+	}
+}
+
+// send sends one request, once, and returns the answer whole.
+func (c *Client) send(ctx context.Context, method, path string, body []byte) (int, http.Header, []byte, *Error) {
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return 0, nil, nil, &Error{Kind: KindRequest, Err: err}
+	}
+	request.Header["Authorization"] = []string{"Bearer " + c.config.Key}
+	request.Header["User-Agent"] = []string{userAgent}
+	if body != nil {
+		request.Header["Content-Type"] = []string{"application/json"}
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return 0, nil, nil, failure(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return 0, nil, nil, failure(err)
+	}
+	if len(answer) > maxAnswer {
+		return 0, nil, nil, &Error{Kind: KindProtocol, Status: response.StatusCode, Detail: "The answer is too long."}
+	}
+	return response.StatusCode, response.Header, answer, nil
+}
+
+// postCheck asks one question.
+func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) {
+	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check", q.body)
+	if failed != nil {
+		return Decision{}, failed
+	}
+	if isJSON(header) {
+		if d, ok := decodeDecision(answer, status); ok {
+			return d, nil
+		}
+	}
+	failed = problem(status, answer)
+	if status == http.StatusTooManyRequests && failed.Type != "" { // reservations are exhausted
+		seconds, err := strconv.Atoi(header.Get("Retry-After"))
+		if err != nil || seconds < 1 {
+			seconds = 1
+		}
+		kind := failed.Type[strings.LastIndexByte(failed.Type, ':')+1:]
+		return Decision{
+			Status: status, Reason: strings.ReplaceAll(kind, "-", "_"), RetryAfter: time.Duration(seconds) * time.Second, Source: FromServer,
+		}, nil
+	}
+	return Decision{}, failed
+}
+
+var errNumberOfResults = errors.New("the batch has another number of results than of checks")
+
+// postBatch asks several questions in one request.
+func (c *Client) postBatch(ctx context.Context, questions []*question) ([]Decision, *Error) {
+	size := len(`{"checks":[]}`)
+	for _, q := range questions {
+		size += len(q.body) + 1
+	}
+	body := append(make([]byte, 0, size), `{"checks":[`...)
+	for i, q := range questions {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, q.body...)
+	}
+	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check/batch", append(body, `]}`...))
+	if failed != nil {
+		return nil, failed
+	}
+	if status != http.StatusOK || !isJSON(header) {
+		return nil, problem(status, answer)
+	}
+	decisions, ok := decodeBatch(answer, len(questions))
+	switch {
+	case !ok:
+		return nil, problem(status, nil)
+	case len(decisions) != len(questions):
+		return nil, &Error{Kind: KindProtocol, Status: status, Err: errNumberOfResults}
+	}
+	return decisions, nil
+}
+
+func isJSON(header http.Header) bool {
+	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return strings.TrimSpace(kind) == "application/json"
+}
