@@ -98,6 +98,14 @@ func (n *neighbourhood) ask(ctx context.Context, t *neighbour, q adminRequest) (
 	return got, nil
 }
 
+// statusError is an answer with another status than the expected one.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
 // call asks for JSON and fails unless the status is the expected one.
 func (n *neighbourhood) call(ctx context.Context, t *neighbour, q adminRequest, want int, to any) error {
 	got, err := n.ask(ctx, t, q)
@@ -105,10 +113,7 @@ func (n *neighbourhood) call(ctx context.Context, t *neighbour, q adminRequest, 
 		return err
 	}
 	if got.status != want {
-		return fmt.Errorf("%s %s: status %d: %.300s", q.method, q.path, got.status, got.body)
-	}
-	if got.cookie != "" {
-		t.cookie = got.cookie
+		return &statusError{got.status, fmt.Sprintf("%s %s: status %d: %.300s", q.method, q.path, got.status, got.body)}
 	}
 	if to == nil {
 		return nil
@@ -122,9 +127,14 @@ func (n *neighbourhood) call(ctx context.Context, t *neighbour, q adminRequest, 
 // furnish signs a tenant's person in and makes its rules and alerts. Those of a setting before stay.
 func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks) error {
 	in := post("/api/v1/session", fmt.Sprintf(`{"email":%q,"password":%q}`, t.email, neighbourPassword))
-	if err := n.call(ctx, t, in, http.StatusOK, nil); err != nil {
+	entered, err := n.ask(ctx, t, in)
+	if err != nil {
 		return err
 	}
+	if entered.status != http.StatusOK {
+		return fmt.Errorf("sign %s in: status %d: %.300s", t.email, entered.status, entered.body)
+	}
+	t.cookie = entered.cookie
 	if t.rule == 0 {
 		if t.slug == "ours" {
 			if err := n.call(ctx, t, post(t.path("/plans"), `{"name":"free"}`), http.StatusCreated, nil); err != nil {
@@ -164,22 +174,23 @@ func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks)
 			return err
 		}
 		t.alerts = append(t.alerts, made.Alert.ID)
-		hooks.arrived[made.Alert.ID] = make(chan time.Time, 1)
+		hooks.arrived[made.Alert.ID] = make(chan int64, 16)
 	}
 	return nil
 }
 
-// alertOf is the alert of a webhook.
-func alertOf(body io.Reader) (int64, error) {
+// readWebhook returns the alert and the delivery of a webhook.
+func readWebhook(body io.Reader) (alert, delivery int64, err error) {
 	var message struct {
-		Alert struct {
+		Delivery int64 `json:"delivery_id,string"`
+		Alert    struct {
 			ID int64 `json:"id,string"`
 		} `json:"alert"`
 	}
 	if err := json.NewDecoder(body).Decode(&message); err != nil {
-		return 0, fmt.Errorf("read a webhook: %w", err)
+		return 0, 0, fmt.Errorf("read a webhook: %w", err)
 	}
-	return message.Alert.ID, nil
+	return message.Alert.ID, message.Delivery, nil
 }
 
 // greedyRequests are the most expensive that each route allows, over and over.

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +14,12 @@ import (
 
 const (
 	neighbourPassword = "a password of the benchmark"
-	quietAlerts       = 4 // so that enough webhooks are timed: each leaves within a second
-	farBandwidth      = 125 << 20
+	// signsInEmail is the address of the account that signs in all the time. It has no other use: its 101st session ends
+	// its first one.
+	signsInEmail = "signs-in@example.com"
+	quietAlerts  = 4  // each has a webhook in flight
+	roundLength  = 10 // in rounds of the other sections, so that a p99 has enough requests
+	farBandwidth = 125 << 20
 )
 
 // neighbourSettings are where the database is. The target holds where its processors are not the admin process's, as in
@@ -50,19 +51,16 @@ func neighbours(ctx context.Context, rounds int, round time.Duration) (lines []l
 			return nil, err
 		}
 	}
+	if _, err := n.admin(ctx, neighbourPassword, "create-admin", "--email", signsInEmail); err != nil {
+		return nil, err
+	}
 	for _, setting := range neighbourSettings {
-		measured, err := n.compare(ctx, setting.delay, rounds, 3*round)
+		measured, err := n.compare(ctx, setting.delay, rounds, roundLength*round)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", setting.what, err)
 		}
-		for _, m := range measured {
-			lines = append(lines,
-				ratioLine(fmt.Sprintf("%s: p99 of %s, ms", setting.what, m.what), "%.1f",
-					late99(m.alone.took), late99(m.beside.took), setting.target),
-				line{
-					what:     fmt.Sprintf("  not answered, of %d and %d", len(m.alone.took), len(m.beside.took)),
-					baseline: fmt.Sprint(m.alone.failed), ours: fmt.Sprint(m.beside.failed), target: "0", met: yesNo(m.beside.failed == 0),
-				})
+		for _, c := range measured {
+			lines = append(lines, c.lines(setting.what, setting.target)...)
 		}
 	}
 	return lines, nil
@@ -113,16 +111,25 @@ func (n *neighbourhood) admin(ctx context.Context, input string, arguments ...st
 	return strings.TrimSpace(string(out)), nil
 }
 
-// comparison is how one kind of request fared.
+// comparison has the latencies of one kind of request.
 type comparison struct {
 	what          string
 	alone, beside answers
 }
 
-// answers are how long requests took, in milliseconds, and how many failed.
-type answers struct {
-	took   []float64
-	failed int
+// lines returns the rows of the table for a setting.
+func (c *comparison) lines(setting string, target float64) []line {
+	c.alone.sort()
+	c.beside.sort()
+	return []line{
+		ratioLine(setting+": p99 of "+c.what+", ms", "%.1f", c.alone.percentile(99), c.beside.percentile(99), target),
+		note("  median, ms", "%.1f", c.alone.percentile(50), c.beside.percentile(50)),
+		{
+			what:     fmt.Sprintf("  failed, of %d and %d", len(c.alone.took), len(c.beside.took)),
+			baseline: fmt.Sprint(c.alone.failed), ours: fmt.Sprint(c.beside.failed),
+			target: "0", met: yesNo(c.alone.failed+c.beside.failed == 0),
+		},
+	}
 }
 
 // compare starts an admin process and times the quiet tenant's requests, alone and beside the others in turn.
@@ -154,12 +161,16 @@ func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds
 		}
 	}
 	victims := n.victims(n.tenants[0], hooks)
-	measured := make([]*comparison, len(victims))
-	for i := range victims {
-		measured[i] = &comparison{what: victims[i].what}
+	var measured []*comparison // the victims of one kind share one
+	of := make([]*comparison, len(victims))
+	for i, v := range victims {
+		if i == 0 || v.what != victims[i-1].what {
+			measured = append(measured, &comparison{what: v.what})
+		}
+		of[i] = measured[len(measured)-1]
 	}
 	for range rounds {
-		if err := timeVictims(ctx, victims, round, func(i int) *answers { return &measured[i].alone }); err != nil {
+		if err := timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].alone }); err != nil {
 			return nil, err
 		}
 		loud, quiet := context.WithCancel(ctx)
@@ -168,7 +179,7 @@ func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds
 			n.beGreedy(loud, t, &loops)
 		}
 		awaitMoment(time.Now().Add(round / 3)) // the load builds up
-		err := timeVictims(ctx, victims, round, func(i int) *answers { return &measured[i].beside })
+		err := timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].beside })
 		quiet()
 		loops.Wait()
 		if err != nil {
@@ -177,146 +188,4 @@ func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds
 		awaitMoment(time.Now().Add(round / 3)) // what was under way ends
 	}
 	return measured, nil
-}
-
-// victim is a request of the quiet tenant that is repeated, one at a time in each of its loops.
-type victim struct {
-	what string
-	loop []func(ctx context.Context) (took time.Duration, err error)
-}
-
-// timeVictims repeats each request for the length of a round.
-func timeVictims(ctx context.Context, victims []victim, round time.Duration, to func(i int) *answers) error {
-	var mu sync.Mutex
-	var loops sync.WaitGroup
-	end := time.Now().Add(round)
-	for i := range victims {
-		for _, once := range victims[i].loop {
-			loops.Go(func() {
-				for time.Now().Before(end) && ctx.Err() == nil {
-					took, err := once(ctx)
-					mu.Lock()
-					a := to(i)
-					a.took = append(a.took, float64(took.Microseconds())/1000)
-					if err != nil {
-						a.failed++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	loops.Wait()
-	return context.Cause(ctx)
-}
-
-// victims are what the quiet tenant asks for.
-func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
-	timed := func(ask func(ctx context.Context) (want int, q adminRequest)) []func(context.Context) (time.Duration, error) {
-		return []func(context.Context) (time.Duration, error){func(ctx context.Context) (time.Duration, error) {
-			want, q := ask(ctx)
-			began := time.Now()
-			got, err := n.ask(ctx, t, q)
-			if err == nil && got.status != want {
-				err = fmt.Errorf("%s %s: status %d", q.method, q.path, got.status)
-			}
-			return time.Since(began), err
-		}}
-	}
-	signIn := func(email, password string) adminRequest {
-		return adminRequest{method: "POST", path: "/api/v1/session", mediaType: jsonType, body: fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)}
-	}
-	victims := []victim{
-		{"reads", timed(func(context.Context) (int, adminRequest) {
-			return http.StatusOK, adminRequest{method: "GET", path: t.path("/rules")}
-		})},
-		{"writes", timed(func(context.Context) (int, adminRequest) {
-			return http.StatusCreated, post(t.path("/plans"), fmt.Sprintf(`{"name":"%d"}`, time.Now().UnixNano()))
-		})},
-		{"sign-ins", timed(func(context.Context) (int, adminRequest) { return http.StatusOK, signIn(t.email, neighbourPassword) })},
-		// Each has an address of its own, because failures for one address have to wait.
-		{"sign-ins with a wrong password", timed(func(context.Context) (int, adminRequest) {
-			return http.StatusUnauthorized, signIn(fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
-		})},
-		{what: "webhooks, test to arrival"},
-	}
-	last := &victims[len(victims)-1]
-	for _, alert := range t.alerts {
-		last.loop = append(last.loop, func(ctx context.Context) (time.Duration, error) { return n.testAlert(ctx, t, alert, hooks) })
-	}
-	return victims
-}
-
-// testAlert returns how long it took from the request for a test to its webhook's arrival.
-func (n *neighbourhood) testAlert(ctx context.Context, t *neighbour, alert int64, hooks *hooks) (time.Duration, error) {
-	test := post(t.path(fmt.Sprintf("/alerts/%d/test", alert)), "")
-	test.asPerson = true
-	for {
-		began := time.Now()
-		got, err := n.ask(ctx, t, test)
-		switch {
-		case err != nil:
-			return time.Since(began), err
-		case got.status == http.StatusConflict: // that the test before arrived is not written down yet
-			awaitMoment(time.Now().Add(20 * time.Millisecond))
-			continue
-		case got.status != http.StatusCreated:
-			return time.Since(began), fmt.Errorf("test an alert: status %d", got.status)
-		}
-		at, err := hooks.await(ctx, alert)
-		return at.Sub(began), err
-	}
-}
-
-// hooks receive webhooks: those of the quiet tenant are noted, others get no answer.
-type hooks struct {
-	quiet, blackHole *httptest.Server
-	closing          chan struct{}
-	arrived          map[int64]chan time.Time
-}
-
-func newHooks() *hooks {
-	h := &hooks{closing: make(chan struct{}), arrived: map[int64]chan time.Time{}}
-	h.quiet = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		at := time.Now()
-		if alert, err := alertOf(r.Body); err == nil {
-			select {
-			case h.arrived[alert] <- at:
-			default:
-			}
-		}
-	}))
-	h.blackHole = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-h.closing:
-		case <-r.Context().Done():
-		}
-	}))
-	return h
-}
-
-// await returns when the webhook of an alert arrived.
-func (h *hooks) await(ctx context.Context, alert int64) (time.Time, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("a webhook did not arrive within 30 s"))
-	defer cancel()
-	select {
-	case at := <-h.arrived[alert]:
-		return at, nil
-	case <-ctx.Done():
-		return time.Now(), context.Cause(ctx)
-	}
-}
-
-func (h *hooks) close() {
-	close(h.closing)
-	h.quiet.Close()
-	h.blackHole.Close()
-}
-
-func late99(took []float64) float64 {
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[len(took)*99/100]
 }
