@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +44,7 @@ func post(path, body string) adminRequest {
 }
 
 // path is a path of the tenant.
-func (t *neighbour) path(below string) string { return "/api/v1/tenants/" + t.slug + below }
+func (t *neighbour) path(below string) string { return "/api/v1/tenants/" + t.Slug + below }
 
 // reply is an answer. Of files only the length is of interest.
 type reply struct {
@@ -66,9 +70,9 @@ func (n *neighbourhood) ask(ctx context.Context, t *neighbour, q adminRequest) (
 		return got, fmt.Errorf("ask: %w", err)
 	}
 	if q.asPerson {
-		request.Header.Set("Cookie", t.cookie)
+		request.Header.Set("Cookie", t.Cookie)
 	} else {
-		request.Header.Set("Authorization", "Bearer "+t.key)
+		request.Header.Set("Authorization", "Bearer "+t.Key)
 	}
 	if q.mediaType != "" {
 		request.Header.Set("Content-Type", q.mediaType)
@@ -134,9 +138,9 @@ func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks)
 	if entered.status != http.StatusOK {
 		return fmt.Errorf("sign %s in: status %d: %.300s", t.email, entered.status, entered.body)
 	}
-	t.cookie = entered.cookie
-	if t.rule == 0 {
-		if t.slug == "ours" {
+	t.Cookie = entered.cookie
+	if t.Rule == 0 {
+		if t.Slug == "ours" {
 			if err := n.call(ctx, t, post(t.path("/plans"), `{"name":"free"}`), http.StatusCreated, nil); err != nil {
 				return err
 			}
@@ -148,7 +152,7 @@ func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks)
 		if err := n.call(ctx, t, rule, http.StatusCreated, &made); err != nil {
 			return err
 		}
-		t.rule = made.RuleID
+		t.Rule = made.RuleID
 		cells := make([]string, matrixRules)
 		for i := range cells {
 			cells[i] = fmt.Sprintf(`{"key_pattern":"endpoint:/matrix/%d","rate_per_second":1,"rate_unit":"second","burst_capacity":5}`, i)
@@ -157,7 +161,7 @@ func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks)
 			return err
 		}
 	}
-	t.alerts = nil
+	t.Alerts = nil
 	for i := range quietAlerts {
 		target := hooks.blackHole.URL
 		if t == n.tenants[0] {
@@ -168,12 +172,12 @@ func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks)
 				ID int64 `json:"alert_id"`
 			} `json:"alert"`
 		}
-		alert := post(t.path("/alerts"), fmt.Sprintf(`{"name":"alert %d","rule_id":%d,"per":"rule","threshold":1000000,"window_minutes":5,"url":%q}`, i, t.rule, target))
+		alert := post(t.path("/alerts"), fmt.Sprintf(`{"name":"alert %d","rule_id":%d,"per":"rule","threshold":1000000,"window_minutes":5,"url":%q}`, i, t.Rule, target))
 		alert.asPerson = true
 		if err := n.call(ctx, t, alert, http.StatusCreated, &made); err != nil {
 			return err
 		}
-		t.alerts = append(t.alerts, made.Alert.ID)
+		t.Alerts = append(t.Alerts, made.Alert.ID)
 		hooks.arrived[made.Alert.ID] = make(chan int64, 16)
 	}
 	return nil
@@ -223,6 +227,70 @@ var greedyRequests = sync.OnceValue(func() []adminRequest {
 	}
 })
 
+// greed is what a process that plays the greedy tenants is told.
+type greed struct {
+	Base    string
+	Tenants []*neighbour
+}
+
+// startGreed starts the greedy tenants in a process of their own, with the least priority: their clients would run on
+// other machines, and here they would delay the victims' requests and the link. stop ends it.
+func (n *neighbourhood) startGreed(ctx context.Context) (stop func() error, err error) {
+	told, err := json.Marshal(greed{n.base, n.tenants[1:]})
+	if err != nil {
+		return nil, fmt.Errorf("describe the greedy tenants: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "nice", "-n", "19", self, greedyCommand)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = in.Write(append(told, '\n'))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the greedy tenants: %w", err)
+	}
+	return func() error {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			return fmt.Errorf("stop the greedy tenants: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// greedyCommand is the argument that starts runGreedy.
+const greedyCommand = "greedy"
+
+// runGreedy plays the greedy tenants that its input describes until the input ends.
+func runGreedy(ctx context.Context, in io.Reader) error {
+	lines := bufio.NewReader(in)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the greedy tenants: %w", err)
+	}
+	var told greed
+	if err := json.Unmarshal(line, &told); err != nil {
+		return fmt.Errorf("read the greedy tenants: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n := &neighbourhood{base: told.Base, client: loopClient()}
+	var loops sync.WaitGroup
+	for _, t := range told.Tenants {
+		n.beGreedy(ctx, t, &loops)
+	}
+	_, _ = lines.ReadByte() // waits for the end
+	cancel()
+	loops.Wait()
+	return nil
+}
+
 // beGreedy repeats what a tenant may ask for until ctx ends. Loops wait as long as refusals tell them to.
 func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.WaitGroup) {
 	repeat := func(next func(i int) (adminRequest, error)) {
@@ -253,10 +321,10 @@ func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.
 		}
 		repeat(func(i int) (adminRequest, error) { return n.matrixSave(ctx, t, i) })
 		repeat(func(int) (adminRequest, error) {
-			return post(t.path("/users/1/buckets/credit"), fmt.Sprintf(`{"bucket_key":"%d:1","tokens":1}`, t.rule)), nil
+			return post(t.path("/users/1/buckets/credit"), fmt.Sprintf(`{"bucket_key":"%d:1","tokens":1}`, t.Rule)), nil
 		})
 		repeat(func(int) (adminRequest, error) {
-			q := post(t.path(fmt.Sprintf("/alerts/%d/test", t.alerts[loop])), "")
+			q := post(t.path(fmt.Sprintf("/alerts/%d/test", t.Alerts[loop])), "")
 			q.asPerson = true
 			return q, nil
 		})

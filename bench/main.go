@@ -60,6 +60,13 @@ func main() {
 	quick := flag.Bool("quick", false, "three short rounds per side")
 	only := flag.String("only", "", "run only the sections whose names contain this")
 	flag.Parse()
+	if flag.Arg(0) == greedyCommand {
+		if err := runGreedy(context.Background(), os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *quick {
 		*rounds, *round = 3, 400*time.Millisecond
 	}

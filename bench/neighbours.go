@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -77,21 +77,22 @@ type neighbourhood struct {
 
 // neighbour is a tenant with a key for automation and a person who signs in.
 type neighbour struct {
-	slug, key, email string
-	cookie           string // of the person's session
-	rule             int64  // with a bucket of each user
-	alerts           []int64
+	Slug, Key string
+	email     string
+	Cookie    string // of the person's session
+	Rule      int64  // with a bucket of each user
+	Alerts    []int64
 }
 
 // settle makes a tenant by commands. Each has a person of its own, since a person's share is one in all tenants.
 func (n *neighbourhood) settle(ctx context.Context, slug string) (err error) {
-	t := &neighbour{slug: slug, email: slug + "@example.com"}
+	t := &neighbour{Slug: slug, email: slug + "@example.com"}
 	if slug != "ours" {
 		if _, err := n.admin(ctx, "", "create-tenant", "--slug", slug, "--name", slug, "--default-plan", "free"); err != nil {
 			return err
 		}
 	}
-	if t.key, err = n.admin(ctx, "", "create-key", "--tenant", slug, "--name", "bench", "--permissions", "manage"); err != nil {
+	if t.Key, err = n.admin(ctx, "", "create-key", "--tenant", slug, "--name", "bench", "--permissions", "manage"); err != nil {
 		return err
 	}
 	_, err = n.admin(ctx, neighbourPassword, "create-admin", "--email", t.email)
@@ -173,16 +174,13 @@ func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds
 		if err := timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].alone }); err != nil {
 			return nil, err
 		}
-		loud, quiet := context.WithCancel(ctx)
-		var loops sync.WaitGroup
-		for _, t := range n.tenants[1:] {
-			n.beGreedy(loud, t, &loops)
+		stopLoad, err := n.startGreed(ctx)
+		if err != nil {
+			return nil, err
 		}
 		awaitMoment(time.Now().Add(round / 3)) // the load builds up
-		err := timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].beside })
-		quiet()
-		loops.Wait()
-		if err != nil {
+		err = timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].beside })
+		if err := errors.Join(err, stopLoad()); err != nil {
 			return nil, err
 		}
 		awaitMoment(time.Now().Add(round / 3)) // what was under way ends

@@ -64,9 +64,9 @@ func timeVictims(ctx context.Context, victims []victim, round time.Duration, to 
 			return
 		}
 		a.failed++
-		if why := victims[i].what + ": " + err.Error(); ctx.Err() == nil && !told[why] {
-			told[why] = true
-			fmt.Fprintln(os.Stderr, why)
+		if what := victims[i].what; ctx.Err() == nil && !told[what] {
+			told[what] = true
+			fmt.Fprintf(os.Stderr, "%s: the first failure of this round: %v\n", what, err)
 		}
 	}
 	start := time.Now()
@@ -126,7 +126,7 @@ func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
 			return signIn(fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
 		})},
 	}
-	for _, alert := range t.alerts {
+	for _, alert := range t.Alerts {
 		victims = append(victims, victim{
 			what: "webhooks, test to arrival", every: 1500 * time.Millisecond, oneByOne: true,
 			once: func(ctx context.Context) error { return n.testAlert(ctx, t, alert, hooks) },

@@ -34,7 +34,7 @@ func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, 
 
 // Key returns one API key, even if it is revoked.
 func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
+	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
 		return q.Key(ctx, tenant, keyID)
 	})
 	if err != nil {

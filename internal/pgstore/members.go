@@ -26,7 +26,7 @@ func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after s
 
 // RoleIn returns the role that an account has in a tenant.
 func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Role, error) {
-	role, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
+	role, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
 		return q.RoleIn(ctx, tenant, account)
 	})
 	if err != nil {

@@ -24,35 +24,38 @@ const (
 )
 
 // places divide the pool's connections among callers; see shares.CallerOf. Slow reads and bulk writes have places of
-// their own, so that nothing else waits behind them. The program's own work, such as sign-in and the Watcher, has no
-// caller and takes no place: at least a quarter of the connections is left to it.
+// their own, so that nothing else waits behind them. So have lookups, which each request begins with: its key or session,
+// its tenant, its role. The program's own work, such as sign-in and the Watcher, has no caller and takes no place: 4 of
+// 20 connections are left to it.
 type places struct {
-	reads, heavy, writes, bulk *shares.Shares
+	lookups, reads, heavy, writes, bulk *shares.Shares
 	// turns let one write of each tenant run. Others would wait for the tenant's row anyway, each holding a connection.
 	turns *shares.Shares
 }
 
 func newPlaces(connections int32) *places {
-	sixteenths := func(n int32) int { return int(max(1, connections*n/16)) }
+	of := func(n int32) int { return int(max(1, connections*n/maxConns)) } // n is for a pool of the default size
 	limits := func(places int, patience time.Duration) shares.Limits {
 		return shares.Limits{
 			Places: places, PerTenant: (2*places + 2) / 3, PerAccount: max(1, places/2), Waiting: maxWaiting, Patience: patience,
 		}
 	}
 	return &places{
-		reads:  shares.New(limits(sixteenths(4), placePatience)),
-		heavy:  shares.New(limits(sixteenths(3), heavyPatience)),
-		writes: shares.New(shares.Limits{Places: sixteenths(3), Waiting: maxWaiting, Patience: placePatience}),
-		bulk:   shares.New(shares.Limits{Places: sixteenths(2), PerTenant: 1, Waiting: maxWaiting, Patience: bulkPatience}),
-		turns:  shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Patience: placePatience}),
+		// Without caps, because a lookup is short and turns are enough.
+		lookups: shares.New(shares.Limits{Places: of(4), Waiting: maxWaiting, Patience: placePatience}),
+		reads:   shares.New(limits(of(4), placePatience)),
+		heavy:   shares.New(limits(of(3), heavyPatience)),
+		writes:  shares.New(shares.Limits{Places: of(3), Waiting: maxWaiting, Patience: placePatience}),
+		bulk:    shares.New(shares.Limits{Places: of(2), PerTenant: 1, Waiting: maxWaiting, Patience: bulkPatience}),
+		turns:   shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Patience: placePatience}),
 	}
 }
 
 // ObserveShares calls show for each class of connections, with a function that counts its use.
 func (s *Store) ObserveShares(show func(class string, count func() shares.Count)) {
 	for class, of := range map[string]*shares.Shares{
-		"db_reads": s.places.reads, "db_heavy": s.places.heavy, "db_writes": s.places.writes, "db_bulk": s.places.bulk,
-		"db_turns": s.places.turns,
+		"db_lookups": s.places.lookups, "db_reads": s.places.reads, "db_heavy": s.places.heavy,
+		"db_writes": s.places.writes, "db_bulk": s.places.bulk, "db_turns": s.places.turns,
 	} {
 		show(class, of.Count)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// TestRequestsLeaveConnectionsToTheProgram holds every connection that requests may have: 12 of 16.
+// TestRequestsLeaveConnectionsToTheProgram holds the connections that requests may have: 12 of 20, beside 4 for lookups.
 func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,6 +62,51 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 	}
 	if held < 10 || held > 12 {
 		t.Errorf("requests hold %d connections, want at most 12", held)
+	}
+}
+
+// TestRequestsAreIdentifiedBesideSlowReads lets the reads of two tenants hold all places that reads have.
+func TestRequestsAreIdentifiedBesideSlowReads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	account := must(w.CreateAccount(t.Context(), tester, auth.Account{Email: "a@example.com", Name: "A"}, "hash"))(t)
+	must(w.AddMember(t.Context(), tester, w.ours.ID, account.ID, auth.Viewer))(t)
+	session := auth.NewSession{Session: auth.Session{Account: account}, Token: sha256.Sum256([]byte("token")), PasswordHash: "hash"}
+	must(w.CreateSession(t.Context(), session, auth.Live{}))(t)
+	watching, holding := connect(t, w.url), connect(t, w.url)
+	locked := must(holding.Begin(t.Context()))(t)
+	must(locked.Exec(t.Context(), "LOCK TABLE audit_event IN ACCESS EXCLUSIVE MODE"))(t)
+	requests, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	for i := range 8 {
+		ctx := shares.With(requests, shares.Caller{Tenant: rules.TenantID(1000 + i%2), Account: fmt.Sprint(i)})
+		group.Go(func() { _, _ = w.AuditEntry(ctx, w.ours.ID, 1) })
+	}
+	held := 0
+	for deadline := time.Now().Add(20 * time.Second); held < 4 && time.Now().Before(deadline); {
+		err := watching.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&held)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held != 4 {
+		t.Fatalf("%d connections are held, want 4", held)
+	}
+	ctx, end := context.WithTimeout(shares.With(t.Context(), shares.Caller{Account: "a credential"}), 3*time.Second)
+	defer end()
+	if _, err := w.SessionOf(ctx, session.Token, auth.Live{}, auth.LookedAt); err != nil {
+		t.Errorf("find the session: %v", err)
+	}
+	if _, err := w.Key(ctx, w.ours.ID, "missing"); !errors.Is(err, rules.ErrNotFound) {
+		t.Errorf("find the key: %v", err)
+	}
+	if _, err := w.TenantBySlug(ctx, w.ours.Slug); err != nil {
+		t.Errorf("find the tenant: %v", err)
+	}
+	if role, err := w.RoleIn(ctx, w.ours.ID, account.ID); err != nil || role != auth.Viewer {
+		t.Errorf("the role is %q, %v", role, err)
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 
 // SessionOf returns the session with a token. Failing to note its use is not an error.
 func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
+	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
 		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
 	})
 	if err != nil {

@@ -57,7 +57,7 @@ const (
 	readTimeout      = 5 * time.Minute // for callers that bound no page; the Watcher does
 
 	// maxConns leaves 4 connections to work without a place; see places. Connections are made when needed.
-	maxConns = 16
+	maxConns = 20
 	// pingTimeout bounds the ping of an idle connection before its use.
 	pingTimeout = 2 * time.Second
 
@@ -102,7 +102,7 @@ func (s *Store) As(by rules.Actor) Writer { return Writer{s, by} }
 
 // Open returns a Store for the database at a URL. It connects on first use, so that a process starts even if the
 // database is away. The URL may limit the pool with pool_max_conns, as pgxpool.ParseConfig describes; the default is
-// 16.
+// 20.
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -242,6 +242,11 @@ func expect(expected rules.Expected, stored int64) error {
 		return nil
 	}
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
+}
+
+// lookUp runs a query for one row by its key.
+func lookUp[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, s.places.lookups, query)
 }
 
 // ask runs queries that an index serves.

@@ -140,7 +140,7 @@ func (s *Store) Tenant(ctx context.Context, id rules.TenantID) (rules.Tenant, er
 
 // TenantBySlug returns the tenant with a slug.
 func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
+	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
 		return q.TenantBySlug(ctx, slug)
 	})
 	if err != nil {
