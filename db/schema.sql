@@ -215,6 +215,24 @@ CREATE INDEX plan_assignment_revision_idx ON plan_assignment (tenant_id, revisio
 CREATE INDEX plan_assignment_list_idx ON plan_assignment (tenant_id, user_id) WHERE removed_at IS NULL;
 CREATE INDEX plan_assignment_plan_idx ON plan_assignment (tenant_id, plan, user_id) WHERE removed_at IS NULL;
 
+-- How a tenant's gateways say what a request is: for each kind of gateway, the mapping of a request to a check. Without a
+-- row the default mapping holds. A removed one keeps its row, and writing it again revives the row.
+CREATE TABLE gateway (
+    tenant_id  bigint      NOT NULL,
+    kind       text        NOT NULL COLLATE "C", -- authorize: proxies that ask over HTTP; descriptors: over gRPC
+    document   jsonb       NOT NULL, -- see the package gateway
+    revision   bigint      NOT NULL,
+    removed_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT gateway_pkey PRIMARY KEY (tenant_id, kind),
+    CONSTRAINT gateway_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT gateway_kind_check CHECK (kind IN ('authorize', 'descriptors')),
+    CONSTRAINT gateway_document_check CHECK (jsonb_typeof(document) = 'object')
+);
+
+CREATE INDEX gateway_revision_idx ON gateway (tenant_id, revision, kind);
+
 -- An API key names its tenant, so its id is unique among all tenants. Ids are random, so a taken one reveals nothing.
 -- The secret is never stored.
 CREATE TABLE api_key (
@@ -415,6 +433,8 @@ CREATE TRIGGER tenant_audit AFTER INSERT OR UPDATE OR DELETE ON tenant
     FOR EACH ROW EXECUTE FUNCTION audit_change('tenant', 'slug');
 CREATE TRIGGER plan_audit AFTER INSERT OR UPDATE OR DELETE ON plan
     FOR EACH ROW EXECUTE FUNCTION audit_change('plan', 'name');
+CREATE TRIGGER gateway_audit AFTER INSERT OR UPDATE OR DELETE ON gateway
+    FOR EACH ROW EXECUTE FUNCTION audit_change('gateway', 'kind');
 CREATE TRIGGER rate_limit_rule_audit AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rule
     FOR EACH ROW EXECUTE FUNCTION audit_change('rule', 'rule_id');
 CREATE TRIGGER rate_limit_override_audit_insert AFTER INSERT ON rate_limit_override

@@ -160,7 +160,7 @@ func (c *conn) serveRequest() bool {
 	a := c.admit()
 	length := h.ContentLength() // negative for chunks, and where there is no body
 	rest := length == chunked || length > 0
-	if rest && a.err == nil && a.route.permission != "" && c.reserveBody(&a, length) {
+	if rest && a.err == nil && a.route.readsBody() && c.reserveBody(&a, length) {
 		if err := c.readBody(&a, length); err != nil {
 			return c.refuseUnread(&a, err)
 		}
@@ -236,7 +236,7 @@ func (c *conn) readBody(a *admission, length int) error {
 		}
 	}
 	if c.timed { // the key may have been revoked, and the rules changed, while the body came
-		a.tenant, a.err = c.server.surface.authorize(h, a.route.permission)
+		a.tenant, a.err = c.server.surface.authorize(h, a.route)
 	}
 	return nil
 }

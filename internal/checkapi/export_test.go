@@ -2,6 +2,7 @@ package checkapi
 
 import (
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -13,7 +14,11 @@ import (
 func Routes() []string {
 	var all []string
 	for _, r := range newSurface(Config{}).routes {
-		all = append(all, r.method+" "+r.path)
+		method := r.method
+		if method == anyMethod { // described as one
+			method = http.MethodGet
+		}
+		all = append(all, method+" "+r.path)
 	}
 	return all
 }

@@ -47,7 +47,7 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	}
 	a.name = a.route.path
 	if a.route.permission != "" {
-		if a.tenant, a.err = s.authorize(h, a.route.permission); a.err != nil {
+		if a.tenant, a.err = s.authorize(h, a.route); a.err != nil || a.route.asksForVisitor {
 			return a
 		}
 		a.err = requireJSON(h)
@@ -91,7 +91,7 @@ func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause an
 
 // routeOf returns the path of a route for the log, never one that a caller made up.
 func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
-	if r, found := s.routes[string(pathOf(h))]; found {
+	if r := s.routeAt(pathOf(h)); r != nil {
 		return r.path
 	}
 	return unmatched

@@ -28,6 +28,8 @@ type Config struct {
 	Observer httpapi.Observer
 	// KeyUsed is told of each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Tokens is for the mappings of gateways that read claims.
+	Tokens Tokens
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
 	// Version is shown by healthz.
@@ -53,6 +55,10 @@ type handler func(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error
 
 // route answers one path. GET routes answer HEAD, too.
 type route struct {
+	// asksForVisitor: proxies ask here on behalf of their visitors. Any method and all paths below are answered, bodies are
+	// ignored, the key may be in X-Sluice-Key, and its refusal is 500.
+	asksForVisitor bool
+
 	method, path string
 	permission   auth.Permission // "" for health routes, which need no key and read no body
 	maxBody      int             // bytes
@@ -66,20 +72,42 @@ func newSurface(c Config) *surface {
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*snapshot.Key, time.Time) {}
 	}
+	if c.Tokens == nil {
+		c.Tokens = noTokens{}
+	}
 	s := &surface{Config: c, routes: map[string]*route{}, alive: httpapi.Alive(c.Version)}
+	const visitors = true
 	for _, r := range []route{
-		{http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
-		{http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
-		{http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
-		{http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
-		{http.MethodGet, httpapi.ReadyPath, "", checkjson.MaxBody, s.readyz},
+		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
+		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
+		{!visitors, http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
+		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
+		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
+		{!visitors, http.MethodGet, httpapi.ReadyPath, "", checkjson.MaxBody, s.readyz},
 	} {
 		s.routes[r.path] = &r
 	}
 	return s
 }
 
-const batchPath = "/v1/check/batch"
+const (
+	batchPath = "/v1/check/batch"
+	anyMethod = "ANY"
+)
+
+// readsBody reports whether requests to the route may have a body that is read.
+func (r *route) readsBody() bool { return r.permission != "" && !r.asksForVisitor }
+
+// routeAt returns the route of a path, or nil.
+func (s *surface) routeAt(path []byte) *route {
+	if r, found := s.routes[string(path)]; found {
+		return r
+	}
+	if len(path) > len(authorizePath) && path[len(authorizePath)] == '/' && string(path[:len(authorizePath)]) == authorizePath {
+		return s.routes[authorizePath]
+	}
+	return nil
+}
 
 // unmatched is the route of other requests in logs and metrics, where callers must not make up names.
 const unmatched = "unmatched"
@@ -89,16 +117,16 @@ var errTarget = badHTTP()
 
 func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
 	target := c.Request.Header.RequestURI()
-	r, found := s.routes[string(pathOf(&c.Request.Header))]
-	if !found || target[0] != '/' { // net/http refuses what is no URL, too
+	r := s.routeAt(pathOf(&c.Request.Header))
+	if r == nil || target[0] != '/' { // net/http refuses what is no URL, too
 		if _, err := url.ParseRequestURI(string(target)); err != nil {
 			return nil, errTarget
 		}
 	}
-	if !found {
+	if r == nil {
 		return nil, httpapi.NotFound.Problem("No resource has this path; compare it with the API description.")
 	}
-	if string(c.Method()) != r.method && (!c.IsHead() || r.method != http.MethodGet) {
+	if string(c.Method()) != r.method && r.method != anyMethod && (!c.IsHead() || r.method != http.MethodGet) {
 		return nil, r.refuseMethod(c)
 	}
 	return r, nil

@@ -24,24 +24,28 @@ const typePrefix = "urn:sluice:problem:"
 
 // The kinds of problem that any surface can answer.
 var (
-	InvalidRequest = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
-	Unauthorized   = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
-	Forbidden      = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
-	Suspended      = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
-	NotFound       = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
-	WrongMethod    = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
-	Conflict       = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
-	InUse          = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
-	NoSharedStore  = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
-	Changed        = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
-	Unconditional  = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
-	TooSlow        = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}
-	HeaderTooLarge = Kind{typePrefix + "headers-too-large", "The headers are too large", http.StatusRequestHeaderFieldsTooLarge}
-	TooSoon        = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
-	TooLarge       = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
-	WrongMediaType = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
-	Internal       = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}
-	Unavailable    = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
+	InvalidRequest   = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
+	Unauthorized     = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
+	Forbidden        = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
+	Suspended        = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
+	NotFound         = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
+	WrongMethod      = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
+	Conflict         = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
+	InUse            = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
+	NoSharedStore    = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
+	Changed          = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
+	Unconditional    = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
+	TooSlow          = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}
+	HeaderTooLarge   = Kind{typePrefix + "headers-too-large", "The headers are too large", http.StatusRequestHeaderFieldsTooLarge}
+	LimitExceeded    = Kind{typePrefix + "limit-exceeded", "Too many requests", http.StatusTooManyRequests}
+	Blocked          = Kind{typePrefix + "blocked", "The request is blocked", http.StatusTooManyRequests}
+	CostExceedsLimit = Kind{typePrefix + "cost-exceeds-limit", "The request costs too much", http.StatusTooManyRequests}
+	StoreUnavailable = Kind{typePrefix + "store-unavailable", "The limits cannot be checked", http.StatusServiceUnavailable}
+	TooSoon          = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
+	TooLarge         = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
+	WrongMediaType   = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
+	Internal         = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}
+	Unavailable      = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
 )
 
 // FieldError says what is wrong with one value of a body and what would be right.

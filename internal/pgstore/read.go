@@ -128,8 +128,15 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 		after: func(row dbsqlc.ApiKey) position { return position{revision: row.Revision, text: row.KeyID} },
 		visit: func(rows []dbsqlc.ApiKey) error { return visit(snapshot.Rows{Keys: each(rows, keyFromRow)}) },
 	}
+	gateways := table[dbsqlc.Gateway]{
+		query: func(at []position, each func(int, []dbsqlc.Gateway, error)) {
+			q.NewerGateways(ctx, params(at, s.gatewaysAfter)).Query(each)
+		},
+		after: func(row dbsqlc.Gateway) position { return position{revision: row.Revision, text: string(row.Kind)} },
+		visit: func(rows []dbsqlc.Gateway) error { return visit(snapshot.Rows{Gateways: each(rows, gatewayFromRow)}) },
+	}
 	for _, read := range []func([]position, int) error{
-		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read,
+		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read, gateways.read,
 	} {
 		if err := read(starts, int(s.pageSize)); err != nil {
 			return err
@@ -216,4 +223,10 @@ func (s *Store) assignmentsAfter(p position) dbsqlc.NewerAssignmentsParams {
 
 func (s *Store) keysAfter(p position) dbsqlc.NewerKeysParams {
 	return dbsqlc.NewerKeysParams{TenantID: p.tenant, AfterRevision: p.revision, AfterKeyID: p.text, PageSize: s.pageSize}
+}
+
+func (s *Store) gatewaysAfter(p position) dbsqlc.NewerGatewaysParams {
+	return dbsqlc.NewerGatewaysParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterKind: p.text, WithRemoved: !p.whole, PageSize: s.pageSize,
+	}
 }

@@ -79,6 +79,8 @@ func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 		return revertWith(ctx, entry, w.revertAssignment)
 	case "api_key":
 		return revertWith(ctx, entry, w.revertKey)
+	case "gateway":
+		return revertWith(ctx, entry, w.revertGateway)
 	default:
 		return fmt.Errorf("a change of a %s: %w", entry.Object.Kind, rules.ErrFinal)
 	}

@@ -11,11 +11,12 @@ import (
 )
 
 // rowCounts says how many rows of each kind were read.
-type rowCounts struct{ Tenants, Plans, Rules, Overrides, Assignments, Keys int }
+type rowCounts struct{ Tenants, Plans, Rules, Overrides, Assignments, Keys, Gateways int }
 
 func count(rows snapshot.Rows) rowCounts {
 	return rowCounts{
 		len(rows.Tenants), len(rows.Plans), len(rows.Rules), len(rows.Overrides), len(rows.Assignments), len(rows.Keys),
+		len(rows.Gateways),
 	}
 }
 
@@ -35,6 +36,10 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			_, err := w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "enterprise"})
 			return err
 		}, rowCounts{Tenants: 1, Plans: 1}},
+		"a new mapping": {func(ctx context.Context, w *world) error {
+			_, err := w.PutGateway(ctx, authorizeBy(w.ours.ID, "X-User"), rules.NoneStored)
+			return err
+		}, rowCounts{Tenants: 1, Gateways: 1}},
 		"a removed plan": {func(ctx context.Context, w *world) error {
 			return w.RemovePlan(ctx, w.ours.ID, "only-ours", rules.AnyVersion)
 		}, rowCounts{Tenants: 1, Plans: 1}},

@@ -202,6 +202,7 @@ func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all snap
 		all.Overrides = append(all.Overrides, page.Overrides...)
 		all.Assignments = append(all.Assignments, page.Assignments...)
 		all.Keys = append(all.Keys, page.Keys...)
+		all.Gateways = append(all.Gateways, page.Gateways...)
 		return nil
 	})
 	if err != nil {

@@ -219,3 +219,27 @@ type Assignment struct {
 	Revision int64
 	Removed  bool
 }
+
+// GatewayKind is how gateways ask: each kind has a mapping of its own.
+type GatewayKind string
+
+// GatewayAuthorize is for proxies that ask over HTTP, at /v1/authorize; GatewayDescriptors for those that speak Envoy's
+// rate limit protocol.
+const (
+	GatewayAuthorize   GatewayKind = "authorize"
+	GatewayDescriptors GatewayKind = "descriptors"
+)
+
+// GatewayKinds lists the kinds.
+func GatewayKinds() []GatewayKind { return []GatewayKind{GatewayAuthorize, GatewayDescriptors} }
+
+// Gateway is a tenant's mapping of requests to checks for one kind of gateway. A tenant without one has the default
+// mapping.
+type Gateway struct {
+	TenantID TenantID
+	Kind     GatewayKind
+	// Document is the mapping in JSON; the package gateway reads it.
+	Document string
+	Revision int64
+	Removed  bool
+}

@@ -83,6 +83,10 @@ type Reader interface {
 	// begins with prefix.
 	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
+
+	// Gateways lists by kind the mappings that the tenant has.
+	Gateways(ctx context.Context, tenant TenantID) ([]Gateway, error)
+	Gateway(ctx context.Context, tenant TenantID, kind GatewayKind) (Gateway, error)
 }
 
 // Store is where tenants and what they own are written down, in the name of one Actor.
@@ -133,6 +137,11 @@ type Store interface {
 	// AssignAll does so for many, each named once, whatever was stored, and returns how many that
 	// changed.
 	AssignAll(ctx context.Context, tenant TenantID, assignments []Assignment) (changed int64, err error)
+
+	// PutGateway creates the mapping of its kind (NoneStored) or replaces it (its Revision, or AnyVersion).
+	PutGateway(ctx context.Context, gateway Gateway, expected Expected) (Gateway, error)
+	// RemoveGateway returns to the default mapping.
+	RemoveGateway(ctx context.Context, tenant TenantID, kind GatewayKind, expected Expected) error
 }
 
 // Expected is the condition on which a write replaces what is stored: the version of a rule or tenant, or the

@@ -81,6 +81,11 @@ func (d *draft) add(rows *Rows) {
 			t.addAssignment(&rows.Assignments[i], d.intern(rows.Assignments[i].Plan))
 		}
 	}
+	for i := range rows.Gateways {
+		if t := d.tenant(rows.Gateways[i].TenantID); t != nil {
+			t.addGateway(&rows.Gateways[i])
+		}
+	}
 	for i := range rows.Keys {
 		d.addKey(&rows.Keys[i])
 	}
@@ -227,9 +232,10 @@ type tenantDraft struct {
 	rules       tableEdit[rules.RuleID, *rules.Rule]
 	overrides   tableEdit[overrideKey, override]
 	assignments tableEdit[string, string]
+	gateways    tableEdit[rules.GatewayKind, rules.Gateway]
 
-	seen struct{ plans, rules, overrides, assignments int } // rows that stand, not removals
-	was  *Tenant                                            // what the rows are compared with to find news
+	seen struct{ plans, rules, overrides, assignments, gateways int } // rows that stand, not removals
+	was  *Tenant                                                      // what the rows are compared with to find news
 	now  int64
 	news
 }
@@ -245,6 +251,7 @@ func (d *draft) newTenant(held *Tenant, exists bool) *tenantDraft {
 		rules:       editTable(held.rules),
 		overrides:   editTable(held.overrides),
 		assignments: editTable(held.assignments),
+		gateways:    editTable(held.gateways),
 	}
 }
 
@@ -299,14 +306,15 @@ func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
 // lostRows reports whether more rows are held than were seen. Every row is seen once.
 func (t *tenantDraft) lostRows() bool {
 	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
-		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size
+		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size ||
+		t.seen.gateways != t.gateways.size
 }
 
 // build returns the finished tenant, which is the one that the draft started from if nothing
 // changed.
 func (t *tenantDraft) build(readAt int64) *Tenant {
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
-		!t.overrides.changed && !t.assignments.changed && t.held.readAt == readAt {
+		!t.overrides.changed && !t.assignments.changed && !t.gateways.changed && t.held.readAt == readAt {
 		return t.held
 	}
 	built := &Tenant{
@@ -316,6 +324,8 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 		overrides:   t.overrides.table,
 		overridden:  t.held.overridden,
 		assignments: t.assignments.table,
+		gateways:    t.gateways.table,
+		mappings:    t.held.mappings,
 		index:       t.held.index,
 		readAt:      readAt,
 
@@ -323,6 +333,9 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 	}
 	if t.overrides.changed || built.overridden == nil {
 		built.overridden = sync.OnceValue(func() map[rules.RuleID]bool { return rulesOf(built.overrides) })
+	}
+	if t.gateways.changed {
+		built.mappings = compileMappings(built.gateways)
 	}
 	if t.rules.changed || built.index == nil {
 		built.index = newIndex(built.rules)

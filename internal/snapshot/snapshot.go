@@ -94,6 +94,8 @@ type Tenant struct {
 	overrides   table[overrideKey, override]
 	overridden  func() map[rules.RuleID]bool // the rules that overrides are for
 	assignments table[string, string]        // user id to plan
+	gateways    table[rules.GatewayKind, rules.Gateway]
+	mappings    mappings
 	index       *index
 	readAt      int64
 

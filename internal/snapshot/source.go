@@ -30,4 +30,5 @@ type Rows struct {
 	Overrides   []rules.Override
 	Assignments []rules.Assignment
 	Keys        []auth.Key
+	Gateways    []rules.Gateway
 }

@@ -61,6 +61,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/authorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ask on behalf of a proxy's visitor
+         * @description Any method, and any path below, are answered alike; bodies are ignored. The key is in `X-Sluice-Key`, or in
+         *     `Authorization` without that header. The tenant's mapping (see gateways) makes a check of the request's headers,
+         *     or of the path below and the query. A wrong key is 500, because proxies hand a 401 to their visitors.
+         */
+        get: operations["authorize"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -2827,7 +2849,7 @@ export interface components {
         /** @enum {string} */
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
-        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket";
+        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway";
         /**
          * @example {
          *       "audit_id": 812,
@@ -4311,6 +4333,47 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    authorize: {
+        parameters: {
+            query?: {
+                /** @description For nginx. With 403, a refusal is 403 and `X-Sluice-Status` has its status; 401 and 500 stay. */
+                deny?: "403";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Allowed, with the headers of a check and without a body */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            /** @description Denied, if `deny` is 403 */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Denied, with the headers of a check */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -17,6 +17,7 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'member', label: 'Members' },
   { value: 'invitation', label: 'Invitations' },
   { value: 'alert', label: 'Alerts' },
+  { value: 'gateway', label: 'Gateways' },
   { value: 'tenant', label: 'Tenant' },
 ];
 
@@ -98,6 +99,8 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
       return `the invitation of ${text('email') || id}`;
     case 'alert':
       return `alert ${text('name') || id}`;
+    case 'gateway':
+      return `the mapping of gateways (${id})`;
     case 'tenant':
       return 'the tenant';
     case 'bucket':

@@ -149,6 +149,7 @@ const (
 	AuditObjectKindAlert      AuditObjectKind = "alert"
 	AuditObjectKindApiKey     AuditObjectKind = "api_key"
 	AuditObjectKindBucket     AuditObjectKind = "bucket"
+	AuditObjectKindGateway    AuditObjectKind = "gateway"
 	AuditObjectKindInvitation AuditObjectKind = "invitation"
 	AuditObjectKindMember     AuditObjectKind = "member"
 	AuditObjectKindOverride   AuditObjectKind = "override"
@@ -166,6 +167,8 @@ func (e AuditObjectKind) Valid() bool {
 	case AuditObjectKindApiKey:
 		return true
 	case AuditObjectKindBucket:
+		return true
+	case AuditObjectKindGateway:
 		return true
 	case AuditObjectKindInvitation:
 		return true

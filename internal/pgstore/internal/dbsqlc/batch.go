@@ -232,6 +232,89 @@ func (b *NewerAssignmentsBatchResults) Close() error {
 	return b.br.Close()
 }
 
+const newerGateways = `-- name: NewerGateways :batchmany
+SELECT tenant_id, kind, document, revision, removed_at, created_at, updated_at FROM gateway
+WHERE tenant_id = $1
+    AND (revision, kind) > ($2::bigint, $3::text)
+    AND (removed_at IS NULL OR $4::boolean)
+ORDER BY revision, kind
+LIMIT $5
+`
+
+type NewerGatewaysBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type NewerGatewaysParams struct {
+	TenantID      rules.TenantID
+	AfterRevision int64
+	AfterKind     string
+	WithRemoved   bool
+	PageSize      int32
+}
+
+func (q *Queries) NewerGateways(ctx context.Context, arg []NewerGatewaysParams) *NewerGatewaysBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.TenantID,
+			a.AfterRevision,
+			a.AfterKind,
+			a.WithRemoved,
+			a.PageSize,
+		}
+		batch.Queue(newerGateways, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &NewerGatewaysBatchResults{br, len(arg), false}
+}
+
+func (b *NewerGatewaysBatchResults) Query(f func(int, []Gateway, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var items []Gateway
+		if b.closed {
+			if f != nil {
+				f(t, items, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		err := func() error {
+			rows, err := b.br.Query()
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var i Gateway
+				if err := rows.Scan(
+					&i.TenantID,
+					&i.Kind,
+					&i.Document,
+					&i.Revision,
+					&i.RemovedAt,
+					&i.CreatedAt,
+					&i.UpdatedAt,
+				); err != nil {
+					return err
+				}
+				items = append(items, i)
+			}
+			return rows.Err()
+		}()
+		if f != nil {
+			f(t, items, err)
+		}
+	}
+}
+
+func (b *NewerGatewaysBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
 const newerKeys = `-- name: NewerKeys :batchmany
 SELECT tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at FROM api_key
 WHERE tenant_id = $1

@@ -135,6 +135,16 @@ type Delivery struct {
 	LeaseEndsAt   *time.Time
 }
 
+type Gateway struct {
+	TenantID  rules.TenantID
+	Kind      rules.GatewayKind
+	Document  []byte
+	Revision  int64
+	RemovedAt *time.Time
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type Invitation struct {
 	TenantID         rules.TenantID
 	InvitationID     int64

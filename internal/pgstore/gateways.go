@@ -1,0 +1,126 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Gateways returns a tenant's mappings by kind.
+func (s *Store) Gateways(ctx context.Context, tenant rules.TenantID) ([]rules.Gateway, error) {
+	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Gateway, error) {
+		return q.Gateways(ctx, tenant)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read gateways: %w", err)
+	}
+	return each(rows, gatewayFromRow), nil
+}
+
+// Gateway returns one mapping.
+func (s *Store) Gateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind) (rules.Gateway, error) {
+	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Gateway, error) {
+		return q.Gateway(ctx, tenant, kind)
+	})
+	if err != nil {
+		return rules.Gateway{}, fmt.Errorf("read gateway %s: %w", kind, err)
+	}
+	return gatewayFromRow(row), nil
+}
+
+// PutGateway creates or replaces the mapping of its kind.
+func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected rules.Expected) (put rules.Gateway, err error) {
+	err = s.inTenant(ctx, statementTimeout, gateway.TenantID, func(ctx context.Context, w write) error {
+		stored, err := w.gatewayAt(ctx, gateway.Kind, expected)
+		if err != nil {
+			return err
+		}
+		if sameDocument(stored.Document, gateway.Document) {
+			put = stored
+			return errUnchanged
+		}
+		put, err = w.putGateway(ctx, gateway)
+		return err
+	})
+	if err != nil {
+		return rules.Gateway{}, fmt.Errorf("put gateway %s: %w", gateway.Kind, err)
+	}
+	return put, nil
+}
+
+// RemoveGateway removes a mapping, so that the default one holds.
+func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind, expected rules.Expected) error {
+	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		if _, err := w.gatewayAt(ctx, kind, expected); err != nil {
+			return err
+		}
+		return w.removeGateway(ctx, kind)
+	})
+	if err != nil {
+		return fmt.Errorf("remove gateway %s: %w", kind, err)
+	}
+	return nil
+}
+
+// gatewayAt returns the stored mapping, or a zero one if there is none and that is expected.
+func (w write) gatewayAt(ctx context.Context, kind rules.GatewayKind, expected rules.Expected) (rules.Gateway, error) {
+	row, err := w.Gateway(ctx, w.tenant, kind)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return rules.Gateway{}, err
+	}
+	return gatewayFromRow(row), expect(expected, row.Revision)
+}
+
+func (w write) putGateway(ctx context.Context, gateway rules.Gateway) (rules.Gateway, error) {
+	row, err := w.PutGateway(ctx, dbsqlc.PutGatewayParams{
+		TenantID: w.tenant, Kind: gateway.Kind, Document: []byte(gateway.Document), Revision: w.revision,
+	})
+	return gatewayFromRow(row), err
+}
+
+func (w write) removeGateway(ctx context.Context, kind rules.GatewayKind) error {
+	return foundOne(w.RemoveGateway(ctx, w.revision, w.tenant, kind))
+}
+
+// sameDocument compares two JSON texts; the database formats them anew.
+func sameDocument(a, b string) bool {
+	var one, other any
+	return json.Unmarshal([]byte(a), &one) == nil && json.Unmarshal([]byte(b), &other) == nil && reflect.DeepEqual(one, other)
+}
+
+func gatewayFromRow(row dbsqlc.Gateway) rules.Gateway {
+	return rules.Gateway{
+		TenantID: row.TenantID, Kind: row.Kind, Document: string(row.Document), Revision: row.Revision, Removed: row.RemovedAt != nil,
+	}
+}
+
+type gatewayImage struct {
+	Kind     rules.GatewayKind `json:"kind"`
+	Document json.RawMessage   `json:"document"`
+}
+
+func (w write) revertGateway(ctx context.Context, before, after *gatewayImage) error {
+	if after == nil {
+		if _, err := w.gatewayAt(ctx, before.Kind, rules.NoneStored); err != nil {
+			return err
+		}
+		_, err := w.putGateway(ctx, rules.Gateway{Kind: before.Kind, Document: string(before.Document)})
+		return err
+	}
+	stored, err := w.gatewayAt(ctx, after.Kind, rules.AnyStored)
+	if err := unlessChanged(sameDocument(stored.Document, string(after.Document)), err); err != nil {
+		return err
+	}
+	if before == nil {
+		return w.removeGateway(ctx, after.Kind)
+	}
+	_, err = w.putGateway(ctx, rules.Gateway{Kind: before.Kind, Document: string(before.Document)})
+	return err
+}
