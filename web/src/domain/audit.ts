@@ -197,6 +197,7 @@ export function revertable({ object: { kind }, before, after }: AuditEntry, may:
     case 'rule':
     case 'override':
     case 'user':
+    case 'gateway':
       return may.edit;
     case 'tenant':
       return may.own && before !== null && after !== null;
