@@ -21,6 +21,7 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   member: ['members', 'audit'],
   invitation: ['invitations', 'audit'],
   alert: ['alerts', 'audit'],
+  gateway: ['gateways', 'audit'],
   // The default plan is marked in the list of plans, and is the plan of users without an assignment.
   tenant: ['itself', 'plans', 'users', 'audit'],
 };

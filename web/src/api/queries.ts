@@ -9,6 +9,7 @@ export type Resource =
   | 'audit'
   | 'enforcement change'
   | 'explain'
+  | 'gateways'
   | 'invitations'
   | 'itself'
   | 'keys'
