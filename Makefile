@@ -40,7 +40,7 @@ test: ## Install what is missing and run every test
 	@# A machine that is slow or busy needs more than the ten minutes that go test gives a package.
 	$(call each_module,go test -race -timeout 40m ./...)
 	cd web && npm run --silent check && npm run --silent test
-	go build -o .bin/sluice ./cmd/sluice
+	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
 	cd web && npm run --silent e2e
 
 .PHONY: screenshots
@@ -86,6 +86,11 @@ lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
 bench: ## Compare with other designs, in one table (bench/README.md says what it measures)
 	@scripts/install.sh test
 	@cd bench && go run . $(ARGS)
+
+.PHONY: release
+release: ## Write archives, container images and checksums to dist (VERSION=v1.4.0, ARGS="-push registry/sluice")
+	@$(MAKE) --no-print-directory web/dist/index.html
+	@cd deploy/release && go run . -version "$(VERSION)" $(ARGS)
 
 .PHONY: soak
 soak: ## Search for rare failures: outages, property and fuzz tests at length (CASES=20000 FUZZTIME=1m)

@@ -70,6 +70,7 @@ var build = sync.OnceValue(func() error {
 	}
 	command := exec.Command("go", "build", "-o", binaries, "./cmd/api", "./cmd/admin", "./cmd/sluice")
 	command.Dir = ".."
+	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as they are released
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the binaries: %w\n%s", err, output)
 	}
