@@ -156,11 +156,12 @@ func runReadOnly(t *testing.T, image v1.Image) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var exit error
+	go func() { exit = cmd.Wait(); close(ended) }()
 	defer func() {
 		_ = cmd.Process.Signal(os.Interrupt)
-		_ = <-ended
+		<-ended
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -174,9 +175,8 @@ func runReadOnly(t *testing.T, image v1.Image) {
 			break
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("it ended with %v:\n%s", err, logged.String())
+		case <-ended:
+			t.Fatalf("it ended with %v:\n%s", exit, logged.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
