@@ -41,6 +41,8 @@ test: ## Install what is missing and run every test
 	$(call each_module,go test -race -timeout 40m ./...)
 	cd web && npm run --silent check && npm run --silent test
 	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
+	@$(MAKE) --no-print-directory clients/typescript/node_modules/.package-lock.json
+	cd clients/typescript && ../../web/node_modules/.bin/biome check --error-on-warnings && npm run --silent test
 	cd web && npm run --silent e2e
 
 .PHONY: screenshots
@@ -60,6 +62,11 @@ web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/refe
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 	@echo "installing what the UI is built with" >&2
 	@cd web && npm ci --silent
+	@touch $@
+
+clients/typescript/node_modules/.package-lock.json: clients/typescript/package.json clients/typescript/package-lock.json
+	@echo "installing what the TypeScript client is tested with" >&2
+	@cd clients/typescript && npm ci --silent
 	@touch $@
 
 .PHONY: generate

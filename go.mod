@@ -3,7 +3,10 @@ module github.com/sluicegate/sluice
 go 1.26.0
 
 // Some npm packages bring Go files along.
-ignore ./web/node_modules
+ignore (
+	./clients
+	./web/node_modules
+)
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0

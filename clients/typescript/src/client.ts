@@ -1,0 +1,303 @@
+import { Memory } from './memory.js';
+import { Queue } from './queue.js';
+import { type Check, type Decision, type Settlement, SluiceError } from './types.js';
+import { version } from './version.js';
+import { decode, encode, type Json, problem, type Question, refused, tokens } from './wire.js';
+
+/** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
+export type FailureMode = 'open' | 'closed';
+
+export interface Options {
+  /** Of the check endpoint, such as `http://127.0.0.1:8080`. */
+  url: string;
+  /** An API key with the permission `check`. */
+  key: string;
+  /**
+   * How many milliseconds a check waits at most, until the failure mode decides; by default 100. Settling and usage,
+   * for which there is no failure mode, wait ten times as long.
+   */
+  timeout?: number | undefined;
+  /** By default `open`. */
+  failureMode?: FailureMode | undefined;
+  /** How many milliseconds a denial is remembered at most; by default 5000; 0 is not at all. */
+  denialMemory?: number | undefined;
+  /** Whether concurrent checks share requests; by default true. Cloudflare Workers need false. */
+  batch?: boolean | undefined;
+  /** Called after each check, for metrics. */
+  onDecision?: ((observation: Observation) => void) | undefined;
+  /** Told when the server stops deciding and when it decides again; by default `console`. */
+  logger?: { warn(message: string): void; info(message: string): void } | undefined;
+  /** By default the runtime's. It must not repeat requests. */
+  fetch?: typeof fetch | undefined;
+}
+
+/** What `onDecision` is told of a check. */
+export interface Observation {
+  check: Check;
+  /** Missing if the check rejected. */
+  decision?: Decision;
+  error?: unknown;
+  /** The caller's wait, in milliseconds. */
+  took: number;
+}
+
+/** How many time-outs calls wait that no user waits for. */
+const patientTimeouts = 10;
+
+/** Asks one server with one key. Make one per process. */
+export class Sluice {
+  readonly #base: string;
+  readonly #headers: Record<string, string>;
+  readonly #options: Options;
+  readonly #timeout: number;
+  readonly #fetch: typeof fetch;
+  readonly #queue: Queue;
+  readonly #memory: Memory;
+  #failedChecks = 0; // since the server decided last
+
+  constructor(options: Options) {
+    const { url, key, timeout = 100, failureMode = 'open', denialMemory = 5000, batch = true } = options;
+    let parsed: URL | undefined;
+    try {
+      parsed = new URL(url);
+    } catch {} // the message would name whatever is in it
+    if (!parsed || !/^https?:$/.test(parsed.protocol)) {
+      throw new TypeError("sluice: url must be the check endpoint's address, such as http://127.0.0.1:8080");
+    }
+    if (parsed.username || parsed.password || parsed.search || parsed.hash) {
+      throw new TypeError('sluice: url must be an address alone; the key goes into key');
+    }
+    // fetch's own message would name it.
+    if (typeof key !== 'string' || !/^[!-~]+$/.test(key)) throw new TypeError('sluice: key must be an API key, slk_…');
+    if (!(timeout > 0)) throw new TypeError(`sluice: timeout is ${timeout}; it must be milliseconds above 0`);
+    if (failureMode !== 'open' && failureMode !== 'closed')
+      throw new TypeError('sluice: failureMode must be open or closed');
+    this.#base = url.replace(/\/+$/, '');
+    this.#headers = { authorization: `Bearer ${key}`, 'user-agent': `sluice-js/${version}` };
+    this.#options = { ...options, failureMode };
+    this.#timeout = timeout;
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    this.#memory = new Memory(denialMemory);
+    this.#queue = new Queue({ one: (q, signal) => this.#one(q, signal), many: (qs) => this.#many(qs) }, timeout, batch);
+  }
+
+  /**
+   * Asks whether a request may pass. It rejects only with a SluiceError of the kind `request`, if the check is not valid
+   * (too long an id, an unknown plan), or with the reason of the signal.
+   */
+  check(check: Check, options: { signal?: AbortSignal | undefined } = {}): Promise<Decision> {
+    return this.#check(check, options.signal);
+  }
+
+  /**
+   * `check` for a cost that is known only afterwards: `check.cost` is an estimate. If the decision is allowed, its
+   * `reservation` goes to `settle`. `hold` is how many milliseconds the server waits for that, by default ten minutes.
+   */
+  reserve(
+    check: Check,
+    options: { hold?: number | undefined; signal?: AbortSignal | undefined } = {},
+  ): Promise<Decision> {
+    return this.#check(check, options.signal, options.hold ?? 0);
+  }
+
+  /**
+   * Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it rejects
+   * with an error that names it, and nothing is taken. Denials are neither remembered nor recalled.
+   */
+  async checkBatch(checks: Check[]): Promise<Decision[]> {
+    const began = performance.now();
+    if (checks.length === 0) return [];
+    const questions = checks.map((check) => encode(check));
+    let decisions: Decision[];
+    try {
+      decisions = await this.#many(questions);
+      this.#recovered();
+    } catch (error) {
+      const decision = this.#fallBack(error);
+      decisions = checks.map(() => ({ ...decision }));
+    }
+    const took = performance.now() - began;
+    decisions.forEach((decision, i) => {
+      this.#options.onDecision?.({ check: checks[i] as Check, decision, took });
+    });
+    return decisions;
+  }
+
+  /**
+   * Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest, even
+   * below zero, so that later checks wait. It settles once: sending it again after an error is safe. null, which is
+   * what a decision of the failure mode has, is not sent.
+   */
+  async settle(reservation: string | null, cost: number): Promise<Settlement> {
+    if (!Number.isFinite(cost)) throw refused('/cost', `must be a number; it is ${cost}`);
+    return this.#settle(reservation, { cost: tokens(cost) });
+  }
+
+  /** Gives back all that a reservation took. */
+  cancel(reservation: string | null): Promise<Settlement> {
+    return this.#settle(reservation, { cost: 0 });
+  }
+
+  /** Frees the places that a reservation holds, and leaves its estimate charged. */
+  release(reservation: string | null): Promise<Settlement> {
+    return this.#settle(reservation, {});
+  }
+
+  /** Keeps a reservation alive for as long again. */
+  extend(reservation: string | null): Promise<Settlement> {
+    return this.#settle(reservation, { extend: true });
+  }
+
+  /** All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. */
+  usage(userId: string): Promise<unknown> {
+    return this.#patient('GET', `/v1/usage?user_id=${encodeURIComponent(userId)}`);
+  }
+
+  /** Later checks are decided by the failure mode, and no request is sent for those that wait. */
+  close(): void {
+    this.#queue.closed = true;
+  }
+
+  async #check(check: Check, signal?: AbortSignal, hold?: number): Promise<Decision> {
+    const began = performance.now();
+    const observe = this.#options.onDecision;
+    try {
+      const decision = await this.#decide(check, signal, hold);
+      observe?.({ check, decision, took: performance.now() - began });
+      return decision;
+    } catch (error) {
+      observe?.({ check, error, took: performance.now() - began });
+      throw error;
+    }
+  }
+
+  async #decide(check: Check, signal?: AbortSignal, hold?: number): Promise<Decision> {
+    signal?.throwIfAborted();
+    const question = encode(check, hold);
+    const recalled = this.#memory.recall(question);
+    if (recalled) return recalled;
+    try {
+      const decision = await this.#queue.ask(question, signal);
+      this.#recovered();
+      this.#memory.learn(question, decision);
+      return decision;
+    } catch (error) {
+      signal?.throwIfAborted();
+      return this.#fallBack(error);
+    }
+  }
+
+  /** Decides by the failure mode, unless it is the request that is wrong. */
+  #fallBack(error: unknown): Decision {
+    if (!(error instanceof SluiceError) || error.kind === 'request') throw error;
+    const { failureMode, logger = console } = this.#options;
+    if (this.#failedChecks++ === 0) {
+      logger.warn(`Sluice does not decide; checks are decided by the failure mode, ${failureMode}: ${error.message}`);
+    }
+    const allowed = failureMode === 'open';
+    return {
+      allowed,
+      status: allowed ? 200 : 503,
+      reason: allowed ? null : 'sluice_unavailable',
+      plan: null,
+      retryAfterMs: allowed ? 0 : 1000,
+      delayMs: 0,
+      limit: null,
+      remaining: null,
+      resetAfterMs: null,
+      violatedTier: null,
+      violatedRule: null,
+      violatedRuleId: null,
+      tiers: [],
+      reservation: null,
+      degraded: false,
+      source: 'failure_mode',
+      error,
+    };
+  }
+
+  #recovered(): void {
+    if (this.#failedChecks === 0) return;
+    (this.#options.logger ?? console).info(`Sluice decides again, after ${this.#failedChecks} checks`);
+    this.#failedChecks = 0;
+  }
+
+  /** Sends one request, once. The time-out covers the body, too. */
+  async #send(method: string, path: string, body: string | null, timeout: number, signal?: AbortSignal) {
+    const controller = new AbortController();
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      controller.abort();
+    }, timeout);
+    const abort = () => controller.abort();
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      const response = await this.#fetch(this.#base + path, {
+        method,
+        headers: body === null ? this.#headers : { ...this.#headers, 'content-type': 'application/json' },
+        body,
+        redirect: 'manual', // the key must not follow to another place
+        signal: controller.signal,
+      });
+      const text = await response.text();
+      const [kind = ''] = (response.headers.get('content-type') ?? '').split(';');
+      let answer: Json = null;
+      try {
+        if (/^application\/(problem\+)?json$/.test(kind.trim())) answer = JSON.parse(text);
+      } catch {} // problem() says what it is
+      return { status: response.status, answer, headers: response.headers };
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (late) throw new SluiceError('timeout', `No answer within ${timeout} ms.`);
+      throw new SluiceError('connection', reason(error));
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  async #one(question: Question, signal?: AbortSignal): Promise<Decision> {
+    const { status, answer, headers } = await this.#send('POST', '/v1/check', question.body, this.#timeout, signal);
+    const decision = decode(answer, status);
+    if (decision) return decision;
+    if (status === 429 && typeof answer?.type === 'string') {
+      // Reservations are exhausted.
+      const reason = answer.type.slice(answer.type.lastIndexOf(':') + 1).replaceAll('-', '_');
+      const retryAfterMs = Math.max(1, Number(headers.get('retry-after')) || 1) * 1000;
+      return { ...(decode({ allowed: false }, status) as Decision), reason, retryAfterMs };
+    }
+    throw problem(status, answer);
+  }
+
+  async #many(questions: Question[]): Promise<Decision[]> {
+    const body = `{"checks":[${questions.map((question) => question.body).join(',')}]}`;
+    const { status, answer } = await this.#send('POST', '/v1/check/batch', body, this.#timeout);
+    if (status !== 200 || !Array.isArray(answer?.results)) throw problem(status, answer);
+    const decisions = answer.results.map((result: Json) => decode(result, result?.status)) as (Decision | null)[];
+    if (decisions.length !== questions.length || decisions.includes(null)) {
+      throw new SluiceError('protocol', 'The batch has other results than checks.', { status });
+    }
+    return decisions as Decision[];
+  }
+
+  async #settle(reservation: string | null, members: object): Promise<Settlement> {
+    if (!reservation) return { settled: false, charged: 0 };
+    const answer = await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members }));
+    if (typeof answer?.settled !== 'boolean') throw problem(200, null);
+    return { settled: answer.settled, charged: answer.charged ?? 0 };
+  }
+
+  /** Sends a request that no failure mode answers. */
+  async #patient(method: string, path: string, body: string | null = null): Promise<Json> {
+    const { status, answer } = await this.#send(method, path, body, patientTimeouts * this.#timeout);
+    if (status !== 200 || answer === null) throw problem(status, answer);
+    return answer;
+  }
+}
+
+/** Why fetch failed. Its own message is "fetch failed"; the cause says more, and names no header. */
+function reason(error: unknown): string {
+  const cause = (error as { cause?: { code?: string; message?: string } } | null)?.cause;
+  return cause?.code || cause?.message || 'fetch failed';
+}

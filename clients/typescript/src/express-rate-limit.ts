@@ -1,0 +1,54 @@
+import type { Sluice } from './client.js';
+import type { Check } from './types.js';
+
+/** The part of express-rate-limit's options that the store looks at. */
+interface RateLimitOptions {
+  skipFailedRequests?: boolean;
+  skipSuccessfulRequests?: boolean;
+}
+
+/**
+ * A store for express-rate-limit, for services that have it already: Sluice decides, and express-rate-limit answers. Its
+ * `limit` says nothing but what its headers show: set it to the burst of your rule. New services need less with the
+ * middleware of `@sluicegate/client/express`, which also waits for leaky buckets and releases places.
+ */
+export class SluiceStore {
+  /** Says that counts are shared with other processes. */
+  readonly localKeys = false;
+  readonly #limits: Sluice;
+  readonly #check: (key: string) => Check;
+
+  /** `check` says what to ask for a key; by default the key is the user. */
+  constructor(limits: Sluice, check: (key: string) => Check = (userId) => ({ userId })) {
+    this.#limits = limits;
+    this.#check = check;
+  }
+
+  init({ skipFailedRequests, skipSuccessfulRequests }: RateLimitOptions): void {
+    if (skipFailedRequests || skipSuccessfulRequests) {
+      throw new TypeError(
+        'sluice: a check cannot be taken back; leave skipFailedRequests and skipSuccessfulRequests out',
+      );
+    }
+  }
+
+  /** Asks Sluice. A denial is a count above every limit. */
+  async increment(key: string): Promise<{ totalHits: number; resetTime: Date | undefined }> {
+    const decision = await this.#limits.check(this.#check(key));
+    const { allowed, limit, remaining, resetAfterMs, retryAfterMs, reservation } = decision;
+    // express-rate-limit does not say when a request ends, so a place cannot be held for it.
+    if (reservation) void this.#limits.release(reservation).catch(() => undefined);
+    const wait = allowed ? resetAfterMs : retryAfterMs;
+    return {
+      totalHits: allowed ? Math.max(1, (limit ?? 1) - (remaining ?? 0)) : Number.MAX_SAFE_INTEGER,
+      resetTime: wait === null ? undefined : new Date(Date.now() + wait),
+    };
+  }
+
+  /** Nothing: init refuses the options that would need it. */
+  decrement(): void {}
+
+  resetKey(): void {
+    throw new Error('sluice: reset a bucket on the page of its user, or with the admin API');
+  }
+}

@@ -1,0 +1,100 @@
+import type { Sluice } from './client.js';
+import { pause } from './limiter.js';
+import { type Check, type Decision, SluiceError } from './types.js';
+
+/** What the middleware needs of an answer: Express's, Connect's and node:http's have it. */
+export interface Answer {
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+  once(event: 'close', listener: () => void): unknown;
+  readonly closed?: boolean;
+}
+
+/** Says what to ask of a request; null or undefined lets it pass unasked. */
+export type Identify<Request> = (request: Request) => Check | null | undefined | Promise<Check | null | undefined>;
+
+/**
+ * Middleware for Express, Connect and the like. A denied request is answered with 429, or 503 if nobody could decide,
+ * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with 400.
+ * Answers carry X-RateLimit-Limit, -Remaining and -Reset. A place of a concurrency rule is released when the answer is
+ * sent.
+ */
+export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
+  return async (request: Request, answer: Answer, next: (error?: unknown) => void): Promise<void> => {
+    const left = new AbortController();
+    answer.once('close', () => left.abort());
+    let passes = false;
+    try {
+      const check = await identify(request);
+      passes = !check || (await ask(limits, check, answer, left.signal));
+    } catch (error) {
+      if (!left.signal.aborted) next(error); // identify failed
+      return;
+    }
+    if (passes) next();
+  };
+}
+
+/** Answers the request unless it passes. */
+async function ask(limits: Sluice, check: Check, answer: Answer, left: AbortSignal): Promise<boolean> {
+  let decision: Decision;
+  try {
+    decision = await limits.check(check, { signal: left });
+  } catch (error) {
+    if (!(error instanceof SluiceError)) throw error;
+    refuse(answer, 400, 'about:blank', 'Bad Request', 'The request cannot be identified.');
+    return false;
+  }
+  const { reservation } = decision;
+  if (reservation) {
+    const release = () => limits.release(reservation).catch(() => undefined); // it is freed after its max_hold
+    if (left.aborted) release();
+    else answer.once('close', release);
+  }
+  for (const [name, value] of Object.entries(headers(decision))) answer.setHeader(name, value);
+  if (!decision.allowed) {
+    deny(answer, decision);
+    return false;
+  }
+  if (decision.delayMs > 0) await pause(decision.delayMs, left);
+  return true;
+}
+
+/**
+ * X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in whole seconds, if
+ * the check is denied and a wait helps.
+ */
+export function headers(decision: Decision, now = Date.now()): Record<string, string> {
+  const { limit, remaining, resetAfterMs } = decision;
+  const wait = retrySeconds(decision);
+  return {
+    ...(limit === null
+      ? {}
+      : {
+          'X-RateLimit-Limit': String(limit),
+          'X-RateLimit-Remaining': String(remaining ?? 0),
+          'X-RateLimit-Reset': String(Math.ceil((now + (resetAfterMs ?? 0)) / 1000)),
+        }),
+    ...(wait > 0 ? { 'Retry-After': String(wait) } : {}),
+  };
+}
+
+/** Rounds up; 0 is no wait that helps. */
+function retrySeconds({ allowed, retryAfterMs }: Decision): number {
+  return allowed ? 0 : Math.ceil((retryAfterMs ?? 0) / 1000);
+}
+
+function deny(answer: Answer, decision: Decision): void {
+  const wait = retrySeconds(decision);
+  const busy = decision.status === 503;
+  const type = `https://iana.org/assignments/http-problem-types#${busy ? 'temporary-reduced-capacity' : 'quota-exceeded'}`;
+  const detail = wait > 0 ? `Try again in ${wait} s.` : 'Waiting does not help.';
+  refuse(answer, decision.status, type, busy ? 'Service Unavailable' : 'Too Many Requests', detail);
+}
+
+function refuse(answer: Answer, status: number, type: string, title: string, detail: string): void {
+  answer.statusCode = status;
+  answer.setHeader('Content-Type', 'application/problem+json');
+  answer.end(JSON.stringify({ type, title, status, detail }));
+}

@@ -1,0 +1,82 @@
+/**
+ * A token bucket in this process, to pace one's own requests to a service that limits them. It starts full. It asks no
+ * server.
+ */
+export class Limiter {
+  readonly #perToken: number; // milliseconds
+  readonly #burst: number;
+  /** When the bucket will be full: one number is the whole state (GCRA). */
+  #fullAt = 0;
+  now: () => number = () => performance.now();
+
+  /** A bucket of `burst` tokens that earns `perSecond` tokens a second, continuously. */
+  constructor(perSecond: number, burst: number) {
+    if (!(perSecond > 0) || !Number.isFinite(perSecond) || !(burst >= 1) || !Number.isFinite(burst)) {
+      throw new RangeError(
+        `sluice: Limiter(${perSecond}, ${burst}): the rate must be above 0 and the burst at least 1`,
+      );
+    }
+    this.#perToken = 1000 / perSecond;
+    this.#burst = burst;
+  }
+
+  /** Tokens that are there; below 0, those that are taken ahead of time. */
+  get tokens(): number {
+    return this.#burst - Math.max(0, this.#fullAt - this.now()) / this.#perToken;
+  }
+
+  /** Takes n tokens if there are as many. */
+  allow(n = 1): boolean {
+    return this.#take(n, 0) !== null;
+  }
+
+  /**
+   * Takes n tokens, once there are as many; those who wait are served in order. It rejects, and takes nothing, if n is
+   * above the burst or the signal says so.
+   */
+  async wait(n = 1, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const delay = this.#take(n, Number.POSITIVE_INFINITY);
+    if (delay === null) throw new RangeError(`sluice: ${n} tokens are asked for, and the bucket holds ${this.#burst}`);
+    if (delay <= 0) return;
+    try {
+      await pause(delay, signal);
+    } catch (error) {
+      this.#fullAt -= n * this.#perToken;
+      throw error;
+    }
+  }
+
+  /** Takes n tokens ahead of time, and returns how many milliseconds to wait before acting; null if n is above the burst. */
+  reserve(n = 1): number | null {
+    return this.#take(n, Number.POSITIVE_INFINITY);
+  }
+
+  /** Takes n tokens that are there within `longest` milliseconds, and returns when they are. */
+  #take(n: number, longest: number): number | null {
+    if (!(n >= 0) || n > this.#burst) return null;
+    const now = this.now();
+    const after = Math.max(this.#fullAt, now) + n * this.#perToken;
+    const delay = Math.max(0, after - now - this.#burst * this.#perToken);
+    // A thousandth of a millisecond is what sums of fractions may be off.
+    if (delay > longest + 0.001) return null;
+    this.#fullAt = after;
+    return delay;
+  }
+}
+
+/** Waits, or rejects with the reason of the signal. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', end);
+      resolve();
+    }, Math.ceil(ms)); // fractions are cut off
+    signal?.addEventListener('abort', end, { once: true });
+  });
+}

@@ -1,0 +1,104 @@
+/** How checks and decisions look in JSON. */
+import { type Check, type Decision, type FieldError, SluiceError, type Tier } from './types.js';
+
+/** A check on its way: encoded, and with the identity that denials are remembered by. */
+export interface Question {
+  body: string;
+  /** Everything but the cost. */
+  identity: string;
+  cost: number;
+}
+
+/** Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. */
+export function encode(check: Check, hold?: number): Question {
+  const { userId, plan, endpoint, method, ip, attributes, cost = 1 } = check;
+  if (!Number.isFinite(cost)) throw refused('/cost', `must be a number; it is ${cost}`);
+  const named = {
+    ...(userId ? { user_id: String(userId) } : {}),
+    ...(plan ? { plan } : {}),
+    ...(endpoint ? { endpoint } : {}),
+    ...(method ? { method } : {}),
+    ...(ip ? { ip } : {}),
+    ...(attributes && Object.keys(attributes).length > 0
+      ? { attributes: Object.fromEntries(Object.entries(attributes).sort(([a], [b]) => (a < b ? -1 : 1))) }
+      : {}),
+  };
+  const identity = JSON.stringify(named);
+  const amount = tokens(cost);
+  const more = {
+    ...(amount === 1 ? {} : { cost: amount }),
+    ...(hold === undefined ? {} : { reserve: true }),
+    ...(hold ? { reserve_for: Math.ceil(hold / 1000) } : {}),
+  };
+  const body = Object.keys(more).length === 0 ? identity : JSON.stringify({ ...named, ...more });
+  return { body, identity, cost: amount };
+}
+
+/** Rounds to the smallest amount there is. */
+export function tokens(amount: number): number {
+  return Math.round(amount * 1e6) / 1e6;
+}
+
+export function refused(pointer: string, detail: string): SluiceError {
+  return new SluiceError('request', 'The check is not valid.', { fields: [{ pointer, detail }] });
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: it is JSON of somebody else
+export type Json = any;
+
+/** Reads a decision; null if it is none, or not the one that its status stands for. */
+export function decode(answer: Json, status: number): Decision | null {
+  const fits =
+    status === 200 ? answer?.allowed === true : answer?.allowed === false && (status === 429 || status === 503);
+  if (!fits) return null;
+  return {
+    allowed: answer.allowed,
+    status,
+    reason: answer.reason ?? null,
+    plan: answer.plan ?? null,
+    retryAfterMs: answer.retry_after_ms ?? null,
+    delayMs: answer.delay_ms ?? 0,
+    limit: answer.limit ?? null,
+    remaining: answer.remaining ?? null,
+    resetAfterMs: answer.reset_after_ms ?? null,
+    violatedTier: answer.violated_tier ?? null,
+    violatedRule: answer.violated_rule ?? null,
+    violatedRuleId: answer.violated_rule_id ?? null,
+    tiers: (answer.tiers ?? []).map(decodeTier),
+    reservation: answer.reservation ?? null,
+    degraded: answer.degraded ?? false,
+    source: 'server',
+    error: null,
+  };
+}
+
+function decodeTier(tier: Json): Tier {
+  return {
+    ruleId: tier.rule_id,
+    name: tier.name,
+    scope: tier.scope,
+    keyPattern: tier.key_pattern,
+    mode: tier.mode,
+    allowed: tier.allowed,
+    limit: tier.limit ?? null,
+    remaining: tier.remaining ?? null,
+    retryAfterMs: tier.retry_after_ms ?? null,
+    resetAfterMs: tier.reset_after_ms ?? null,
+  };
+}
+
+/** Classifies an answer that is no decision. */
+export function problem(status: number, answer: Json): SluiceError {
+  if (typeof answer?.type !== 'string' || status < 400) {
+    return status >= 500
+      ? new SluiceError('unavailable', 'The server failed.', { status })
+      : new SluiceError('protocol', 'This is no answer of a Sluice server; is the URL right?', { status });
+  }
+  const detail: string = answer.detail || answer.title || '';
+  const fields: FieldError[] = Array.isArray(answer.errors) ? answer.errors : [];
+  const more = { status, type: answer.type, requestId: answer.request_id ?? '', fields };
+  if (status === 401 || status === 403) return new SluiceError('key', detail, more);
+  if (status >= 500 || status === 429 || status === 408) return new SluiceError('unavailable', detail, more);
+  if (status === 400 || status === 413 || status === 422) return new SluiceError('request', detail, more);
+  return new SluiceError('protocol', detail, more);
+}

@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type Decision, Limiter, Sluice, SluiceError, version } from '../src/index.js';
+import { Memory } from '../src/memory.js';
+import { decode } from '../src/wire.js';
+import { goneUrl, type Scripted, serve, testKey } from './server.js';
+
+const quiet = { warn: () => undefined, info: () => undefined };
+
+interface Held {
+  path: string;
+  users: string[];
+  /** Allows all checks, naming each by its plan; on 400 refuses those of the user bad. */
+  let(status?: number): void;
+}
+
+/** A server that answers when it is told. */
+async function gate(options: { timeout?: number; failureMode?: 'open' | 'closed' } = {}) {
+  const arrived: Held[] = [];
+  let ring = () => {};
+  const server = await serve(
+    ({ path, body }) =>
+      new Promise<Scripted>((resolve) => {
+        const { checks, user_id } = JSON.parse(body);
+        const users: string[] = (checks ?? [{ user_id }]).map((check: { user_id: string }) => check.user_id);
+        const held: Held = {
+          path,
+          users,
+          let(status = 200) {
+            const results = users.map((plan) => ({ status: 200, allowed: true, plan }));
+            const errors = users.flatMap((user, i) =>
+              user === 'bad' ? [{ pointer: `/checks/${i}/user_id`, detail: 'is bad' }] : [],
+            );
+            resolve({ status, body: status !== 200 ? { type: 'urn:x', errors } : checks ? { results } : results[0] });
+          },
+        };
+        arrived.push(held);
+        ring();
+      }),
+  );
+  const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000, logger: quiet, ...options });
+  const next = async (): Promise<Held> => {
+    for (;;) {
+      const held = arrived.shift();
+      if (held) return held;
+      await new Promise<void>((resolve) => {
+        ring = resolve;
+      });
+    }
+  };
+  return { limits, next, server };
+}
+
+test('checks that wait go together', async () => {
+  const { limits, next, server } = await gate();
+  const results = Array.from({ length: 20 }, (_, i) => limits.check({ userId: String(i) }));
+  const alone = [await next(), await next()];
+  alone[0]?.let();
+  const batch = await next();
+  assert.equal(batch.path, '/v1/check/batch');
+  assert.equal(batch.users.length, 18);
+  alone[1]?.let();
+  batch.let();
+  const decisions = await Promise.all(results);
+  assert.deepEqual(
+    decisions.map(({ plan }) => plan),
+    Array.from({ length: 20 }, (_, i) => String(i)),
+  );
+  assert.equal(server.requests.length, 3);
+});
+
+test('without batching each check is a request', async () => {
+  const server = await serve(() => ({ body: { allowed: true } }));
+  const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000, batch: false });
+  await Promise.all(Array.from({ length: 5 }, () => limits.check({})));
+  assert.equal(server.requests.length, 5);
+});
+
+test('a bad check fails alone in its batch', async () => {
+  const { limits, next } = await gate();
+  const results = ['a', 'b', 'good', 'bad', 'other'].map((userId) => limits.check({ userId }).catch((error) => error));
+  const alone = [await next(), await next()];
+  alone[0]?.let();
+  (await next()).let(400);
+  const again = await next();
+  assert.deepEqual(again.users, ['good', 'other']);
+  again.let();
+  alone[1]?.let();
+  const answers = await Promise.all(results);
+  const bad = answers[3];
+  assert.ok(bad instanceof SluiceError && bad.kind === 'request');
+  assert.deepEqual(bad.fields, [{ pointer: '/user_id', detail: 'is bad' }]);
+  for (const i of [0, 1, 2, 4]) assert.equal((answers[i] as Decision).source, 'server');
+});
+
+test('requests that hang hold up only their own checks', async () => {
+  const { limits, next } = await gate({ timeout: 1000 });
+  const hanging = [limits.check({ userId: 'a' }), limits.check({ userId: 'b' })];
+  await next();
+  await next();
+  const later = limits.check({ userId: 'later' });
+  (await next()).let(); // though none of the others has ended
+  assert.equal((await later).source, 'server');
+  for (const { source, allowed } of await Promise.all(hanging))
+    assert.deepEqual([source, allowed], ['failure_mode', true]);
+});
+
+test('a caller that leaves takes its check along', async () => {
+  const { limits, next } = await gate();
+  const first = [limits.check({}), limits.check({})];
+  const alone = [await next(), await next()];
+  const leaving = new AbortController();
+  const leaver = limits.check({ userId: 'leaver' }, { signal: leaving.signal });
+  const stayer = limits.check({ userId: 'stayer' });
+  leaving.abort(new Error('left'));
+  await assert.rejects(leaver, /left/);
+  alone[0]?.let();
+  const rest = await next();
+  assert.deepEqual(rest.users, ['stayer']);
+  rest.let();
+  alone[1]?.let();
+  await Promise.all([stayer, ...first]);
+});
+
+test('only probes wait for a server that fails', async () => {
+  const { limits, next } = await gate({ failureMode: 'closed' });
+  for (let i = 0; i < 5; i++) {
+    const result = limits.check({});
+    (await next()).let(500);
+    await result;
+  }
+  const probe = limits.check({ userId: 'probe' });
+  const probing = await next();
+  assert.equal((await limits.check({ userId: 'b' })).status, 503); // at once
+  probing.let();
+  assert.equal((await probe).source, 'server');
+  const after = limits.check({});
+  (await next()).let();
+  assert.equal((await after).source, 'server');
+});
+
+test('observers see every decision, and logs only the first failure and its end', async () => {
+  let status = 500;
+  const server = await serve(() => ({ status, body: { allowed: true } }));
+  const seen: string[] = [];
+  const log: string[] = [];
+  const limits = new Sluice({
+    url: server.url,
+    key: testKey,
+    timeout: 30_000,
+    onDecision: ({ decision, took }) => seen.push(`${decision?.source} ${took >= 0}`),
+    logger: { warn: (line) => log.push(line), info: (line) => log.push(line) },
+  });
+  for (let i = 0; i < 3; i++) await limits.check({});
+  status = 200;
+  for (let i = 0; i < 2; i++) await limits.check({});
+  assert.deepEqual(seen, [...Array(3).fill('failure_mode true'), ...Array(2).fill('server true')]);
+  assert.equal(log.length, 2);
+  assert.match(log[0] ?? '', /does not decide.*open.*unavailable \(500\)/);
+  assert.match(log[1] ?? '', /decides again, after 3 checks/);
+});
+
+test('a closed client leaves the decision to the failure mode', async () => {
+  const limits = new Sluice({ url: await goneUrl(), key: testKey, logger: quiet });
+  limits.close();
+  assert.equal((await limits.check({})).source, 'failure_mode');
+});
+
+test('the memory of denials is bounded', () => {
+  const memory = new Memory(60_000);
+  const denial = { ...(decode({ allowed: false }, 429) as Decision), reason: 'limit_exceeded', retryAfterMs: 60_000 };
+  for (let i = 0; i < 30_000; i++) memory.learn({ identity: String(i), body: '', cost: 1 }, denial);
+  assert.equal(memory.size, 10_000);
+  assert.ok(memory.recall({ identity: '29999', body: '', cost: 1 }));
+});
+
+test('options that cannot work are refused, and the key is not named', () => {
+  const good = { url: 'http://127.0.0.1:8080', key: testKey };
+  for (const bad of [
+    { url: '127.0.0.1:8080' },
+    { url: `http://${testKey}@127.0.0.1` },
+    { url: `${testKey}` },
+    { key: '' },
+    { key: `${testKey}\n` },
+    { timeout: 0 },
+    { timeout: Number.NaN },
+    { failureMode: 'ajar' as 'open' },
+  ]) {
+    assert.throws(
+      () => new Sluice({ ...good, ...bad }),
+      (error: Error) => error.message.startsWith('sluice: ') && !error.message.includes('topsecret'),
+    );
+  }
+});
+
+test('a cost that is no number is refused unsent', async () => {
+  const limits = new Sluice({ url: await goneUrl(), key: testKey });
+  await assert.rejects(limits.check({ cost: Number.NaN }), { kind: 'request' });
+  await assert.rejects(limits.settle('r1', Number.POSITIVE_INFINITY), { kind: 'request' });
+});
+
+test('a limiter allows a burst and then the rate', async () => {
+  const limiter = new Limiter(5, 20); // 20 at once, then 5 a second
+  let now = 0;
+  limiter.now = () => now;
+  const count = () => {
+    let n = 0;
+    while (limiter.allow()) n++;
+    return n;
+  };
+  assert.equal(count(), 20);
+  now += 1000;
+  assert.equal(count(), 5);
+  now += 3_600_000;
+  assert.equal(count(), 20);
+  now += 100;
+  assert.equal(count(), 0);
+  assert.equal(limiter.reserve(), 100);
+  assert.equal(limiter.tokens, -0.5);
+  assert.equal(limiter.reserve(21), null);
+  assert.equal(limiter.allow(21), false);
+  await assert.rejects(limiter.wait(21), RangeError);
+  const leaving = new AbortController();
+  const wait = limiter.wait(1, { signal: leaving.signal });
+  assert.equal(limiter.tokens, -1.5);
+  leaving.abort();
+  await assert.rejects(wait);
+  assert.equal(limiter.tokens, -0.5);
+  assert.throws(() => new Limiter(0, 1), RangeError);
+  assert.throws(() => new Limiter(1, 0), RangeError);
+});
+
+test('a limiter waits', async () => {
+  const limiter = new Limiter(1000, 1);
+  const began = performance.now();
+  await Promise.all(Array.from({ length: 21 }, () => limiter.wait()));
+  assert.ok(performance.now() - began >= 19);
+});
+
+test('the version is that of the package', () => {
+  const { version: packaged } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8'));
+  assert.equal(version, packaged);
+});

@@ -1,0 +1,112 @@
+/** The client on a real Sluice, `sluice dev`, behind a proxy that can fail. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Sluice, SluiceError } from '../src/index.js';
+import { demoKey, proxy, startSluice } from './server.js';
+
+let sluice: Awaited<ReturnType<typeof startSluice>>;
+before(async () => {
+  sluice = await startSluice();
+});
+after(() => sluice?.stop());
+
+const quiet = { warn: () => undefined, info: () => undefined };
+const patient = { key: demoKey, timeout: 30_000, logger: quiet };
+
+test('the fourth report is denied, and waiting is enough', async () => {
+  const limits = new Sluice({ ...patient, url: sluice.url });
+  const report = { userId: 'js', endpoint: '/api/reports', cost: 0.5 };
+  const decisions = [];
+  for (let i = 0; i < 7; i++) decisions.push(await limits.check(report));
+  assert.deepEqual(
+    decisions.slice(0, 6).map(({ allowed, source }) => [allowed, source]),
+    Array(6).fill([true, 'server']),
+  );
+  const denied = decisions[6];
+  assert.ok(denied);
+  assert.deepEqual(
+    [denied.allowed, denied.reason, denied.violatedRule, denied.limit, denied.plan],
+    [false, 'limit_exceeded', 'user:{user_id}:endpoint:/api/reports', 3, 'free'],
+  );
+  assert.ok(denied.tiers.length > 3);
+  assert.equal((await limits.check(report)).source, 'memory');
+  assert.equal((await limits.check({ ...report, cost: 0 })).source, 'server'); // a look
+  const wait = denied.retryAfterMs ?? 0;
+  assert.ok(wait > 0 && wait <= 5000, `the wait is ${wait} ms`);
+  await new Promise((resolve) => setTimeout(resolve, wait)); // the promise is that this very wait is enough
+  assert.equal((await limits.check(report)).allowed, true);
+});
+
+test('concurrent checks keep their answers apart, and a bad one fails alone', async () => {
+  const limits = new Sluice({ ...patient, url: sluice.url });
+  const users = Array.from({ length: 20 }, (_, i) => `crowd-${i}`);
+  const bad = limits.check({ userId: 'x'.repeat(257) });
+  const checks = users.flatMap((userId) =>
+    Array.from({ length: 5 }, () => limits.check({ userId, endpoint: '/api/reports' })),
+  );
+  await assert.rejects(bad, (error) => error instanceof SluiceError && error.fields[0]?.pointer === '/user_id');
+  const passed = (await Promise.all(checks)).map(({ allowed }) => allowed);
+  users.forEach((user, i) => {
+    assert.equal(passed.slice(5 * i, 5 * i + 5).filter(Boolean).length, 3, user);
+  });
+});
+
+test('a batch is decided in order', async () => {
+  const limits = new Sluice({ ...patient, url: sluice.url });
+  const report = { userId: 'batch', endpoint: '/api/reports', cost: 2 };
+  const decisions = await limits.checkBatch([report, report, { ...report, cost: 1 }]);
+  assert.deepEqual(
+    decisions.map(({ allowed }) => allowed),
+    [true, false, true],
+  );
+  await assert.rejects(limits.checkBatch([report, { ip: 'x' }]), { kind: 'request' });
+});
+
+test('a wrong key is named, without the key', async () => {
+  const limits = new Sluice({
+    ...patient,
+    url: sluice.url,
+    key: demoKey.replace('0123', '9999'),
+    failureMode: 'closed',
+  });
+  const { allowed, status, error } = await limits.check({ userId: '42' });
+  assert.deepEqual([allowed, status, error?.kind], [false, 503, 'key']);
+  assert.doesNotMatch(String(error), /99994567/);
+});
+
+test('nobody waits longer than the time-out while the server is away, and all recover', async () => {
+  const between = await proxy(sluice.url);
+  const timeout = 250;
+  const limits = new Sluice({ ...patient, url: between.url, timeout });
+  const counts = { server: 0, memory: 0, failure_mode: 0 };
+  let longest = 0;
+  let stop = false;
+  const load = Array.from({ length: 32 }, async (_, i) => {
+    while (!stop) {
+      const began = performance.now();
+      const { allowed, source } = await limits.check({ userId: `load-${i}`, cost: 0 });
+      longest = Math.max(longest, performance.now() - began);
+      assert.ok(allowed, 'open is to pass');
+      counts[source]++;
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  });
+  const grows = async (source: keyof typeof counts) => {
+    const wanted = counts[source] + 100;
+    const deadline = Date.now() + 30_000;
+    while (counts[source] < wanted) {
+      assert.ok(Date.now() < deadline, `no more decisions of ${source}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  await grows('server');
+  for (const fail of [between.gone, between.hang]) {
+    await fail();
+    await grows('failure_mode');
+    await between.back();
+    await grows('server');
+  }
+  stop = true;
+  await Promise.all(load);
+  assert.ok(longest < timeout + 500, `the longest wait was ${longest} ms`); // where tests run in parallel, processors are scarce
+});
