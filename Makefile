@@ -83,6 +83,7 @@ verify: lint .bin/sqlc .bin/oapi-codegen .bin/gofumpt ## Check all that needs no
 	@for module in $(ALL_MODULES); do \
 		echo "$$module: go mod tidy -diff"; (cd "$$module" && go mod tidy -diff) || exit 1; done
 	scripts/verify-hosts.sh
+	scripts/verify-docs.sh
 	@for script in scripts/*.sh .ci/run; do bash -n "$$script" || exit 1; done
 
 .PHONY: lint

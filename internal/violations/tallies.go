@@ -38,8 +38,6 @@ type tally struct {
 
 type otherTally struct{ minute, denied int64 }
 
-// tallyBytes and detailBytes are about what a tally and a detail take beside their texts, the share of
-// maps and lists included (measured by TestMemoryStaysWithinItsBound).
 const (
 	// tallyBytes and detailBytes are roughly the memory of a tally and a detail beside their texts, with their share of
 	// maps and lists (measured by TestMemoryStaysWithinItsBound).
