@@ -191,7 +191,7 @@ func staleCaller(t *testing.T, s Store) {
 	if got := answers[0].Tiers[0].Bucket.Limit; got != newer.Limit {
 		t.Errorf("limit in force %+v, want the newer", got)
 	}
-	if _, ok := answers[0].Tiers[0].Bucket.Wait(6 * enforce.Token); ok {
+	if _, ok := answers[0].Tiers[0].Wait(&answers[0]); ok {
 		t.Error("a cost above the newer burst has a wait")
 	}
 	expectTokens(t, answers[1], 0)

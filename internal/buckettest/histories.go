@@ -168,7 +168,7 @@ func (h *history) mayBeGone(key enforce.Key) bool {
 }
 
 // fullAt is when a bucket is full: at most a year after it was used, when no store remembers it.
-func fullAt(bucket enforce.Bucket) int64 { return bucket.Stamp + bucket.TimeToFull().Microseconds() }
+func fullAt(bucket enforce.State) int64 { return bucket.Stamp + bucket.TimeToFull().Microseconds() }
 
 // runHistories replays random histories of several rules with edits, stale callers, shadow tiers,
 // batches and clock jumps, and compares each answer with the reference.

@@ -8,44 +8,42 @@ import (
 )
 
 // reference is the contract of enforce.Buckets in few lines.
-type reference map[enforce.Key]enforce.Bucket
+type reference map[enforce.Key]enforce.State
 
 func (r reference) take(now int64, checks []enforce.BucketCheck) {
 	for i := range checks {
 		check := &checks[i]
-		check.Allowed = true
+		held := make([]*enforce.State, len(check.Tiers))
 		for j := range check.Tiers {
-			tier := &check.Tiers[j]
-			bucket, ok := r[tier.Key]
-			if !ok {
-				bucket = enforce.NewBucket(tier.Limit, now)
-			} else if bucket.Settle(tier.Limit, check.ReadAt, now) {
-				r[tier.Key] = bucket
+			if state, ok := r[check.Tiers[j].Key]; ok {
+				held[j] = &state
 			}
-			tier.Bucket, tier.Holds = bucket, bucket.Level.Holds(check.Cost)
-			check.Allowed = check.Allowed && (tier.Holds || tier.Shadow)
 		}
+		states := make([]enforce.State, len(check.Tiers))
+		taken := check.TakeFrom(held, states, now)
 		for j := range check.Tiers {
-			if tier := &check.Tiers[j]; check.Allowed && check.Cost > 0 && tier.Holds {
-				tier.Bucket.Level.Micros -= check.Cost
-				r[tier.Key] = tier.Bucket
+			switch tier := &check.Tiers[j]; {
+			case held[j] != nil:
+				r[tier.Key] = *held[j]
+			case taken && tier.Holds:
+				r[tier.Key] = states[j]
 			}
 		}
 	}
 }
 
 func (r reference) credit(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket) {
-	bucket, used := r[key]
+	state, used := r[key]
 	if !used {
-		bucket = enforce.NewBucket(limit, now)
+		state = enforce.NewState(limit, now)
 	}
-	bucket.Settle(limit, 0, now)
-	before = bucket
-	bucket.Credit(amount)
-	if used || bucket != before {
-		r[key] = bucket
+	state.Settle(limit, 0, now)
+	settled := state
+	state.Credit(amount)
+	if used || state != settled {
+		r[key] = state
 	}
-	return before, bucket
+	return settled.View(), state.View()
 }
 
 // exact is one bucket in rational arithmetic. Levels are in tokens.

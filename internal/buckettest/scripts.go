@@ -2,6 +2,7 @@ package buckettest
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 //go:embed testdata/*.txt
@@ -29,6 +31,7 @@ type step struct {
 	readAt                   int64
 	answered, allowed        bool
 	tokens, retryMs, resetMs float64
+	delayMs                  float64
 }
 
 func runScripts(t *testing.T, open func(t *testing.T) Store) {
@@ -107,24 +110,32 @@ func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enfo
 		if !step.answered {
 			continue
 		}
-		if err := step.check(checks[step.repeat-1].Tiers[0].Bucket); err != nil {
+		if err := step.check(&checks[step.repeat-1]); err != nil {
 			t.Errorf("%s: %v", step.line, err)
 		}
 	}
 }
 
-// check compares the line's figures with the bucket after its last check.
-func (s step) check(bucket enforce.Bucket) error {
-	tokens := (float64(bucket.Level.Micros) + float64(bucket.Level.Fraction)/(1<<32)) / float64(enforce.Token)
+// check compares the line's figures with the answer to its last check.
+func (s step) check(answer *enforce.BucketCheck) error {
+	tier := &answer.Tiers[0]
+	level := tier.Bucket.Level
+	tokens := (float64(level.Micros) + float64(level.Fraction)/(1<<32)) / float64(enforce.Token)
 	if math.Abs(tokens-s.tokens) > 1e-6 {
 		return fmt.Errorf("%v tokens left", tokens)
 	}
-	wait, _ := bucket.Wait(s.cost)
-	if got := milliseconds(wait); !math.IsNaN(s.retryMs) && got != s.retryMs {
-		return fmt.Errorf("retry in %v ms", got)
-	}
-	if got := milliseconds(bucket.TimeToFull()); !math.IsNaN(s.resetMs) && got != s.resetMs {
-		return fmt.Errorf("full in %v ms", got)
+	wait, _ := tier.Wait(answer)
+	for _, figure := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"retry in", milliseconds(wait), s.retryMs},
+		{"full in", milliseconds(tier.TimeToFull()), s.resetMs},
+		{"delayed by", milliseconds(tier.Delay(answer)), s.delayMs},
+	} {
+		if !math.IsNaN(figure.want) && figure.got != figure.want {
+			return fmt.Errorf("%s %v ms", figure.name, figure.got)
+		}
 	}
 	return nil
 }
@@ -159,24 +170,54 @@ func parseScript(text string) ([]step, error) {
 	return steps, nil
 }
 
+// parseLimit reads a limit: perhaps an algorithm, its options, and perhaps since when.
 func parseLimit(words []string) (enforce.Limit, error) {
-	l := enforce.Limit{Since: epoch}
-	if len(words) != 2 && (len(words) != 4 || words[2] != "at") {
-		return l, fmt.Errorf("want rate=, burst= and perhaps at")
+	rule := rules.Rule{Algorithm: rules.TokenBucket, Action: rules.ActionLimit}
+	since := epoch
+	for i, word := range words {
+		name, value, found := strings.Cut(word, "=")
+		var err error
+		switch {
+		case i == 0 && !found:
+			rule.Algorithm = rules.Algorithm(word)
+		case name == "rate":
+			rule.RatePerSecond, err = strconv.ParseFloat(value, 64)
+		case name == "burst":
+			rule.Burst, err = strconv.ParseInt(value, 10, 64)
+		case name == "window":
+			window := rule.Window
+			rule.Window, err = rules.ParseWindow(value)
+			rule.Window.Zone, rule.Window.StartDay = window.Zone, window.StartDay
+		case name == "zone":
+			rule.Window.Zone = value
+		case name == "start":
+			rule.Window.StartDay, err = strconv.Atoi(value)
+		case name == "every":
+			rule.RefillInterval, err = rules.ParseDuration(value)
+		case name == "hold":
+			rule.MaxHold, err = rules.ParseDuration(value)
+		case word == "at" && i+2 == len(words):
+			since, err = parseTime(words[i+1])
+		case i > 0 && words[i-1] == "at":
+		default:
+			err = errors.New("no such option")
+		}
+		if err != nil {
+			return enforce.Limit{}, fmt.Errorf("read %s: %w", word, err)
+		}
 	}
-	if _, err := fmt.Sscanf(words[0]+" "+words[1], "rate=%g burst=%d", &l.Rate, &l.Burst); err != nil {
-		return l, fmt.Errorf("read rate and burst: %w", err)
+	limit := rule.Limit()
+	limit.Since = since
+	for _, wrong := range rule.Validate(nil) {
+		if wrong.Field != "key_pattern" && wrong.Field != "mode" && wrong.Field != "rate_unit" {
+			return limit, fmt.Errorf("%s %s", wrong.Field, wrong.Message)
+		}
 	}
-	if len(words) == 4 {
-		since, err := parseTime(words[3])
-		l.Since = since
-		return l, err
-	}
-	return l, nil
+	return limit, nil
 }
 
 func parseStep(words []string, limits []enforce.Limit) (step, error) {
-	s := step{repeat: 1, tokens: math.NaN(), retryMs: math.NaN(), resetMs: math.NaN()}
+	s := step{repeat: 1, tokens: math.NaN(), retryMs: math.NaN(), resetMs: math.NaN(), delayMs: math.NaN()}
 	if len(words) < 3 || words[0] != "at" || len(limits) == 0 {
 		return s, fmt.Errorf("want at after a limit")
 	}
@@ -239,6 +280,8 @@ func (s *step) parseAnswer(words []string) error {
 			s.retryMs = figure
 		case "reset_ms":
 			s.resetMs = figure
+		case "delay_ms":
+			s.delayMs = figure
 		default:
 			return fmt.Errorf("no such figure: %s", name)
 		}

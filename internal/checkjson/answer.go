@@ -73,6 +73,9 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 		b = append(b, `null`...)
 	}
 	b = appendReset(append(b, `,"reset_after_ms":`...), deciding)
+	if d.Delay > 0 {
+		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), d.Delay)
+	}
 	b = strconv.AppendBool(append(b, `,"degraded":`...), d.Degraded)
 	b = append(b, `,"tiers":[`...)
 	for i := range d.Tiers {
@@ -96,6 +99,9 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	}
 	b = appendWait(append(b, `,"retry_after_ms":`...), t)
 	b = appendReset(append(b, `,"reset_after_ms":`...), t)
+	if t.Delay > 0 {
+		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), t.Delay)
+	}
 	return append(b, '}')
 }
 
@@ -127,9 +133,9 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.RetryAfter)
 }
 
-// appendReset appends how long until a tier's bucket is full, or null if the bucket was not read.
+// appendReset appends how long until a tier's bucket is full, or null if the bucket was not read or nobody knows.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
-	if t == nil || !t.BucketRead {
+	if t == nil || !t.BucketRead || t.Limit.Kind == rules.KindConcurrency {
 		return append(b, `null`...)
 	}
 	return httpapi.AppendMillis(b, t.ResetAfter)

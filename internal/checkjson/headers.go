@@ -59,8 +59,8 @@ func (t *Headers) All() iter.Seq2[string, []byte] {
 //	X-Sluice-Reason: limit_exceeded
 //
 // RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item for each enforced tier
-// whose bucket was read, named by its scope and rule id. q is the burst and w the seconds in which it is earned, at least
-// 1; r is what remains in whole tokens. t is the seconds until the tier has more for this caller: its wait if it denies,
+// whose bucket was read, named by its scope and rule id, except concurrency limits. q is the burst and w the seconds in
+// which it is earned or the length of the present window, at least 1; r is what remains in whole tokens. t is the seconds until the tier has more for this caller: its wait if it denies,
 // else the time to the next whole token, and 0 if it is full. A caller that spends r and waits t is not denied.
 //
 // The X-RateLimit fields describe the same tier as the body's top level; X-RateLimit-Reset is when it is full, in Unix
@@ -71,7 +71,7 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	t.addItems("RateLimit-Policy", d, appendPolicyItem)
 	t.addItems("RateLimit", d, appendServiceLimitItem)
 	deciding := d.DecidingTier()
-	if deciding != nil && deciding.BucketRead {
+	if deciding != nil && deciding.BucketRead && deciding.Limit.Kind != rules.KindConcurrency {
 		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
 		t.addInt("X-RateLimit-Remaining", deciding.Remaining.Whole())
 		t.addInt("X-RateLimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
@@ -80,7 +80,7 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 		return
 	}
 	switch d.Reason {
-	case enforce.LimitExceeded:
+	case enforce.LimitExceeded, enforce.ConcurrencyExceeded:
 		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, jitter))
 	case enforce.StoreUnavailable:
 		t.addInt("Retry-After", seconds(storeRetryAfter))
@@ -94,7 +94,7 @@ func (t *Headers) addItems(name string, d *enforce.Decision, appendItem func([]b
 	start := len(t.text)
 	for i := range d.Tiers {
 		tier := &d.Tiers[i]
-		if !tier.BucketRead || !tier.Enforced() {
+		if !tier.BucketRead || !tier.Enforced() || tier.Limit.Kind == rules.KindConcurrency {
 			continue
 		}
 		if len(t.text) > start {
@@ -111,20 +111,13 @@ func (t *Headers) addItems(name string, d *enforce.Decision, appendItem func([]b
 }
 
 func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {
-	empty := enforce.Bucket{Limit: t.Limit}
 	b = strconv.AppendInt(append(b, ";q="...), t.Limit.Burst, 10)
-	return strconv.AppendInt(append(b, ";w="...), max(1, seconds(empty.TimeToFull())), 10)
+	return strconv.AppendInt(append(b, ";w="...), max(1, seconds(t.Window())), 10)
 }
 
 func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
-	more := t.RetryAfter
-	if more == 0 {
-		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Limit: t.Limit}
-		next := min(t.Remaining.Whole()+1, t.Limit.Burst)
-		more, _ = bucket.Wait(enforce.Tokens(next) * enforce.Token) // never above the burst
-	}
 	b = strconv.AppendInt(append(b, ";r="...), t.Remaining.Whole(), 10)
-	return strconv.AppendInt(append(b, ";t="...), seconds(more), 10)
+	return strconv.AppendInt(append(b, ";t="...), seconds(t.MoreAfter()), 10)
 }
 
 func seconds(d time.Duration) int64 {

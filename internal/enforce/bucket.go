@@ -20,7 +20,7 @@ type Limit = rules.Limit
 // millionths in a million takes. A plain float64 of tokens loses 0.06 tokens in the same million
 // takes from a burst of 1e9.
 //
-// Every store computes these steps on IEEE 754 doubles and so decides alike; the Redis script repeats them in Lua.
+// Every store computes these steps on IEEE 754 doubles and so decides alike; the Redis scripts repeat them in Lua.
 type Level struct {
 	Micros   Tokens
 	Fraction uint32
@@ -53,21 +53,21 @@ func (l Level) earn(elapsed int64, limit Limit) Level {
 	return Level{Micros: Tokens(micros), Fraction: uint32(fraction)}
 }
 
-// until returns how long the level takes to reach an amount at a rate, rounded up to the microsecond and at least one.
+// until returns how many microseconds of earning the level takes to reach an amount at a rate, rounded up and at least one.
 //
 // A hundredth of a microsecond is forgiven before rounding up, so that noise in the last bits of a division does not cost
 // a whole unit. At high rates it is a quarter of a millionth of a token, which Holds forgives, so waiting is enough.
-func (l Level) until(amount Tokens, rate float64) time.Duration {
+func (l Level) until(amount Tokens, rate float64) int64 {
 	missing := float64(amount-l.Micros) - float64(l.Fraction)/fractions
 	if missing <= 0 {
 		return 0
 	}
-	micros := max(1, math.Ceil(missing/rate-min(0.01, 0.25/rate)))
-	return min(time.Duration(min(micros, 1e15))*time.Microsecond, rules.MaxTimeToFull)
+	return int64(min(max(1, math.Ceil(missing/rate-min(0.01, 0.25/rate))), 1e15))
 }
 
-// Bucket is the state of one rule for one subject. Its methods are the token bucket algorithm with continuous lazy refill.
+// Bucket is what a store says of one rule's bucket for one subject: what can be taken from it at a time.
 type Bucket struct {
+	// Level is what can be taken.
 	Level Level
 	// Stamp is when Level was true, in microseconds since the Unix epoch on the store's clock.
 	Stamp int64
@@ -75,64 +75,46 @@ type Bucket struct {
 	Limit Limit
 }
 
-// NewBucket returns a full bucket.
-func NewBucket(limit Limit, now int64) Bucket {
-	return Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}
+// Holds reports whether the bucket covers a check's cost.
+func (b *Bucket) Holds(cost Tokens) bool { return b.Level.Holds(charge(b.Limit, cost)) }
+
+// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. It is for limits whose Level
+// tells; Tier.Wait knows that of the others.
+func (b *Bucket) until(amount Tokens) time.Duration {
+	if b.Level.Micros >= amount {
+		return 0
+	}
+	if !b.Limit.Kind.Algorithm().HasRate() {
+		_, end := b.Limit.WindowAt(b.Stamp)
+		return micros(end - b.Stamp)
+	}
+	earning := b.Level.until(amount, b.Limit.Rate)
+	if step := b.Limit.Interval; step > 0 && earning > 0 {
+		earning = (earning+step-1)/step*step - b.Stamp%step
+	}
+	return micros(earning)
 }
 
-// CommitTime is how long a transaction may take, in microseconds, from giving a limit its Since to committing. A full read
-// that began that much later than a Since has seen the limit if it exists. If a transaction takes longer, as a large import
-// might, a process that has not polled its limit yet may set buckets back to the former one.
-const CommitTime = int64(10 * time.Second / time.Microsecond)
-
-// Settle brings the bucket to now, with the caller's limit if that is later than the bucket's own: tokens are earned at the
-// old rate until the new limit's Since and at the new one after it, then capped at the new burst. A clock that went back
-// adds nothing, and the bucket goes on from the new time.
-//
-// readAt is when the caller last read the whole database; see BucketCheck.ReadAt. If that is more than CommitTime after
-// the bucket's limit came into force, and the caller's limit differs, then the database has lost the edit that made the
-// bucket's limit. The caller's limit replaces it as of readAt, with a Since CommitTime before readAt. So of processes that
-// hold different limits the one that read last decides, and an edit that it may not have read is later still.
-//
-// Settle reports whether the bucket must be written even if nothing is taken: its limit was edited, or its clock stepped
-// back, and without the write it would stay as it was.
-func (b *Bucket) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
-	if b.Stamp > now {
-		b.Stamp, mustWrite = now, true
-	}
-	from := limit.Since
-	if limit.Since <= b.Limit.Since {
-		if limit.SameAmounts(b.Limit) || b.Limit.Since+CommitTime >= readAt {
-			limit = b.Limit
-		} else {
-			from, limit.Since = readAt, readAt-CommitTime
-		}
-	}
-	if limit != b.Limit {
-		edit := min(max(from, b.Stamp), now)
-		b.Level = b.Level.earn(edit-b.Stamp, b.Limit)
-		b.Stamp, b.Limit, mustWrite = edit, limit, true
-	}
-	b.Level = b.Level.earn(now-b.Stamp, b.Limit)
-	b.Stamp = now
-	return mustWrite
+// micros returns microseconds as a wait, which is at most a year.
+func micros(n int64) time.Duration {
+	return min(time.Duration(min(max(n, 0), 1e15))*time.Microsecond, rules.MaxTimeToFull)
 }
 
-// TimeToFull returns how long the bucket takes to fill, rounded up to the microsecond.
-func (b *Bucket) TimeToFull() time.Duration {
-	return b.Level.until(capacity(b.Limit), b.Limit.Rate)
-}
-
-// Wait returns how long the bucket takes to hold a cost, rounded up to the microsecond. ok is false for a cost above the
-// burst, which it never holds.
-func (b *Bucket) Wait(cost Tokens) (wait time.Duration, ok bool) {
-	if cost > capacity(b.Limit) {
-		return 0, false
-	}
-	if b.Level.Holds(cost) {
-		return 0, true
-	}
-	return b.Level.until(cost, b.Limit.Rate), true
-}
-
+// capacity returns the most that a bucket holds.
 func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }
+
+// charge returns what a check of a cost takes. A log counts whole tokens, and places are one for a check.
+func charge(limit Limit, cost Tokens) Tokens {
+	switch limit.Kind {
+	case rules.KindSlidingWindowLog:
+		return (cost + Token - 1) / Token * Token
+	case rules.KindConcurrency:
+		return min(cost, 1) * Token
+	}
+	return cost
+}
+
+// isListed reports whether a limit's buckets need more than a Level to say when they hold a cost.
+func isListed(limit Limit) bool {
+	return limit.Kind == rules.KindSlidingWindow || limit.Kind == rules.KindSlidingWindowLog || limit.Kind == rules.KindConcurrency
+}

@@ -89,9 +89,9 @@ func TestSettle(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		b := Bucket{Level: Level{Micros: test.level}, Stamp: second, Limit: old}
+		b := State{Bucket: Bucket{Level: Level{Micros: test.level}, Stamp: second, Limit: old}}
 		mustWrite := b.Settle(test.limit, test.readAt, test.now)
-		want := Bucket{Level: Level{Micros: test.want}, Stamp: test.now, Limit: test.wantLimit}
+		want := State{Bucket: Bucket{Level: Level{Micros: test.want}, Stamp: test.now, Limit: test.wantLimit}}
 		if b != want || mustWrite != test.mustWrite {
 			t.Errorf("%s: %+v, must write %t; want %+v, %t", name, b, mustWrite, want, test.mustWrite)
 		}
@@ -124,7 +124,7 @@ func TestWaitAndTimeToFull(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		b := Bucket{Level: Level{Micros: test.level}, Limit: Limit{Rate: test.rate, Burst: test.burst}}
+		b := State{Bucket: Bucket{Level: Level{Micros: test.level}, Limit: Limit{Rate: test.rate, Burst: test.burst}}}
 		wait, ok := b.Wait(test.cost)
 		if wait != test.wait || ok == test.never || b.TimeToFull() != test.toFull {
 			t.Errorf("%s: wait %v, %t; full in %v", name, wait, ok, b.TimeToFull())
@@ -145,9 +145,9 @@ func anyLimit(since int64) *rapid.Generator[Limit] {
 	})
 }
 
-func anyBucket() *rapid.Generator[Bucket] {
-	return rapid.Custom(func(t *rapid.T) Bucket {
-		b := NewBucket(anyLimit(0).Draw(t, "limit"), testEpoch)
+func anyBucket() *rapid.Generator[State] {
+	return rapid.Custom(func(t *rapid.T) State {
+		b := NewState(anyLimit(0).Draw(t, "limit"), testEpoch)
 		if missing := rapid.Int64Range(0, int64(b.Level.Micros)).Draw(t, "missing"); missing > 0 {
 			b.Level = Level{Micros: b.Level.Micros - Tokens(missing), Fraction: rapid.Uint32().Draw(t, "fraction")}
 		}
@@ -155,7 +155,7 @@ func anyBucket() *rapid.Generator[Bucket] {
 	})
 }
 
-func anyCost(t *rapid.T, b Bucket) Tokens {
+func anyCost(t *rapid.T, b State) Tokens {
 	return Tokens(rapid.OneOf(
 		rapid.Int64Range(0, int64(capacity(b.Limit))),
 		rapid.Just(int64(capacity(b.Limit))),
@@ -218,7 +218,7 @@ type rational struct {
 	limit Limit
 }
 
-func rationalOf(b Bucket) *rational {
+func rationalOf(b State) *rational {
 	return &rational{level: b.Level.rat(), stamp: b.Stamp, limit: b.Limit}
 }
 
@@ -256,7 +256,7 @@ func TestRandomHistoriesStayWithinAMillionthOfExactArithmetic(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := testEpoch
-		b := NewBucket(anyLimit(now).Draw(t, "limit"), now)
+		b := NewState(anyLimit(now).Draw(t, "limit"), now)
 		want := rationalOf(b)
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			now += rapid.OneOf(
@@ -297,7 +297,7 @@ func TestAMillionTakesDoNotDrift(t *testing.T) {
 			t.Parallel()
 			// Half full, so that neither end is ever reached: the exact level is what was earned
 			// since the start, less all costs.
-			b := NewBucket(test.limit, testEpoch)
+			b := NewState(test.limit, testEpoch)
 			b.Level.Micros /= 2
 			want := rationalOf(b)
 			var costs Tokens

@@ -2,17 +2,18 @@ package enforce
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Buckets is a store of token buckets.
+// Buckets is a store of buckets.
 type Buckets interface {
 	// Take decides a batch of checks in place, in order: a later check sees what an earlier one took.
 	//
 	// Each check is all or nothing. If every enforced tier holds Cost, the check is allowed, and Cost is taken from
 	// them and from the shadow tiers that hold it. Otherwise nothing is taken. A denied check writes nothing but
-	// settled buckets (see Bucket.Settle). A cost of 0 looks without taking.
+	// settled buckets (see State.Settle). A Look, and a cost of 0, take nothing.
 	//
 	// A denial is not an error. An error means that the store could not answer in time, except for the checks that it
 	// marked Answered; for each of the others tokens may have been taken, at most once.
@@ -25,10 +26,16 @@ type Buckets interface {
 type BucketCheck struct {
 	Cost Tokens
 	// ReadAt is when the caller last read all limits, in microseconds since the Unix epoch on the database's clock; 0
-	// if that is not known. See Bucket.Settle.
+	// if that is not known. See State.Settle.
 	ReadAt int64
 	// Tiers are buckets of one tenant, no two with the same key.
 	Tiers []Tier
+	// Holder holds the places that the check takes, if a tier is a concurrency limit.
+	Holder Holder
+	// Look asks what a take would answer, and takes nothing.
+	Look bool
+	// NoDelay denies where a queue would make the caller wait.
+	NoDelay bool
 
 	// Allowed is the answer: every enforced tier holds Cost.
 	Allowed bool
@@ -40,37 +47,47 @@ type BucketCheck struct {
 }
 
 // TakeFrom decides the check on buckets in this process's memory, as Buckets.Take promises. held[i] is the bucket of
-// Tiers[i], or nil if nobody used it; TakeFrom updates it in place. If tokens were taken, the store must also keep
-// Tier.Bucket of each tier that Holds and had no bucket.
-func (c *BucketCheck) TakeFrom(held []*Bucket, now int64) (taken bool) {
+// Tiers[i], or nil if nobody used it; TakeFrom updates it in place. If it returns true, the store must also keep state[i]
+// of each tier that Holds and had no bucket. state has room for all tiers.
+func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken bool) {
 	c.Allowed = true
 	for i := range c.Tiers {
 		tier := &c.Tiers[i]
 		if held[i] == nil {
-			tier.Bucket = NewBucket(tier.Limit, now)
+			state[i] = NewState(tier.Limit, now)
 		} else {
-			tier.Bucket = *held[i]
-			if tier.Bucket.Settle(tier.Limit, c.ReadAt, now) {
-				*held[i] = tier.Bucket
+			state[i] = *held[i]
+			if state[i].Settle(tier.Limit, c.ReadAt, now) {
+				*held[i] = state[i]
 			}
 		}
-		tier.Holds = tier.Bucket.Level.Holds(c.Cost)
+		view := state[i].View()
+		tier.Holds = view.Level.Holds(c.needed(view.Limit))
 		if !tier.Holds && !tier.Shadow {
 			c.Allowed = false
 		}
 	}
-	if !c.Allowed || c.Cost == 0 {
-		return false
-	}
+	taken = c.Allowed && c.Cost > 0 && !c.Look
 	for i := range c.Tiers {
-		if tier := &c.Tiers[i]; tier.Holds {
-			tier.Bucket.Level.Micros -= c.Cost
+		tier := &c.Tiers[i]
+		if taken && tier.Holds {
+			state[i].take(charge(state[i].Limit, c.Cost), c.Holder)
 			if held[i] != nil {
-				*held[i] = tier.Bucket
+				*held[i] = state[i]
 			}
 		}
+		tier.answer(c, &state[i])
 	}
-	return true
+	return taken
+}
+
+// needed returns what a bucket must hold for the check to pass.
+func (c *BucketCheck) needed(limit Limit) Tokens {
+	amount := charge(limit, c.Cost)
+	if c.NoDelay && limit.Kind == rules.KindLeakyBucket && amount > 0 {
+		return max(amount, capacity(limit)) // an empty queue
+	}
+	return amount
 }
 
 // Key names one bucket.
@@ -88,6 +105,68 @@ type Tier struct {
 
 	// Holds is part of the answer: the bucket held the cost.
 	Holds bool
-	// Bucket is part of the answer: the bucket after the check, with the limit in force. A store may leave out its Stamp.
+	// Bucket is part of the answer: the bucket after the check, with the limit in force.
 	Bucket Bucket
+	// retry and reset are the waits of limits whose Level does not tell them: until the bucket holds the cost, if it does
+	// not, and until it is full.
+	retry, reset time.Duration
+}
+
+// answer fills the tier's answer from the settled bucket after the check.
+func (t *Tier) answer(check *BucketCheck, state *State) {
+	t.Bucket, t.retry, t.reset = state.View(), 0, 0
+	if !isListed(t.Bucket.Limit) || t.Bucket.Limit.Kind == rules.KindConcurrency {
+		return
+	}
+	t.reset = state.TimeToFull()
+	if !t.Holds {
+		t.retry, _ = state.Wait(check.Cost)
+	}
+}
+
+// SetWaits sets the waits of a tier whose Level does not tell them, in microseconds; see TellsWaits.
+func (t *Tier) SetWaits(retry, reset int64) { t.retry, t.reset = micros(retry), micros(reset) }
+
+// TellsWaits reports whether a store must tell the waits of a bucket with the limit.
+func TellsWaits(limit Limit) bool { return isListed(limit) && limit.Kind != rules.KindConcurrency }
+
+// Wait returns how long the tier's bucket takes to hold the check's cost, rounded up to the microsecond. ok is false for a
+// cost above the burst, which it never holds.
+func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
+	limit := t.Bucket.Limit
+	switch {
+	case charge(limit, check.Cost) > capacity(limit):
+		return 0, false
+	case t.Holds:
+		return 0, true
+	case limit.Kind == rules.KindConcurrency:
+		return PlaceWait, true
+	case isListed(limit):
+		return t.retry, true
+	}
+	return t.Bucket.until(check.needed(limit)), true
+}
+
+// TimeToFull returns how long the tier's bucket takes to fill, rounded up to the microsecond; 0 for a concurrency limit,
+// because nobody knows.
+func (t *Tier) TimeToFull() time.Duration {
+	switch limit := t.Bucket.Limit; {
+	case limit.Kind == rules.KindConcurrency:
+		return 0
+	case isListed(limit):
+		return t.reset
+	}
+	return t.Bucket.until(capacity(t.Bucket.Limit))
+}
+
+// Delay returns how long the caller of an allowed check waits before it goes on, for what the queue held before it.
+func (t *Tier) Delay(check *BucketCheck) time.Duration {
+	if t.Bucket.Limit.Kind != rules.KindLeakyBucket {
+		return 0
+	}
+	before := t.Bucket
+	if check.Allowed && t.Holds && !check.Look {
+		before.Level.Micros += check.Cost
+	}
+	return before.until(capacity(before.Limit))
 }

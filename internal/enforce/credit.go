@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Creditor is a store whose buckets people can reset or credit one by one. To look at a bucket, use Buckets.Take at a cost
 // of 0.
 type Creditor interface {
-	// Credit adds an amount to a bucket, and returns the bucket settled before and after. See Bucket.Credit; an amount of
+	// Credit adds an amount to a bucket, and returns the bucket settled before and after. See State.Credit; an amount of
 	// Fill resets the bucket, and a negative one takes away.
 	//
 	// The limit is the one that the caller knows, as in Take; a later one of the bucket stays in force. Crediting an unused
@@ -41,16 +43,58 @@ func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
 // Fill is the amount that fills any bucket.
 const Fill Tokens = math.MaxInt64
 
-// Credit adds an amount, perhaps a negative one, to the bucket, which must be settled. The level stays between 0 and the
-// burst.
-func (b *Bucket) Credit(amount Tokens) {
-	full := capacity(b.Limit)
-	switch {
-	case amount >= full-b.Level.Micros:
-		b.Level = Level{Micros: full}
-	case amount < -b.Level.Micros:
-		b.Level = Level{}
+// Credit adds an amount, perhaps a negative one, to the bucket, which must be settled. What is left stays between 0 and
+// the burst. A log gives back its latest tokens, a sliding window first those of its present window, and a concurrency
+// limit the places that were taken first; to take places away is not possible.
+func (s *State) Credit(amount Tokens) {
+	full := capacity(s.Limit)
+	if amount >= full-s.left() {
+		*s = NewState(s.Limit, s.Stamp)
+		return
+	}
+	switch s.Limit.Kind {
+	case rules.KindSlidingWindow:
+		amount = max(amount, -s.left())
+		s.Level.Micros += amount
+		if over := s.Level.Micros - full; over > 0 {
+			s.Level.Micros, s.Former = full, max(0, s.Former-over)
+		}
+	case rules.KindSlidingWindowLog:
+		if amount < 0 {
+			if amount = min(charge(s.Limit, -amount), max(0, s.Level.Micros)); amount > 0 {
+				s.take(amount, Holder{})
+			}
+			return
+		}
+		s.logGiveBack(amount)
+	case rules.KindConcurrency:
+		for ; amount >= Token; amount -= Token {
+			s.Entries = s.Entries[placeBytes:]
+			s.Level.Micros += Token
+		}
 	default:
-		b.Level.Micros += amount
+		if amount < -s.Level.Micros {
+			s.Level = Level{}
+			return
+		}
+		s.Level.Micros += amount
+	}
+}
+
+// logGiveBack removes the latest whole tokens from the log, fewer than it has.
+func (s *State) logGiveBack(amount Tokens) {
+	for amount >= Token {
+		last := len(s.Entries) - logBytes
+		stamp, count := timeAt(s.Entries, last), Tokens(countAt(s.Entries, last))
+		back := min(count, amount/Token)
+		amount -= back * Token
+		s.Level.Micros += back * Token
+		s.Entries = s.Entries[:last]
+		if count > back {
+			now := s.Stamp
+			s.Stamp = stamp
+			s.logTake((count - back) * Token)
+			s.Stamp = now
+		}
 	}
 }

@@ -13,6 +13,11 @@ type Check struct {
 	// what the caller named.
 	EffectivePlan string
 	Cost          Tokens // 0 looks without taking
+	// Proxied: the caller is a proxy, which can neither wait nor release. A queue that would delay the check denies it, and
+	// concurrency rules are left out.
+	Proxied bool
+	// Holder holds the places that the check takes of concurrency rules.
+	Holder Holder
 }
 
 // Reason says why a check was denied.
@@ -20,10 +25,11 @@ type Reason string
 
 // The reasons. A blocked check and a cost above the limit have no finite wait.
 const (
-	LimitExceeded    Reason = "limit_exceeded"
-	Blocked          Reason = "blocked"
-	CostExceedsLimit Reason = "cost_exceeds_limit"
-	StoreUnavailable Reason = "store_unavailable"
+	LimitExceeded       Reason = "limit_exceeded"
+	ConcurrencyExceeded Reason = "concurrency_exceeded"
+	Blocked             Reason = "blocked"
+	CostExceedsLimit    Reason = "cost_exceeds_limit"
+	StoreUnavailable    Reason = "store_unavailable"
 )
 
 // Decision answers a check.
@@ -38,6 +44,8 @@ type Decision struct {
 	Degraded bool
 	// Recalled: a DenialCache denied the check, without the store.
 	Recalled bool
+	// Delay is how long the caller of an allowed check waits before it goes on: the longest of its enforced queues.
+	Delay time.Duration
 	// Deciding is the index in Tiers of the tier that denied the check. If allowed, it is that of the enforced limit with
 	// the fewest whole tokens (ties: the longest reset, the lowest rule id), or -1 if there is none.
 	Deciding int
@@ -70,8 +78,12 @@ type TierDecision struct {
 	Remaining Tokens
 	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the bucket is full.
+	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit, because nobody knows.
 	ResetAfter time.Duration
+	// Stamp is when the bucket was read, in microseconds since the Unix epoch on the store's clock.
+	Stamp int64
+	// Delay is how long the tier's queue makes the caller wait.
+	Delay time.Duration
 }
 
 // Enforced reports whether the tier can decide. A tier in a mode that this process does not know can decide too, by
@@ -87,4 +99,31 @@ func (d *Decision) DecidingTier() *TierDecision {
 		return nil
 	}
 	return &d.Tiers[d.Deciding]
+}
+
+// MoreAfter returns how long until the bucket has more for this caller: its wait if the tier denies, else the time to the
+// next whole token, and 0 if it is full. A window that slides says when it is full.
+func (t *TierDecision) MoreAfter() time.Duration {
+	switch {
+	case t.RetryAfter > 0:
+		return t.RetryAfter
+	case isListed(t.Limit):
+		return t.ResetAfter
+	}
+	bucket := Bucket{Level: Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
+	next := min(t.Remaining.Whole()+1, t.Limit.Burst)
+	return bucket.until(Tokens(next) * Token)
+}
+
+// Window returns the time in which the burst is earned: the length of the present window, or how long an empty bucket takes
+// to fill.
+func (t *TierDecision) Window() time.Duration {
+	if t.Limit.Kind == rules.KindFixedWindow {
+		start, end := t.Limit.WindowAt(t.Stamp)
+		return micros(end - start)
+	}
+	if !t.Limit.Kind.Algorithm().HasRate() {
+		return micros(t.Limit.Interval)
+	}
+	return micros(Level{}.until(capacity(t.Limit), t.Limit.Rate))
 }

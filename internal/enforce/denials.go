@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 const (
@@ -23,7 +25,8 @@ const (
 // DenialCache denies, in front of a store that is a round trip away, what the store has just shown that it would deny. A
 // caller far above a limit then costs the store only the few checks that pass.
 //
-// It remembers for a second the level of each bucket that lacked a cost. A bucket's level can only earn, or be taken from.
+// It remembers for a second the level of each bucket that lacked a cost. A bucket's level can only earn, or be taken from,
+// unless people or settled reservations give back.
 // So while the level and all that it can have earned since are below the cost of a check, the store would deny the check,
 // whatever its cost and whoever else takes. To deny, earning is counted from before the store was asked; for the wait that
 // a denial reports, from when the store had answered, so that waiting as told is enough.
@@ -33,7 +36,11 @@ const (
 //   - to a look, whose cost is 0;
 //   - where a cost is above the burst of an enforced tier, which is another reason to deny;
 //   - for a shadow tier, which decides nothing;
-//   - from another limit than the caller's, which may have been edited since.
+//   - from another limit than the caller's, which may have been edited since;
+//   - for a concurrency limit, whose places can be released at any time.
+//
+// Of a window that slides it remembers the wait for a cost, because its level alone does not tell, and denies only checks of
+// that cost.
 //
 // Memory is bounded: each bucket has one slot, where the latest entry replaces others. An eviction costs a round trip,
 // never a wrong answer. Nothing waits for a lock.
@@ -48,9 +55,11 @@ type DenialCache struct {
 
 // denial is the entry of a bucket that lacked a cost.
 type denial struct {
-	key   Key
-	limit Limit // in force, and the caller's
-	level Level // at a moment between asked and answered
+	key    Key
+	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
+	// cost and retry are those of the check, for limits whose level does not tell.
+	cost         Tokens
+	retry, reset time.Duration
 	// asked and answered are on the cache's clock.
 	asked, answered time.Duration
 }
@@ -106,7 +115,7 @@ func (c *DenialCache) Take(ctx context.Context, checks []BucketCheck) error {
 
 // denyFromCache answers a check that the store would deny, and reports whether it did.
 func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool {
-	if check.Cost == 0 || now-time.Duration(c.lastStored.Load()) > denialLife {
+	if check.Cost == 0 || check.Look || now-time.Duration(c.lastStored.Load()) > denialLife {
 		return false
 	}
 	lacking := false
@@ -116,12 +125,11 @@ func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool 
 		if tier.Shadow {
 			continue
 		}
-		if check.Cost > capacity(tier.Limit) {
+		if charge(tier.Limit, check.Cost) > capacity(tier.Limit) {
 			return false
 		}
-		if s := c.lookUp(tier, now); s != nil && !s.maxLevel(now).Holds(check.Cost) {
+		if s := c.lookUp(tier, now); s != nil && s.denies(check, tier, now) {
 			tier.Holds, lacking = false, true
-			tier.Bucket = Bucket{Level: s.minLevel(now), Limit: s.limit}
 		}
 	}
 	if lacking {
@@ -141,21 +149,23 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 		}
 		for j := range check.Tiers {
 			tier := &check.Tiers[j]
-			if tier.Holds || tier.Shadow || !tier.Bucket.Limit.SameAmounts(tier.Limit) {
+			if tier.Holds || tier.Shadow || tier.Limit.Kind == rules.KindConcurrency || !tier.Bucket.Limit.SameAmounts(tier.Limit) {
 				continue
 			}
 			if answered < 0 {
 				answered = c.clock()
 				c.lastStored.Store(int64(answered))
 			}
-			c.slotOf(tier.Key).Store(&denial{tier.Key, tier.Limit, tier.Bucket.Level, asked, answered})
+			bucket := tier.Bucket
+			bucket.Limit = tier.Limit
+			c.slotOf(tier.Key).Store(&denial{tier.Key, bucket, check.Cost, tier.retry, tier.reset, asked, answered})
 		}
 	}
 }
 
 func (c *DenialCache) lookUp(tier *Tier, now time.Duration) *denial {
 	s := c.slotOf(tier.Key).Load()
-	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.limit != tier.Limit {
+	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.bucket.Limit != tier.Limit {
 		return nil
 	}
 	return s
@@ -165,14 +175,27 @@ func (c *DenialCache) slotOf(key Key) *atomic.Pointer[denial] {
 	return &c.slots[maphash.Comparable(c.seed, key)%denialSlots]
 }
 
-// maxLevel is the most that the bucket can hold by now.
-func (s *denial) maxLevel(now time.Duration) Level {
-	micros := (now - s.asked).Microseconds()
-	return s.level.earn(micros+micros/clockDrift+clockGrain, s.limit)
-}
-
-// minLevel is what the bucket holds by now if nobody has taken from it.
-func (s *denial) minLevel(now time.Duration) Level {
-	micros := (now - s.answered).Microseconds()
-	return s.level.earn(max(0, micros-micros/clockDrift-clockGrain), s.limit)
+// denies reports whether the bucket lacks the check's cost even if nobody has taken from it since, and then fills the
+// tier's answer.
+func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool {
+	longest, shortest := (now - s.asked).Microseconds(), (now - s.answered).Microseconds()
+	longest += longest/clockDrift + clockGrain
+	shortest = max(0, shortest-shortest/clockDrift-clockGrain)
+	if isListed(s.bucket.Limit) {
+		if check.Cost != s.cost || longest >= s.retry.Microseconds() {
+			return false
+		}
+		tier.Bucket = s.bucket
+		tier.SetWaits(s.retry.Microseconds()-shortest, s.reset.Microseconds()-shortest)
+		return true
+	}
+	most := State{Bucket: s.bucket}
+	most.advance(s.bucket.Stamp + longest)
+	if most.Level.Holds(check.needed(s.bucket.Limit)) {
+		return false
+	}
+	least := State{Bucket: s.bucket}
+	least.advance(s.bucket.Stamp + shortest)
+	tier.Bucket = least.Bucket
+	return true
 }

@@ -48,9 +48,9 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 	for i := range checks {
 		d := &decisions[i]
 		d.matches = tenant.Match(&checks[i].Request, checks[i].EffectivePlan, now, d.matches[:0])
-		d.begin(checks[i].EffectivePlan)
+		d.begin(&checks[i])
 		d.failUnknown(checks[i].Cost)
-		s.add(tenant, i, checks[i].Cost, d.Tiers)
+		s.add(tenant, i, &checks[i], d.Tiers)
 	}
 	if sent := s.bucketChecks(); len(sent) > 0 {
 		ctx = context.WithoutCancel(ctx)
@@ -58,11 +58,11 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 		for k, i := range s.indices {
 			switch {
 			case sent[k].Recalled:
-				decisions[i].recall(sent[k].Tiers, checks[i].Cost)
+				decisions[i].recall(&sent[k])
 			case err == nil || sent[k].Answered:
-				decisions[i].read(sent[k].Tiers, checks[i].Cost)
+				decisions[i].read(&sent[k])
 			default:
-				l.degrade(ctx, tenant, checks[i].Cost, &decisions[i], false)
+				l.degrade(ctx, tenant, &checks[i], &decisions[i], false)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
-	d.keepMatches(all)
+	d.keepMatches(met(check))
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	if !d.Bypassed && !anyEnforced(matches, rules.ActionBlock) {
 		d.denyUnknown()
@@ -85,13 +85,14 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		looks := []BucketCheck{{Tiers: tiers, ReadAt: tenant.ReadAt()}}
+		look := bucketCheck(tenant, check)
+		look.Tiers, look.Look = tiers, true
+		looks := []BucketCheck{look}
 		switch err := l.takeShared(ctx, looks); {
 		case err == nil:
-			markHolding(tiers, check.Cost)
-			d.read(tiers, check.Cost)
+			d.read(&looks[0])
 		case !d.Bypassed && !anyEnforced(matches, rules.ActionBlock):
-			l.degrade(ctx, tenant, check.Cost, &d, true)
+			l.degrade(ctx, tenant, check, &d, true)
 		}
 	}
 	d.conclude()
@@ -109,8 +110,8 @@ func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 }
 
 // begin starts a decision with the tiers that matter. If an enforced bypass or block matched, only those do.
-func (d *Decision) begin(plan string) {
-	*d = Decision{Plan: plan, matches: d.matches, Tiers: d.Tiers[:0]}
+func (d *Decision) begin(check *Check) {
+	*d = Decision{Plan: check.EffectivePlan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
 	case anyEnforced(d.matches, rules.ActionBypass):
 		d.Bypassed = true
@@ -118,7 +119,7 @@ func (d *Decision) begin(plan string) {
 	case anyEnforced(d.matches, rules.ActionBlock):
 		d.keepMatches(enforced(rules.ActionBlock))
 	default:
-		d.keepMatches(all)
+		d.keepMatches(met(check))
 	}
 }
 
@@ -156,7 +157,7 @@ func (d *Decision) denyUnknown() bool {
 // denyTooLarge denies a cost above an enforced limit's burst, and reports whether it did.
 func (d *Decision) denyTooLarge(cost Tokens) bool {
 	if !denyWhere(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
-		return isLimit(t.Match) && cost > capacity(t.Match.Limit)
+		return isLimit(t.Match) && charge(t.Match.Limit, cost) > capacity(t.Match.Limit)
 	}) {
 		return false
 	}
@@ -166,9 +167,9 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 
 // degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
 // from this process's own buckets.
-func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, cost Tokens, d *Decision, look bool) {
+func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *Check, d *Decision, look bool) {
 	// A store would deny such a cost too, so the decision is not degraded.
-	if d.denyTooLarge(cost) {
+	if d.denyTooLarge(check.Cost) {
 		return
 	}
 	d.Degraded = true
@@ -185,25 +186,14 @@ func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, cost Tok
 	if len(tiers) == 0 {
 		return
 	}
-	check := BucketCheck{Cost: cost, Tiers: tiers, ReadAt: tenant.ReadAt()}
-	if look {
-		check.Cost = 0
-	}
-	if err := l.local.Take(ctx, []BucketCheck{check}); err != nil {
+	local := bucketCheck(tenant, check)
+	local.Tiers, local.Look = tiers, look
+	checks := []BucketCheck{local}
+	if err := l.local.Take(ctx, checks); err != nil {
 		denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
 		return
 	}
-	if look {
-		markHolding(tiers, cost)
-	}
-	d.read(tiers, cost)
-}
-
-// markHolding marks the tiers whose buckets, looked at without a cost, hold one.
-func markHolding(tiers []Tier, cost Tokens) {
-	for i := range tiers {
-		tiers[i].Holds = tiers[i].Bucket.Level.Holds(cost)
-	}
+	d.read(&checks[0])
 }
 
 // denyWhere denies the matching tiers and reports whether an enforced one is among them.
@@ -227,38 +217,44 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	d.Tiers = kept
 }
 
-// read copies the store's answer into the decision. tiers are those of the limits among d.Tiers, in the same order.
-func (d *Decision) read(tiers []Tier, cost Tokens) {
+// read copies the store's answer into the decision. The check's tiers are those of the limits among d.Tiers, in the same
+// order.
+func (d *Decision) read(check *BucketCheck) {
 	next := 0
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
 		if !isLimit(t.Match) {
 			continue
 		}
-		answer := &tiers[next]
+		answer := &check.Tiers[next]
 		next++
 		t.BucketRead = true
 		t.Limit = answer.Bucket.Limit
 		t.Remaining = answer.Bucket.Level.Micros
-		t.ResetAfter = answer.Bucket.TimeToFull()
+		t.Stamp = answer.Bucket.Stamp
+		t.ResetAfter = answer.TimeToFull()
+		t.Delay = answer.Delay(check)
 		t.Allowed, t.Reason = true, ""
 		if answer.Holds {
 			continue
 		}
-		wait, ok := answer.Bucket.Wait(cost)
-		if !ok {
+		switch wait, ok := answer.Wait(check); {
+		case !ok:
 			t.deny(CostExceedsLimit)
-			continue
+		case t.Limit.Kind == rules.KindConcurrency:
+			t.deny(ConcurrencyExceeded)
+			t.RetryAfter = wait
+		default:
+			t.deny(LimitExceeded)
+			t.RetryAfter = wait
 		}
-		t.deny(LimitExceeded)
-		t.RetryAfter = wait
 	}
 }
 
 // recall is read for a recalled denial, in which a limit that does not deny has no answer.
-func (d *Decision) recall(tiers []Tier, cost Tokens) {
+func (d *Decision) recall(check *BucketCheck) {
 	d.Recalled = true
-	d.read(tiers, cost)
+	d.read(check)
 	d.keep(func(t *TierDecision) bool { return !isLimit(t.Match) || !t.Allowed })
 }
 
@@ -269,15 +265,16 @@ func (d *Decision) conclude() {
 	}
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
-		if !t.Enforced() || (t.Allowed && !t.BucketRead) {
+		if !t.Enforced() || t.Allowed && (!t.BucketRead || t.Limit.Kind == rules.KindConcurrency) {
 			continue
 		}
+		d.Delay = max(d.Delay, t.Delay)
 		if d.Deciding < 0 || decidesBefore(t, &d.Tiers[d.Deciding]) {
 			d.Deciding = i
 		}
 	}
 	if t := d.DecidingTier(); t != nil && !t.Allowed {
-		d.Allowed, d.Reason = false, t.Reason
+		d.Allowed, d.Reason, d.Delay = false, t.Reason, 0
 	}
 }
 
@@ -299,12 +296,14 @@ func decidesBefore(a, b *TierDecision) bool {
 func precedence(r Reason) int {
 	switch r {
 	case Blocked:
-		return 4
+		return 5
 	case CostExceedsLimit:
-		return 3
+		return 4
 	case StoreUnavailable:
-		return 2
+		return 3
 	case LimitExceeded:
+		return 2
+	case ConcurrencyExceeded:
 		return 1
 	}
 	return 0
@@ -332,6 +331,14 @@ func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit &&
 
 // isUnknown reports whether this process cannot apply the rule.
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
+
+// met selects the rules that apply to a check.
+func met(check *Check) func(*rules.Match) bool {
+	if check.Proxied {
+		return func(m *rules.Match) bool { return !isLimit(m) || m.Limit.Kind != rules.KindConcurrency }
+	}
+	return all
+}
 
 func all(*rules.Match) bool { return true }
 

@@ -17,11 +17,11 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-func (s *scratch) add(tenant *snapshot.Tenant, index int, cost Tokens, tiers []TierDecision) {
+func (s *scratch) add(tenant *snapshot.Tenant, index int, check *Check, tiers []TierDecision) {
 	before := len(s.tiers)
 	s.tiers = bucketTiers(tenant, tiers, s.tiers)
 	if len(s.tiers) > before {
-		s.checks = append(s.checks, BucketCheck{Cost: cost, ReadAt: tenant.ReadAt()})
+		s.checks = append(s.checks, bucketCheck(tenant, check))
 		s.indices = append(s.indices, index)
 		s.tierEnds = append(s.tierEnds, len(s.tiers))
 	}
@@ -50,6 +50,11 @@ func (s *scratch) release() {
 
 // keptChecks is the largest scratch that is reused.
 const keptChecks = 64
+
+// bucketCheck returns a check as a store sees it, without its tiers.
+func bucketCheck(tenant *snapshot.Tenant, check *Check) BucketCheck {
+	return BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), Holder: check.Holder, NoDelay: check.Proxied}
+}
 
 func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Tier {
 	for i := range tiers {

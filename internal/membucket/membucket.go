@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,12 +56,13 @@ type Store struct {
 	ring      []*bucket
 	hand      int
 	evictions int64
-	held      []*enforce.Bucket // of the current check; reused
+	held      []*enforce.State // of the current check; reused
+	settled   []enforce.State  // likewise
 	credits   map[enforce.Key]pastCredit
 }
 
 type bucket struct {
-	enforce.Bucket
+	enforce.State
 	key enforce.Key
 	at  int // place in ring
 }
@@ -98,17 +100,18 @@ func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 
 func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	s.held = s.held[:0]
+	s.settled = slices.Grow(s.settled[:0], len(check.Tiers))[:len(check.Tiers)]
 	for i := range check.Tiers {
 		s.held = append(s.held, s.bucket(check.Tiers[i].Key))
 	}
 	// TakeFrom writes old buckets before new ones are inserted, because an insertion might sweep an idle bucket of this
 	// check.
-	if !check.TakeFrom(s.held, now) {
+	if !check.TakeFrom(s.held, s.settled, now) {
 		return
 	}
 	for i, held := range s.held {
 		if tier := &check.Tiers[i]; tier.Holds && held == nil {
-			s.insert(bounded(tier.Key), tier.Bucket, now)
+			s.insert(bounded(tier.Key), s.settled[i], now)
 		}
 	}
 }
@@ -125,21 +128,23 @@ func (s *Store) Credit(
 
 func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Tokens, now int64) (before, after enforce.Bucket) {
 	held := s.bucket(key)
+	var state enforce.State
 	if held == nil {
-		before = enforce.NewBucket(limit, now)
+		state = enforce.NewState(limit, now)
 	} else {
-		before = *held
-		before.Settle(limit, 0, now)
+		state = *held
+		state.Settle(limit, 0, now)
 	}
-	after = before
-	after.Credit(amount)
+	before = state.View()
+	credited := state
+	credited.Credit(amount)
 	switch {
 	case held != nil:
-		*held = after
-	case after != before:
-		s.insert(bounded(key), after, now)
+		*held = credited
+	case credited != state:
+		s.insert(bounded(key), credited, now)
 	}
-	return before, after
+	return before, credited.View()
 }
 
 // settledAtOnce is how many buckets Settle looks at before it releases the lock: about 50 µs.
@@ -167,8 +172,9 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 				continue
 			}
 			if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
-				look := enforce.BucketCheck{ReadAt: edit.ReadAt, Tiers: []enforce.Tier{{Limit: limit}}}
-				look.TakeFrom([]*enforce.Bucket{&b.Bucket}, now)
+				if settled := b.State; settled.Settle(limit, edit.ReadAt, now) {
+					b.State = settled
+				}
 			}
 		}
 		s.mu.Unlock()
@@ -176,9 +182,9 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 	return nil
 }
 
-func (s *Store) bucket(key enforce.Key) *enforce.Bucket {
+func (s *Store) bucket(key enforce.Key) *enforce.State {
 	if b := s.buckets[bounded(key)]; b != nil {
-		return &b.Bucket
+		return &b.State
 	}
 	return nil
 }
@@ -208,14 +214,14 @@ func (s *Store) Evictions() int64 {
 	return s.evictions
 }
 
-func (s *Store) insert(key enforce.Key, state enforce.Bucket, now int64) {
+func (s *Store) insert(key enforce.Key, state enforce.State, now int64) {
 	s.sweep(now)
 	if len(s.ring) >= s.max {
 		s.evict(now)
 	}
 	// The subject may be part of a large request, which the map would keep alive.
 	key.Subject = strings.Clone(key.Subject)
-	b := &bucket{Bucket: state, key: key, at: len(s.ring)}
+	b := &bucket{State: state, key: key, at: len(s.ring)}
 	s.buckets[key] = b
 	s.ring = append(s.ring, b)
 }

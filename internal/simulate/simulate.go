@@ -8,6 +8,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -134,11 +135,12 @@ type simulator struct {
 	tenant  *snapshot.Tenant
 	check   [1]enforce.Check
 	answer  [1]enforce.Decision
-	start   []*enforce.Bucket // by candidate
-	rules   []int             // by tier, the candidate
-	held    []*enforce.Bucket // by tier
-	drawn   []enforce.Bucket  // by tier, as its curve ends
-	curves  []curve           // by tier
+	start   []*enforce.State // by candidate
+	rules   []int            // by tier, the candidate
+	held    []*enforce.State // by tier
+	settled []enforce.State  // likewise; reused
+	drawn   []enforce.State  // by tier, as its curve ends
+	curves  []curve          // by tier
 }
 
 func newSimulator(candidates []Candidate, until time.Duration) *simulator {
@@ -151,7 +153,7 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 			ID: rules.RuleID(i + 1), TenantID: 1, Pattern: everyRequest, Action: c.Action, Mode: c.Mode,
 			RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst, Active: true,
 		})
-		bucket := enforce.NewBucket(enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst}, 0)
+		bucket := enforce.NewState(enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst}, 0)
 		if c.Level != nil {
 			bucket.Level.Micros = *c.Level
 		}
@@ -198,7 +200,8 @@ func (s *simulator) Take(_ context.Context, checks []enforce.BucketCheck) error 
 		s.curves = append(s.curves, curve{until: s.until})
 		s.curves[i].add(Point{0, bucket.Level.Micros})
 	}
-	if !check.TakeFrom(s.held, s.at.Microseconds()) {
+	s.settled = slices.Grow(s.settled[:0], len(check.Tiers))[:len(check.Tiers)]
+	if !check.TakeFrom(s.held, s.settled, s.at.Microseconds()) {
 		return nil
 	}
 	for i := range check.Tiers {
@@ -247,4 +250,4 @@ func (s *simulator) drawTo(i int, at time.Duration) {
 }
 
 // capacity is what a full bucket holds.
-func capacity(limit enforce.Limit) enforce.Tokens { return enforce.NewBucket(limit, 0).Level.Micros }
+func capacity(limit enforce.Limit) enforce.Tokens { return enforce.NewState(limit, 0).Level.Micros }

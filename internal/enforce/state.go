@@ -1,0 +1,323 @@
+package enforce
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// State is a bucket as a store keeps it. States are compared with ==.
+//
+// There is one idea of a bucket: it has a level, which it earns up to its burst, and which checks take from. Algorithms
+// differ in how it earns (see advance) and in what a check takes (see take). Only two keep a list beside it.
+type State struct {
+	// Bucket.Level is what is left. That of a sliding window leaves out the former window. It may be below 0: in debt, or
+	// because a list has more entries than an edited limit allows.
+	Bucket
+	// Former is what a sliding window's former window used.
+	Former Tokens
+	// Entries is the list of a log or of the places of a concurrency limit; see entries.go.
+	Entries string
+}
+
+// NewState returns a full bucket.
+func NewState(limit Limit, now int64) State {
+	return State{Bucket: Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}}
+}
+
+// CommitTime is how long a transaction may take, in microseconds, from giving a limit its Since to committing. A full read
+// that began that much later than a Since has seen the limit if it exists. If a transaction takes longer, as a large import
+// might, a process that has not polled its limit yet may set buckets back to the former one.
+const CommitTime = int64(10 * time.Second / time.Microsecond)
+
+// Settle brings the bucket to now, with the caller's limit if that is later than the bucket's own: the bucket earns by the
+// old limit until the new one's Since and by the new one after it. A clock that went back adds nothing, and the bucket
+// goes on from the new time.
+//
+// readAt is when the caller last read the whole database; see BucketCheck.ReadAt. If that is more than CommitTime after
+// the bucket's limit came into force, and the caller's limit differs, then the database has lost the edit that made the
+// bucket's limit. The caller's limit replaces it as of readAt, with a Since CommitTime before readAt. So of processes that
+// hold different limits the one that read last decides, and an edit that it may not have read is later still.
+//
+// Settle reports whether the bucket must be written even if nothing is taken: its limit was edited, or its clock stepped
+// back, and without the write it would stay as it was.
+func (s *State) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
+	if s.Stamp > now {
+		s.Stamp, mustWrite = now, true
+		s.limitEntries()
+	}
+	from := limit.Since
+	if limit.Since <= s.Limit.Since {
+		if limit.SameAmounts(s.Limit) || s.Limit.Since+CommitTime >= readAt {
+			limit = s.Limit
+		} else {
+			from, limit.Since = readAt, readAt-CommitTime
+		}
+	}
+	if limit != s.Limit {
+		s.advance(min(max(from, s.Stamp), now))
+		s.edit(limit)
+		mustWrite = true
+	}
+	s.advance(now)
+	return mustWrite
+}
+
+// advance earns until a time, which is not before the Stamp.
+func (s *State) advance(to int64) {
+	switch s.Limit.Kind {
+	case rules.KindFixedWindow:
+		if start, _ := s.Limit.WindowAt(to); start > s.Stamp {
+			s.Level = Level{Micros: capacity(s.Limit)}
+		}
+	case rules.KindSlidingWindow:
+		start, _ := s.Limit.WindowAt(to)
+		if start > s.Stamp {
+			s.Former = 0
+			if s.Stamp >= start-s.Limit.Interval {
+				s.Former = capacity(s.Limit) - s.Level.Micros
+			}
+			s.Level = Level{Micros: capacity(s.Limit)}
+		}
+	case rules.KindSlidingWindowLog, rules.KindConcurrency:
+		s.dropEntries(to)
+	default:
+		// A refill in steps is a continuous one by a clock that ticks once in each interval.
+		ticks, from := to, s.Stamp
+		if step := s.Limit.Interval; step > 0 {
+			ticks, from = to-to%step, from-from%step
+		}
+		s.Level = s.Level.earn(ticks-from, s.Limit)
+	}
+	s.Stamp = to
+}
+
+// edit replaces the limit. A token bucket keeps its level. All others keep what was used, at most the new burst; so does a
+// bucket whose algorithm changes, except that places in flight and tokens have nothing to do with each other.
+func (s *State) edit(limit Limit) {
+	former := s.Limit
+	switch {
+	case limit.SameAmounts(former):
+	case limit.Kind == rules.KindTokenBucket && former.Kind == rules.KindTokenBucket:
+	case limit.Kind == former.Kind && limit.Kind >= rules.KindSlidingWindowLog: // lists stay as they are
+		s.Level.Micros += capacity(limit) - capacity(former)
+	case limit.Kind == rules.KindConcurrency || former.Kind == rules.KindConcurrency:
+		*s = NewState(limit, s.Stamp)
+	case limit.Kind == rules.KindSlidingWindow && former.Kind == limit.Kind && former.Interval == limit.Interval:
+		s.Level.Micros = max(0, capacity(limit)-(capacity(former)-s.Level.Micros))
+	default:
+		used := min(capacity(former)-s.left(), capacity(limit))
+		*s = NewState(limit, s.Stamp)
+		if used = charge(limit, used); used > 0 {
+			s.take(used, Holder{})
+		}
+	}
+	s.Limit = limit
+	s.limitEntries()
+}
+
+// left returns what can be taken.
+func (s *State) left() Tokens {
+	if s.Limit.Kind != rules.KindSlidingWindow {
+		return s.Level.Micros
+	}
+	// The double arithmetic is that of the Redis scripts.
+	_, end := s.Limit.WindowAt(s.Stamp)
+	covered := float64(end-s.Stamp) / float64(s.Limit.Interval)
+	return max(0, s.Level.Micros-Tokens(math.Floor(float64(s.Former)*covered)))
+}
+
+// View returns the bucket as callers see it.
+func (s *State) View() Bucket {
+	view := s.Bucket
+	if isListed(s.Limit) {
+		view.Level = Level{Micros: max(0, s.left())}
+	}
+	return view
+}
+
+// take takes an amount, of which charge made whole tokens or a place. It must be left.
+func (s *State) take(amount Tokens, holder Holder) {
+	s.Level.Micros -= amount
+	switch s.Limit.Kind {
+	case rules.KindSlidingWindowLog:
+		s.logTake(amount)
+	case rules.KindConcurrency:
+		s.Entries += placeOf(holder, s.Stamp+s.Limit.Interval)
+	}
+}
+
+// Wait returns how long a settled bucket takes to hold a cost, rounded up to the microsecond. ok is false for a cost above
+// the burst, which it never holds.
+func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
+	amount := charge(s.Limit, cost)
+	if amount > capacity(s.Limit) {
+		return 0, false
+	}
+	if view := s.View(); view.Level.Holds(amount) {
+		return 0, true
+	}
+	switch s.Limit.Kind {
+	case rules.KindSlidingWindow:
+		return micros(s.slidingWait(amount)), true
+	case rules.KindSlidingWindowLog:
+		return micros(s.logWait(amount)), true
+	case rules.KindConcurrency:
+		return PlaceWait, true
+	}
+	return s.until(amount), true
+}
+
+// PlaceWait is the wait that a full concurrency limit reports. Nobody knows when a place is released.
+const PlaceWait = time.Second
+
+// slidingWait returns after how many microseconds a sliding window holds an amount: in this window once the part of the
+// former one that it covers is small enough, or else in the next.
+func (s *State) slidingWait(amount Tokens) int64 {
+	_, end := s.Limit.WindowAt(s.Stamp)
+	room, former, least := s.Level.Micros-amount, s.Former, int64(1)
+	if room < 0 {
+		full := capacity(s.Limit)
+		least = end - s.Stamp
+		room, former, end = full-amount, full-s.Level.Micros, end+s.Limit.Interval
+	}
+	covered := math.Floor(float64(s.Limit.Interval) * (float64(room) / float64(former)))
+	return max(least, end-s.Stamp-int64(covered))
+}
+
+// TimeToFull returns how long a settled bucket takes to be as if nobody had used it, rounded up to the microsecond.
+func (s *State) TimeToFull() time.Duration {
+	switch s.Limit.Kind {
+	case rules.KindSlidingWindow:
+		_, end := s.Limit.WindowAt(s.Stamp)
+		switch {
+		case s.Level.Micros < capacity(s.Limit):
+			return micros(end + s.Limit.Interval - s.Stamp)
+		case s.Former > 0:
+			return micros(end - s.Stamp)
+		}
+		return 0
+	case rules.KindSlidingWindowLog, rules.KindConcurrency:
+		return micros(s.lastEntryEnd() - s.Stamp)
+	}
+	return s.until(capacity(s.Limit))
+}
+
+// Holder names who holds a place of a concurrency limit: the first bytes of a reservation's id.
+type Holder [holderBytes]byte
+
+// The entries of a list are bytes, so that states can be compared and stores keep them as they are. Numbers are
+// little-endian.
+//
+//	log     {time in µs (double), whole tokens (16 bits)}, the oldest first
+//	places  {holder, when it is forgotten in µs (double)}
+const (
+	holderBytes = 8
+	logBytes    = 8 + 2
+	placeBytes  = holderBytes + 8
+)
+
+func timeAt(entries string, at int) int64 {
+	return int64(math.Float64frombits(uint64At(entries[at : at+8])))
+}
+
+func uint64At(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func countAt(entries string, at int) int64 {
+	return int64(entries[at+8]) | int64(entries[at+9])<<8
+}
+
+func appendTime(b []byte, at int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(at)))
+}
+
+func placeOf(holder Holder, until int64) string {
+	return string(appendTime(append(make([]byte, 0, placeBytes), holder[:]...), until))
+}
+
+// logTake adds whole tokens to the log.
+func (s *State) logTake(amount Tokens) {
+	count := uint16(amount / Token)
+	kept := s.Entries
+	if last := len(kept) - logBytes; last >= 0 && timeAt(kept, last) == s.Stamp {
+		count += uint16(countAt(kept, last))
+		kept = kept[:last]
+	}
+	entry := appendTime(append(make([]byte, 0, len(kept)+logBytes), kept...), s.Stamp)
+	s.Entries = string(binary.LittleEndian.AppendUint16(entry, count))
+}
+
+// dropEntries drops what ended by a time.
+func (s *State) dropEntries(now int64) {
+	if s.Limit.Kind == rules.KindSlidingWindowLog {
+		ended := 0
+		for ; ended < len(s.Entries) && timeAt(s.Entries, ended) <= now-s.Limit.Interval; ended += logBytes {
+			s.Level.Micros += Tokens(countAt(s.Entries, ended)) * Token
+		}
+		s.Entries = s.Entries[ended:]
+		return
+	}
+	for at := 0; at < len(s.Entries); {
+		if timeAt(s.Entries, at+holderBytes) > now {
+			at += placeBytes
+			continue
+		}
+		s.Level.Micros += Token
+		s.Entries = s.Entries[:at] + s.Entries[at+placeBytes:]
+	}
+}
+
+// limitEntries brings entries back into range after the clock stepped back or the limit was edited: no log entry is later
+// than now, and no place is held for longer than the limit allows.
+func (s *State) limitEntries() {
+	switch s.Limit.Kind {
+	case rules.KindSlidingWindowLog:
+		late := len(s.Entries)
+		var count int64
+		for ; late > 0 && timeAt(s.Entries, late-logBytes) > s.Stamp; late -= logBytes {
+			count += countAt(s.Entries, late-logBytes)
+		}
+		if s.Entries = s.Entries[:late]; count > 0 {
+			s.logTake(Tokens(count) * Token)
+		}
+	case rules.KindConcurrency:
+		latest := s.Stamp + s.Limit.Interval
+		var kept []byte
+		for at := 0; at < len(s.Entries); at += placeBytes {
+			kept = append(kept, s.Entries[at:at+holderBytes]...)
+			kept = appendTime(kept, min(timeAt(s.Entries, at+holderBytes), latest))
+		}
+		s.Entries = string(kept)
+	}
+}
+
+// logWait returns after how many microseconds enough of the log has ended for an amount.
+func (s *State) logWait(amount Tokens) int64 {
+	missing := amount - s.Level.Micros
+	for at := 0; at < len(s.Entries); at += logBytes {
+		if missing -= Tokens(countAt(s.Entries, at)) * Token; missing <= 0 {
+			return timeAt(s.Entries, at) + s.Limit.Interval - s.Stamp
+		}
+	}
+	return 0
+}
+
+// lastEntryEnd returns when the last entry ends.
+func (s *State) lastEntryEnd() int64 {
+	last := s.Stamp
+	if s.Limit.Kind == rules.KindSlidingWindowLog {
+		if len(s.Entries) > 0 {
+			last = timeAt(s.Entries, len(s.Entries)-logBytes) + s.Limit.Interval
+		}
+		return last
+	}
+	for at := 0; at < len(s.Entries); at += placeBytes {
+		last = max(last, timeAt(s.Entries, at+holderBytes))
+	}
+	return last
+}
