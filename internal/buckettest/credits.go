@@ -204,7 +204,7 @@ func drawAmount(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.To
 func runCreditHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t, rules.TenantID(tenant.Add(1)))
+		h := newHistory(t, rules.TenantID(tenant.Add(1)), drawAnyLimit)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			h.advance(t, s)
 			one := h.drawAsk(t)

@@ -1,8 +1,10 @@
 package buckettest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +34,28 @@ func drawLimit(t *rapid.T, since int64) enforce.Limit {
 	return enforce.Limit{Rate: min(max(rate, rules.MinRate), rules.MaxRate), Burst: burst, Since: since}
 }
 
+// drawAnyLimit draws a limit of any algorithm, but not of the calendar: a store may know less of it than the reference.
+func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
+	limit := drawLimit(t, since)
+	const second = int64(time.Second / time.Microsecond)
+	interval := second * rapid.SampledFrom([]int64{1, 2, 10, 60, 3600, 86400}).Draw(t, "interval")
+	limit.Kind = rapid.SampledFrom([]rules.Kind{
+		rules.KindTokenBucket, rules.KindTokenBucket, rules.KindLeakyBucket, rules.KindFixedWindow, rules.KindSlidingWindow,
+		rules.KindSlidingWindowLog, rules.KindConcurrency,
+	}).Draw(t, "kind")
+	switch limit.Kind {
+	case rules.KindTokenBucket:
+		limit.Interval = rapid.SampledFrom([]int64{0, interval}).Draw(t, "steps")
+	case rules.KindLeakyBucket:
+	case rules.KindSlidingWindowLog, rules.KindConcurrency:
+		limit.Rate, limit.Interval = 0, interval
+		limit.Burst = rapid.OneOf(rapid.Int64Range(1, 8), rapid.Int64Range(1, rules.MaxListed)).Draw(t, "listed")
+	default:
+		limit.Rate, limit.Interval = 0, interval
+	}
+	return limit
+}
+
 // drawCost draws costs around nothing, the least, what the bucket holds, and its burst.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
@@ -46,7 +70,7 @@ func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Toke
 
 // drawStep draws how far the store's clock moves: mostly on, sometimes not at all, rarely back.
 func drawStep(t *rapid.T, limit enforce.Limit) int64 {
-	toFull := int64(min(float64(limit.Burst)/limit.Rate*1e6, 1e13))
+	toFull := min(limit.TimeToFull().Microseconds(), 1e13)
 	return rapid.OneOf(
 		rapid.Just(int64(0)),
 		rapid.Int64Range(0, 1000),
@@ -63,14 +87,16 @@ type history struct {
 	tenant      rules.TenantID
 	limits      [3][2]enforce.Limit // of each rule, the present limit and the one before
 	subjects    int                 // drawn so far
+	holders     uint64
+	draw        func(t *rapid.T, since int64) enforce.Limit
 	reference   reference
 	unsure      map[enforce.Key]bool // buckets that were settled, unless the store had forgotten them before
 }
 
-func newHistory(t *rapid.T, tenant rules.TenantID) *history {
-	h := &history{now: epoch, latest: epoch, tenant: tenant, reference: reference{}, unsure: map[enforce.Key]bool{}}
+func newHistory(t *rapid.T, tenant rules.TenantID, draw func(t *rapid.T, since int64) enforce.Limit) *history {
+	h := &history{now: epoch, latest: epoch, tenant: tenant, reference: reference{}, unsure: map[enforce.Key]bool{}, draw: draw}
 	for rule := range h.limits {
-		l := drawLimit(t, epoch)
+		l := draw(t, epoch)
 		h.limits[rule] = [2]enforce.Limit{l, l}
 	}
 	return h
@@ -87,7 +113,7 @@ func (h *history) advance(t *rapid.T, s Store) {
 		// Since is the database's clock; its order is the order of edits.
 		present := h.limits[rule][0]
 		since := max(present.Since+1, h.limits[rule][1].Since+1, h.now+rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew"))
-		h.edit(t, s, rule, drawLimit(t, since))
+		h.edit(t, s, rule, h.draw(t, since))
 	case 2: // a failover of the database loses the latest edit, and some processes still hold it
 		h.edit(t, s, rule, h.limits[rule][1])
 	}
@@ -147,6 +173,12 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 		first := one.Tiers[0]
 		one.Cost = drawCost(t, first.Limit, h.reference[first.Key].Level)
 	}
+	one.Look = rapid.IntRange(0, 7).Draw(t, "look") == 0
+	one.NoDelay = rapid.IntRange(0, 3).Draw(t, "no delay") == 0
+	if slices.ContainsFunc(one.Tiers, func(tier enforce.Tier) bool { return tier.Limit.Kind == rules.KindConcurrency }) {
+		h.holders++
+		binary.LittleEndian.PutUint64(one.Holder[:], h.holders)
+	}
 	return one
 }
 
@@ -175,7 +207,7 @@ func fullAt(bucket enforce.State) int64 { return bucket.Stamp + bucket.TimeToFul
 func runHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t, rules.TenantID(tenant.Add(1)))
+		h := newHistory(t, rules.TenantID(tenant.Add(1)), drawAnyLimit)
 		for range rapid.IntRange(1, 30).Draw(t, "takes") {
 			h.advance(t, s)
 			checks := make([]enforce.BucketCheck, rapid.IntRange(1, 4).Draw(t, "checks"))
@@ -199,7 +231,7 @@ func runHistories(t *testing.T, s Store) {
 func runExact(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t, rules.TenantID(1_000_000+tenant.Add(1)))
+		h := newHistory(t, rules.TenantID(1_000_000+tenant.Add(1)), drawLimit)
 		var want *exact
 		tier := enforce.Tier{Key: enforce.Key{Tenant: h.tenant}}
 		for range rapid.IntRange(1, 60).Draw(t, "takes") {
@@ -209,7 +241,7 @@ func runExact(t *testing.T, s Store) {
 			if rapid.IntRange(0, 6).Draw(t, "edit") == 0 {
 				gone := h.mayBeGone(tier.Key)
 				late := rapid.Int64Range(0, 2_000_000).Draw(t, "late")
-				h.edit(t, s, 0, drawLimit(t, max(tier.Limit.Since+1, h.now-late)))
+				h.edit(t, s, 0, h.draw(t, max(tier.Limit.Since+1, h.now-late)))
 				if former := tier.Limit; h.limits[0][0].FillsLaterThan(former) && want != nil && !gone {
 					want, _ = want.settled(h.limits[0][0], h.now)
 				}

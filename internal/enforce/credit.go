@@ -61,7 +61,7 @@ func (s *State) Credit(amount Tokens) {
 		}
 	case rules.KindSlidingWindowLog:
 		if amount < 0 {
-			if amount = min(charge(s.Limit, -amount), max(0, s.Level.Micros)); amount > 0 {
+			if amount = min(charge(s.Limit, -max(amount, -full)), max(0, s.Level.Micros)); amount > 0 {
 				s.take(amount, Holder{})
 			}
 			return

@@ -11,10 +11,14 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-//go:embed credit.lua
-var creditSource string
+var (
+	//go:embed credit.lua
+	creditBody string
 
-const creditReplyBytes = 2*tierBytes + limitBytes + 1
+	creditSource = settleSource + creditBody
+)
+
+const creditReplyBytes = 2*tierBytes + limitBytes + 8 + 1
 
 // The last byte of credit.lua's reply, if it is not 0.
 const (
@@ -52,19 +56,21 @@ type credit struct {
 
 func (s *Store) creditArgs(c credit) []any {
 	bucket := string(appendKey(nil, s.prefix, c.key))
-	change := appendFloat(appendLimit(nil, c.limit), float64(c.amount))
+	calendars := uint16(0)
+	change := appendFloat(appendLimit(nil, c.limit, &calendars), float64(c.amount))
+	calendar := appendCalendar(nil, c.limit, c.stamp)
 	at := ""
 	if c.stamp != 0 {
 		at = strconv.FormatInt(c.stamp, 10)
 	}
 	// By source: credits are rare, and a call by digest would have to handle NOSCRIPT.
 	if c.id == "" {
-		return []any{"eval", creditSource, 1, bucket, change, at}
+		return []any{"eval", creditSource, 1, bucket, change, calendar, at}
 	}
 	// No rule has the id 0, so this is no bucket's key.
 	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
 	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
-	return []any{"eval", creditSource, 2, bucket, past, change, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()}
+	return []any{"eval", creditSource, 2, bucket, past, change, calendar, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()}
 }
 
 func (s *Store) credit(ctx context.Context, c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -95,7 +101,8 @@ func (s *Store) credit(ctx context.Context, c credit) (before, after enforce.Buc
 	}
 	before.Level, after.Level = levelAt(reply), levelAt(reply[tierBytes:])
 	before.Limit = limitAt(reply[2*tierBytes:])
-	after.Limit = before.Limit
+	before.Stamp = int64(float(reply[2*tierBytes+limitBytes:]))
+	after.Limit, after.Stamp = before.Limit, before.Stamp
 	return before, after, isRepeated, nil
 }
 

@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 				return newWalk(s, edits).scan(t.Context(), s.rdb)
 			},
 			Newer: func(key enforce.Key) {
-				if err := rdb.Set(t.Context(), keyText(key), "\x02 whatever it is", 0).Err(); err != nil {
+				if err := rdb.Set(t.Context(), keyText(key), "\x03 whatever it is", 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -193,7 +193,7 @@ func TestABrokenValueIsAFreshBucketAndCounted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got, want := checks[0].Tiers[0].Bucket, enforce.NewBucket(limit, 0); got != want {
+		if got, want := checks[0].Tiers[0].Bucket, enforce.NewState(limit, now).Bucket; got != want {
 			t.Errorf("%s: answered by %+v, want a fresh bucket", name, got)
 		}
 		if got := s.BrokenValues() - broken; got != 1 {
@@ -212,9 +212,9 @@ func TestAValueOfAnUnknownVersionIsLeftAloneAndNotAnswered(t *testing.T) {
 	limit := enforce.Limit{Rate: 1, Burst: 10, Since: 5}
 	_, first := generous(t)
 	for name, value := range map[string]string{
-		"of the same length":      state(2, 1e6, 0, now, 1, 10, 5),
+		"of the same length":      state(3, 1e6, 0, now, 1, 10, 5),
 		"longer":                  state(3, 1e6, 0, now, 1, 10, 5) + "more",
-		"the version alone":       "\x02",
+		"the version alone":       "\x03",
 		"the last version of all": "\x1f" + strings.Repeat("x", 40),
 	} {
 		for _, shadow := range []bool{false, true} {

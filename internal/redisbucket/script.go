@@ -10,14 +10,23 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
-//go:embed take.lua
-var takeSource string
+// Each script is its own file behind settle.lua.
+var (
+	//go:embed settle.lua
+	settleSource string
+	//go:embed take.lua
+	takeBody string
+
+	takeSource = settleSource + takeBody
+)
 
 var takeSHA = func() string {
 	sum := sha1.Sum([]byte(takeSource)) //nolint:gosec // as above
@@ -35,8 +44,16 @@ const (
 const maxTiers = math.MaxUint16 / 2
 
 const (
-	limitBytes = 20 // a limit, in a value, an argument and a reply
+	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
+	waitsBytes = 16
+	replyBytes = 4 + 8 + 2 // between tiers and limits in a reply
+)
+
+// The flags of a check in the wiring.
+const (
+	flagLook    = 1
+	flagNoDelay = 2
 )
 
 // script builds one call of take.lua, which describes the arguments, and reads its reply. Its checks have their buckets
@@ -49,7 +66,8 @@ type script struct {
 	places     map[enforce.Key]int // in KEYS; unused for a single check
 	limits     []enforce.Limit     // distinct
 	limitOf    []uint16            // for each key, the place of its limit
-	wires      []uint16            // for each check, its number of tiers and each tier's wire
+	wires      []uint16            // for each check, its number of tiers, its flags, and each tier's wire
+	hasPlaces  bool                // a limit is of places
 	tierPlaces []int               // the places of the keys of a check that is being added; -1 for a new one
 
 	text         []byte   // all arguments, one after the other
@@ -68,7 +86,7 @@ func (s *script) reset(prefix string, single bool) {
 	clear(s.places)
 	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
 	s.text, s.textEnds, s.cmd, s.err = s.text[:0], s.textEnds[:0], nil, nil
-	s.single = single
+	s.single, s.hasPlaces = single, false
 	if !single && s.places == nil {
 		s.places = make(map[enforce.Key]int)
 	}
@@ -101,7 +119,14 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 		return false
 	}
 	s.checks, s.readAt = append(s.checks, check), check.ReadAt
-	s.wires = append(s.wires, uint16(len(check.Tiers)))
+	var flags uint16
+	if check.Look {
+		flags |= flagLook
+	}
+	if check.NoDelay {
+		flags |= flagNoDelay
+	}
+	s.wires = append(s.wires, uint16(len(check.Tiers)), flags)
 	for i := range check.Tiers {
 		place := s.tierPlaces[i]
 		if place < 0 {
@@ -138,6 +163,7 @@ func (s *script) addLimit(limit enforce.Limit) {
 		s.limits = append(s.limits, limit)
 	}
 	s.limitOf = append(s.limitOf, uint16(place))
+	s.hasPlaces = s.hasPlaces || limit.Kind == rules.KindConcurrency
 }
 
 // endArg makes an argument of what was appended to the text since the last one.
@@ -159,10 +185,19 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 		s.text = appendFloat(s.text, float64(check.Cost))
 	}
 	s.endArg()
+	calendars := uint16(0)
 	for _, limit := range s.limits {
-		s.text = appendLimit(s.text, limit)
+		s.text = appendLimit(s.text, limit, &calendars)
 	}
 	s.text = appendFloat(s.text, float64(s.readAt))
+	s.endArg()
+	for i := 0; calendars > 0 && i < len(s.limits); i++ {
+		s.text = appendCalendar(s.text, s.limits[i], stamp)
+	}
+	s.endArg()
+	for i := 0; s.hasPlaces && i < len(s.checks); i++ {
+		s.text = append(s.text, s.checks[i].Holder[:]...)
+	}
 	s.endArg()
 	if stamp != 0 {
 		s.text = strconv.AppendInt(s.text, stamp, 10)
@@ -198,44 +233,84 @@ func (s *script) arguments(bySource bool) []any {
 // unchanged.
 var ErrUnknownVersion = errors.New("a bucket has a format that this process does not know; finish the upgrade")
 
-// unknownMicros is UNKNOWN in take.lua.
-const unknownMicros = -2
+// ErrOtherWindow means that Redis's clock is in none of the windows that this process sent: the two clocks are more than a
+// window apart.
+var ErrOtherWindow = errors.New("the clocks of redis and of this process are more than a calendar window apart; set both by NTP")
 
-// readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion leaves
-// only the checks with such a bucket unanswered.
+// outsideMicros is OUTSIDE of settle.lua; below it is UNKNOWN.
+const outsideMicros = -3_000_000_000_000_000
+
+// readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion or
+// ErrOtherWindow leaves only the checks with such a bucket unanswered.
 func (s *script) readReply(reply string) (broken int, err error) {
 	s.unknownTiers = 0
-	tiers := len(s.wires) - len(s.checks)
-	end := tiers*tierBytes + 4
-	if len(reply) < end || (len(reply)-end)%(2+limitBytes) != 0 {
+	tiers := len(s.wires) - 2*len(s.checks)
+	end := tiers * tierBytes
+	if len(reply) < end+replyBytes {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers", len(reply), tiers)
 	}
-	tierReply := reply
+	broken = int(uint32At(reply[end:]))
+	stamp := int64(float(reply[end+4:]))
+	rest := reply[end+replyBytes:]
+	foreign := int(reply[end+12]) | int(reply[end+13])<<8
+	if len(rest) < foreign*(2+limitBytes) {
+		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
+	}
 	for _, check := range s.checks {
 		check.Allowed, check.Answered = true, true
 		for i := range check.Tiers {
 			tier := &check.Tiers[i]
-			amount := int64(float(tierReply))
+			amount := int64(float(reply))
 			tier.Holds = amount&1 == 1
 			tier.Bucket = enforce.Bucket{
-				Level: enforce.Level{Micros: enforce.Tokens(amount >> 1), Fraction: uint32At(tierReply[8:])},
+				Level: enforce.Level{Micros: enforce.Tokens(amount >> 1), Fraction: uint32At(reply[8:])},
+				Stamp: stamp,
 				Limit: tier.Limit,
 			}
 			if !tier.Holds && !tier.Shadow {
 				check.Allowed = false
 			}
-			if tier.Bucket.Level.Micros == unknownMicros {
+			if left := tier.Bucket.Level.Micros; left <= outsideMicros {
 				check.Allowed, check.Answered = false, false
-				s.unknownTiers++
+				if left == outsideMicros {
+					err = ErrOtherWindow
+				} else {
+					s.unknownTiers++
+				}
 			}
-			tierReply = tierReply[tierBytes:]
+			reply = reply[tierBytes:]
 		}
 	}
-	s.applyForeignLimits(reply[end:])
+	s.applyForeignLimits(rest[:foreign*(2+limitBytes)])
+	if waitsErr := s.readWaits(rest[foreign*(2+limitBytes):]); waitsErr != nil {
+		return 0, waitsErr
+	}
 	if s.unknownTiers > 0 {
 		err = ErrUnknownVersion
 	}
-	return int(uint32At(tierReply)), err
+	return broken, err
+}
+
+// readWaits reads the waits of the tiers whose level does not tell them.
+func (s *script) readWaits(waits string) error {
+	for _, check := range s.checks {
+		for i := range check.Tiers {
+			tier := &check.Tiers[i]
+			if !enforce.TellsWaits(tier.Bucket.Limit) || tier.Bucket.Level.Micros <= outsideMicros {
+				continue
+			}
+			if len(waits) < waitsBytes {
+				check.Answered = false
+				return fmt.Errorf("a reply lacks the waits of a %s", tier.Bucket.Limit.Kind.Algorithm())
+			}
+			tier.SetWaits(int64(float(waits)), int64(float(waits[8:])))
+			waits = waits[waitsBytes:]
+		}
+	}
+	if waits != "" {
+		return fmt.Errorf("a reply has %d bytes too many", len(waits))
+	}
+	return nil
 }
 
 // applyForeignLimits sets the limit in force of the tiers whose bucket has another limit than the caller's.
@@ -250,7 +325,7 @@ func (s *script) applyForeignLimits(foreign string) {
 	}
 	wire := 0
 	for _, check := range s.checks {
-		wire++ // the number of tiers
+		wire += 2 // the number of tiers, and the flags
 		for i := range check.Tiers {
 			if limit, ok := inForce[s.wires[wire]/2]; ok {
 				check.Tiers[i].Bucket.Limit = limit
@@ -271,14 +346,40 @@ func appendFloat(buf []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 }
 
-func appendLimit(buf []byte, limit enforce.Limit) []byte {
+// appendLimit appends a limit, whose calendar, if it has one, is the next.
+func appendLimit(buf []byte, limit enforce.Limit, calendars *uint16) []byte {
 	buf = appendFloat(buf, limit.Rate)
 	buf = binary.LittleEndian.AppendUint32(buf, uint32(limit.Burst))
-	return appendFloat(buf, float64(limit.Since))
+	buf = appendFloat(buf, float64(limit.Since))
+	buf = appendFloat(buf, float64(limit.Interval))
+	buf = binary.LittleEndian.AppendUint16(buf, uint16(limit.Kind))
+	place := uint16(0)
+	if limit.Interval < 0 {
+		*calendars++
+		place = *calendars
+	}
+	return binary.LittleEndian.AppendUint16(buf, place)
+}
+
+// appendCalendar appends the calendar of a limit that has one: when the windows around this process's time begin. A stamp
+// is a test's time.
+func appendCalendar(buf []byte, limit enforce.Limit, stamp int64) []byte {
+	if stamp == 0 {
+		stamp = time.Now().UnixMicro()
+	}
+	if starts, ok := limit.CalendarStarts(stamp); ok {
+		for _, start := range starts {
+			buf = appendFloat(buf, float64(start))
+		}
+	}
+	return buf
 }
 
 func limitAt(s string) enforce.Limit {
-	return enforce.Limit{Rate: float(s), Burst: int64(uint32At(s[8:])), Since: int64(float(s[12:]))}
+	return enforce.Limit{
+		Rate: float(s), Burst: int64(uint32At(s[8:])), Since: int64(float(s[12:])),
+		Interval: int64(float(s[20:])), Kind: rules.Kind(s[28]),
+	}
 }
 
 func float(s string) float64 {

@@ -355,7 +355,7 @@ func (s *script) addKey(key string, limit enforce.Limit) {
 }
 
 func (s *script) finishLook() {
-	s.wires = append(s.wires, uint16(len(s.limitOf)))
+	s.wires = append(s.wires, uint16(len(s.limitOf)), flagLook)
 	for place := range s.limitOf {
 		s.wires = append(s.wires, uint16(2*place))
 	}

@@ -1,81 +1,31 @@
--- Answers up to 64 checks, all or nothing each, in order. It computes what
--- enforce.Bucket computes, step by step on the same doubles; a change there is a change here.
+-- Answers up to 64 checks, all or nothing each, in order. settle.lua comes before it.
 --
 --   KEYS     the distinct buckets
---   ARGV[1]  the wiring, 16-bit numbers: for each key the place of its limit in ARGV[3]; then for
---            each check how many tiers it has and, for each tier, 2 × its key's place, + 1 for shadow
+--   ARGV[1]  the wiring, 16-bit numbers: for each key the place of its limit in ARGV[3]; then for each check how
+--            many tiers it has, its flags (1: a look, 2: no delay), and, for each tier, 2 × its key's place, + 1
+--            for shadow
 --   ARGV[2]  the checks' costs in millionths of a token, doubles
---   ARGV[3]  the distinct limits, 20 bytes each: rate (double), burst (32 bits), since (double); then
---            when the caller last read all limits (double)
---   ARGV[4]  the time in microseconds, from tests only
+--   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
+--   ARGV[4]  the calendars of these limits, 32 bytes each
+--   ARGV[5]  the checks' holders, 8 bytes each; empty if no limit has places
+--   ARGV[6]  the time in microseconds, from tests only
 --
--- A bucket's value is 41 bytes, so that Redis keeps it inside the object (44 is the most):
---
---   version (byte, 1)  micros (double)  fraction (32 bits)  stamp (double)  limit in force (as above)
---
--- The rule for later formats, because old and new processes share buckets during an upgrade:
---
---   * The first byte is the version, 1 to 31. Whatever changes the meaning of the bytes after it, or adds
---     to them, takes the next version. No version is used again.
---   * A script refuses a version that it does not know. It answers UNKNOWN for the bucket, takes nothing
---     from any bucket of that check, and leaves the value as it is. To replace it by a full bucket would
---     refill every bucket of the newer format.
---   * A script writes version 1 whenever that can hold the state, and a later version only when it cannot.
---   * Every script that reads a value reads all versions which its release knows.
---
--- A value is broken, and replaced by a full bucket, if its version is known and the rest makes no sense, or
--- if its first byte is no version, as in text that somebody else wrote.
---
--- The reply is one string: for each check and tier 2 × micros (double), + 1 if the bucket held the
--- cost, and the fraction (32 bits); then how many values were broken (32 bits); then, for each key
--- with a limit in force that is not the caller's, its place (16 bits) and that limit (20 bytes). Micros
--- of UNKNOWN are those of a bucket in a version that this script does not know; the check got no answer.
--- All numbers are little-endian; places count from 0.
+-- The reply is one string: for each check and tier 2 × what is left in micros (double), + 1 if the bucket held the
+-- cost, and the fraction (32 bits); then how many values were broken (32 bits), the time (double), and how many
+-- limits in force are not the caller's (16 bits); then, for each of these, its key's place (16 bits) and the limit (32
+-- bytes); then, for each tier whose limit in force is a window that slides, after how many microseconds it holds
+-- the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
+-- OUTSIDE for one whose windows are all before or after the time: the check got no answer.
+-- Places count from 0.
 
-local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, rep, format = math.min, math.max, string.rep, string.format
 local KEYS, ARGV = KEYS, ARGV
-
-local FRACTIONS = 4294967296 -- in a millionth of a token
 local HALF = 2147483648
-local SLACK = 10000 -- ms that a full bucket stays, for callers that hold an older limit
-local YEAR = 31536000000 -- ms
-local INTEGER = 2147000000 -- what %d can write everywhere
 local CHUNK = 2000 -- values at a time on Lua's stack, which takes 8000
-local UNKNOWN = -2 -- for micros, which are never below -1
-local COMMIT_TIME = 10000000 -- µs; enforce.CommitTime
+local LOOK, NO_DELAY = 1, 2
 
--- Level.earn: what elapsed microseconds of a rate add to a level, capped. `x - x % 1` is floor(x).
-local function earn(micros, fraction, elapsed, rate, full)
-  local part = rate % 1
-  local gain = elapsed * part
-  local spill = gain % 1
-  micros = micros + elapsed * (rate - part) + (gain - spill)
-  local sum = spill * FRACTIONS + 0.5
-  fraction = fraction + (sum - sum % 1)
-  if fraction >= FRACTIONS then
-    micros = micros + 1
-    fraction = fraction - FRACTIONS
-  end
-  if micros >= full then return full, 0 end
-  return micros, fraction
-end
-
-local now, slack = ARGV[4], SLACK
-if now then
-  now = tonumber(now)
-  slack = 300000 -- keys expire by Redis's own clock, which goes on however slow a test's steps follow
-else
-  local time = call('TIME') -- once: it moves while a script runs
-  now = time[1] * 1000000 + time[2]
-end
-
--- The limits, as columns. Those in force that no caller named are appended below.
-local rates, bursts, sinces = {}, {}, {}
-local last_limit = (#ARGV[3] - 8) / 20 - 1
-for place = 0, last_limit do
-  rates[place], bursts[place], sinces[place] = unpack_struct('<dId', ARGV[3], place * 20 + 1)
-end
+now, slack = read_clock(ARGV[6])
+local last_limit = (#ARGV[3] - 8) / 32 - 1
+read_limits(ARGV[3], last_limit + 1, ARGV[4])
 
 local keys = #KEYS
 local states, wiring
@@ -101,90 +51,117 @@ else
   end
 end
 
--- Settle every bucket. From here on they are columns too, and the first words of the wiring are the
--- places of the limits in force.
-local micros, fractions, changed = {}, {}, {}
-local broken, foreign = 0, nil -- a table when there is one, which is seldom
+-- Settle every bucket. A bucket whose state is nothing but a level is two columns from here on; any other is in
+-- buckets.
+local micros, fractions, changed, buckets = {}, {}, {}, {}
+local broken, foreign, tools = 0, {}, nil
 for i = 1, keys do
   local place = wiring[i]
-  local rate, burst, since = rates[place], bursts[place], sinces[place]
-  local level, fraction, must_write = burst * 1000000, 0, false -- a bucket that nobody used
-  local state = states[i]
-  if state then
-    local version, m, f, stamp, own_rate, own_burst, own_since
-    if #state == 41 then
-      version, m, f, stamp, own_rate, own_burst, own_since = unpack_struct('<BdIddId', state)
-    end
-    -- NaN is in no range, and inf % 1 is NaN.
-    if version == 1 and m >= -1 and m <= own_burst * 1000000 and m % 1 == 0
-        and stamp >= 0 and stamp <= 9007199254740992 and stamp % 1 == 0
-        and own_rate >= 1e-6 and own_rate <= 1e9 and own_burst >= 1 and own_burst <= 1e9
-        and own_since % 1 == 0 then
-      if stamp > now then stamp, must_write = now, true end
-      if since > own_since then
-        local edit = min(max(since, stamp), now)
-        m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
-        stamp, must_write = edit, true
-      elseif since < own_since or rate ~= own_rate or burst ~= own_burst then
-        if rate ~= own_rate or burst ~= own_burst then
-          local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
-          if own_since + COMMIT_TIME < read_at then -- the database lost the edit that made the bucket's limit
-            local edit = min(max(read_at, stamp), now)
-            m, f = earn(m, f, edit - stamp, own_rate, own_burst * 1000000)
-            stamp, must_write = edit, true
-            own_rate, own_burst, own_since = rate, burst, read_at - COMMIT_TIME
-          end
-        end
-        last_limit = last_limit + 1
-        wiring[i], rates[last_limit], bursts[last_limit], sinces[last_limit] = last_limit, own_rate, own_burst, own_since
-        foreign = foreign or {}
-        foreign[#foreign + 1] = pack('<HdId', i - 1, own_rate, own_burst, own_since)
-        rate, burst = own_rate, own_burst
-      end
-      level, fraction = earn(m, f, now - stamp, rate, burst * 1000000)
+  local kind, state = kinds[place], states[i]
+  local is_settled = false
+  if kind <= FIXED_WINDOW and opens[place] ~= OUTSIDE then
+    local rate, burst, interval = rates[place], bursts[place], intervals[place]
+    if not state then
+      micros[i], fractions[i], is_settled = burst * TOKEN, 0, true -- a bucket that nobody used
     else
-      local first = string.byte(state) or 0
-      if first >= 2 and first <= 31 then
-        level = UNKNOWN
-      else
-        must_write = true
-        broken = broken + 1
+      local version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval = 0, 0, 0, 0, 0, 0, 0, 0, 0
+      if #state == 41 then
+        version, m, f, stamp, own_rate, own_burst, since = unpack_struct('<BdIddId', state)
+      elseif #state == 58 then
+        version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval = unpack_struct('<BBdIddIdd', state)
+        version = version - 1
+      end
+      -- The caller's limit, in force as long as the caller knows, and a level and stamp that make sense.
+      if version == 1 and own_kind == kind and own_rate == rate and own_burst == burst and own_interval == interval
+          and since == sinces[place] and m >= -1 and m <= burst * TOKEN and m % 1 == 0
+          and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
+        if kind == FIXED_WINDOW then
+          if opens[place] > stamp then m, f = burst * TOKEN, 0 end
+        elseif interval == 0 then
+          m, f = earn(m, f, now - stamp, rate, burst * TOKEN)
+        else
+          m, f = earn(m, f, now - now % interval - (stamp - stamp % interval), rate, burst * TOKEN)
+        end
+        micros[i], fractions[i], is_settled = m, f, true
       end
     end
   end
-  micros[i], fractions[i], changed[i] = level, fraction, must_write
+  if not is_settled then
+    tools = tools or make_tools()
+    local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
+    local b, must_write, is_broken = tools.settle(place, state, read_at)
+    if is_broken then broken = broken + 1 end
+    micros[i], fractions[i], changed[i] = b.micros, b.fraction, must_write
+    if b.since ~= sinces[place] or b.rate ~= rates[place] or b.burst ~= bursts[place]
+        or b.interval ~= intervals[place] or b.kind ~= kinds[place] then
+      last_limit = last_limit + 1
+      wiring[i] = last_limit
+      rates[last_limit], bursts[last_limit], sinces[last_limit] = b.rate, b.burst, b.since
+      intervals[last_limit], kinds[last_limit] = b.interval, b.kind
+      if b.place then opens[last_limit], closes[last_limit], b.place = opens[b.place], closes[b.place], last_limit end
+      foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
+    end
+    if b.kind > LEAKY_BUCKET then buckets[i] = b end
+  end
 end
 
 -- Walk the checks in order.
-local reply, n = {}, 0
+local reply, n, waits = {}, 0, {}
 local costs = ARGV[2]
 local at = keys + 1
 for check = 1, #costs, 8 do
   local cost = unpack_struct('<d', costs, check)
-  local first, last = at + 1, at + wiring[at]
+  local flags = wiring[at + 1]
+  local first, last = at + 2, at + 1 + wiring[at]
   local r = n
-  local allowed = true
+  local allowed, listed = true, false
   for tier = first, last do
     local wire = wiring[tier]
     local shadow = wire % 2
     local i = (wire - shadow) / 2 + 1
-    local level, fraction = micros[i], fractions[i]
+    local level, fraction, needed = micros[i], fractions[i], cost
+    local b = buckets[i]
+    if b and b.kind > FIXED_WINDOW and level > OUTSIDE then
+      level, needed, listed = max(0, tools.left(b)), tools.charge(b.kind, cost), true
+    elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
+      needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
+    end
     local holds = 0
-    if level >= cost or (level == cost - 1 and fraction >= HALF) then
+    if level >= needed or (level == needed - 1 and fraction >= HALF) then
       holds = 1
-    elseif shadow == 0 or level == UNKNOWN then
+    elseif shadow == 0 or level <= OUTSIDE then
       allowed = false
     end
     reply[n + 1], reply[n + 2] = level * 2 + holds, fraction
     n = n + 2
   end
-  if allowed and cost > 0 then
+  if allowed and cost > 0 and flags % 2 ~= LOOK then
+    local r = r
     for tier = first, last do
       if reply[r + 1] % 2 == 1 then
         local wire = wiring[tier]
         local i = (wire - wire % 2) / 2 + 1
-        micros[i], changed[i] = micros[i] - cost, true
-        reply[r + 1] = reply[r + 1] - cost * 2
+        local b = buckets[i]
+        changed[i] = true
+        if b and b.kind > FIXED_WINDOW then
+          tools.take(b, tools.charge(b.kind, cost), sub(ARGV[5], check, check + 7))
+          reply[r + 1] = max(0, tools.left(b)) * 2 + 1
+        else
+          micros[i] = micros[i] - cost
+          reply[r + 1] = reply[r + 1] - cost * 2
+        end
+      end
+      r = r + 2
+    end
+  end
+  if listed then
+    for tier = first, last do
+      local wire = wiring[tier]
+      local b = buckets[(wire - wire % 2) / 2 + 1]
+      if b and (b.kind == SLIDING_WINDOW or b.kind == LOG) and b.micros > OUTSIDE then
+        local wait, amount = 0, tools.charge(b.kind, cost)
+        if reply[r + 1] % 2 == 0 and amount <= b.burst * TOKEN then wait = tools.wait(b, amount) end
+        waits[#waits + 1] = pack('<dd', wait, tools.time_to_full(b))
       end
       r = r + 2
     end
@@ -192,17 +169,31 @@ for check = 1, #costs, 8 do
   at = last + 1
 end
 
--- Write what changed. Nothing was written before this line, and nothing below can fail but for want
--- of memory, which Redis tells at the first write. The expiry is formatted here because redis.call
--- takes 1.6 µs for it (Redis 7.0; 2.8 µs for the whole SET) and format 0.3 or, with %d, even less.
+-- Write what changed. Nothing was written before this line, and nothing below can fail but for want of memory, which
+-- Redis tells at the first write.
 for i = 1, keys do
   if changed[i] then
-    local place = wiring[i]
-    local rate, burst = rates[place], bursts[place]
-    local ttl = (burst * 1000000 - micros[i] - fractions[i] / FRACTIONS) / rate / 1000
-    if not (ttl < YEAR) then ttl = YEAR end
-    call('SET', KEYS[i], pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place]),
-      'PX', format(ttl < INTEGER and '%d' or '%.0f', ttl - ttl % 1 + 1 + slack))
+    local b = buckets[i]
+    if b then
+      if b.kind == FIXED_WINDOW then b.micros = micros[i] end
+      tools.write(KEYS[i], b)
+    else
+      local place = wiring[i]
+      local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
+      local value, full_in
+      if kind == 0 and interval == 0 and micros[i] >= -1 then
+        value = pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place])
+      else
+        local former = kind == FIXED_WINDOW and interval < 0 and closes[place] or 0
+        value = pack('<BBdIddIddd', 2, kind, micros[i], fractions[i], now, rate, burst, sinces[place], interval, former)
+      end
+      if kind == FIXED_WINDOW then
+        full_in = closes[place] - now
+      else
+        full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate + interval
+      end
+      call('SET', KEYS[i], value, 'PX', expiry(full_in))
+    end
   end
 end
 
@@ -211,6 +202,4 @@ for first = 1, n, CHUNK do
   local last = min(first + CHUNK - 1, n)
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
-answers = answers .. pack('<I', broken)
-if foreign then answers = answers .. table.concat(foreign) end
-return answers
+return answers .. pack('<IdH', broken, now, #foreign) .. table.concat(foreign) .. table.concat(waits)
