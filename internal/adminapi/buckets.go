@@ -123,7 +123,7 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:     openapi.RateUnit(rule.RateUnit),
 		Overridden:   m.Limit.Rate != rule.RatePerSecond || m.Limit.Burst != rule.Burst,
-		ResetAfterMs: int64((bucket.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
+		ResetAfterMs: int64((t.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
 		Source:       openapi.BucketSourceUser,
 	}
 }

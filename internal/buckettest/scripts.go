@@ -29,6 +29,7 @@ type step struct {
 	repeat                   int
 	limit                    enforce.Limit
 	readAt                   int64
+	noDelay, look            bool
 	answered, allowed        bool
 	tokens, retryMs, resetMs float64
 	delayMs                  float64
@@ -98,7 +99,7 @@ func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enfo
 		checks := make([]enforce.BucketCheck, step.repeat)
 		for i := range checks {
 			checks[i] = enforce.BucketCheck{
-				Cost: step.cost, ReadAt: step.readAt, Tiers: []enforce.Tier{{Key: bucket, Limit: step.limit}},
+				Cost: step.cost, ReadAt: step.readAt, NoDelay: step.noDelay, Look: step.look, Tiers: []enforce.Tier{{Key: bucket, Limit: step.limit}},
 			}
 		}
 		for i, answer := range check(s, step.now, checks) {
@@ -240,6 +241,11 @@ func parseStep(words []string, limits []enforce.Limit) (step, error) {
 	s.cost = enforce.Tokens(math.Round(cost * float64(enforce.Token)))
 	at := 4
 	for ; at+1 < len(words) && words[at] != "->"; at += 2 {
+		if words[at] == "nodelay" || words[at] == "look" {
+			s.noDelay, s.look = s.noDelay || words[at] == "nodelay", s.look || words[at] == "look"
+			at--
+			continue
+		}
 		if words[at] == "read" {
 			if s.readAt, err = parseTime(words[at+1]); err != nil {
 				return s, err

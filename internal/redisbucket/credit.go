@@ -2,20 +2,12 @@ package redisbucket
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-)
-
-var (
-	//go:embed credit.lua
-	creditBody string
-
-	creditSource = settleSource + creditBody
 )
 
 const creditReplyBytes = 2*tierBytes + limitBytes + 8 + 1

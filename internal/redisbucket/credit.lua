@@ -13,6 +13,9 @@
 -- does not know, or windows before or after the time, and so was left as it is, 3 if KEYS[2] remembers a credit of
 -- another fingerprint, 4 if it remembers this one, which then answers as it did before; else 0.
 
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local min, max, floor, sub = math.min, math.max, math.floor, string.sub
+
 local once, fingerprint = KEYS[2], ARGV[4]
 local past = once and call('GET', once)
 local REPLY = '<dIdIdIddHHdB'
@@ -23,10 +26,9 @@ if past then
   return sub(past, #fingerprint + 1, -2) .. string.char(4)
 end
 
-now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
-read_limits(ARGV[1], 1, ARGV[2])
+local now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
 local amount = unpack_struct('<d', ARGV[1], 33)
-local tools = make_tools()
+local tools = make_tools(now, slack, earn, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
 local b, _, is_broken = tools.settle(0, state, 0)
 if b.micros <= OUTSIDE then

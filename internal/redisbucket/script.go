@@ -3,7 +3,6 @@ package redisbucket
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it
-	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -16,16 +15,6 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
-)
-
-// Each script is its own file behind settle.lua.
-var (
-	//go:embed settle.lua
-	settleSource string
-	//go:embed take.lua
-	takeBody string
-
-	takeSource = settleSource + takeBody
 )
 
 var takeSHA = func() string {

@@ -26,19 +26,9 @@
 --
 -- A value is broken, and replaced by a full bucket, if its version is known and the rest makes no sense, or
 -- if its first byte is no version, as in text that somebody else wrote.
-
-local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
-local sub, byte, rep, format = string.sub, string.byte, string.rep, string.format
-
-local FRACTIONS = 4294967296 -- in a millionth of a token
-local TOKEN = 1000000
-local SLACK = 10000 -- ms that a full bucket stays, for callers that hold an older limit
-local YEAR = 31536000000 -- ms
-local INTEGER = 2147000000 -- what %d can write everywhere
-local UNKNOWN, OUTSIDE = -4e15, -3e15 -- for micros, which are never below -1e15
-local COMMIT_TIME = 10000000 -- µs; enforce.CommitTime
-local LEAKY_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, LOG, CONCURRENCY = 1, 2, 3, 4, 5
+--
+-- Names in capitals are constants, which stand in scripts.go. Functions here use no variables of the script around them:
+-- Lua 5.1 would take longer to capture those, at every call of the script, than to pass them.
 
 -- Level.earn: what elapsed microseconds of a rate add to a level, capped. `x - x % 1` is floor(x).
 local function earn(micros, fraction, elapsed, rate, full)
@@ -56,24 +46,22 @@ local function earn(micros, fraction, elapsed, rate, full)
   return micros, fraction
 end
 
--- read_clock returns the time, and how long a full bucket stays. Tests give the time.
+-- read_clock returns the time, and for how many milliseconds a full bucket stays. Tests give the time.
 local function read_clock(given)
   if given then
-    return tonumber(given), 300000 -- keys expire by Redis's own clock, which goes on however slow a test's steps follow
+    return tonumber(given), TEST_SLACK -- keys expire by Redis's own clock, which goes on however slow a test's steps follow
   end
-  local time = call('TIME') -- once: it moves while a script runs
+  local time = redis.call('TIME') -- once: it moves while a script runs
   return time[1] * 1000000 + time[2], SLACK
 end
 
-local now, slack
-
--- The limits, as columns. opens and closes say when the window that holds now begins and ends.
-local rates, bursts, sinces, intervals, kinds, opens, closes = {}, {}, {}, {}, {}, {}, {}
-
--- read_limits reads packed limits, 32 bytes each: rate (double), burst (32 bits), since (double), interval
--- (double), kind (16 bits), and the place in calendars, from 1, of its windows (16 bits; 0: none). Calendars
--- are 32 bytes each: when the former, the present, the next and the window after that begin.
-local function read_limits(packed, count, calendars)
+-- read_limits returns packed limits as columns. They have 32 bytes each: rate (double), burst (32 bits), since (double),
+-- interval (double), kind (16 bits), and the place in calendars, from 1, of its windows (16 bits; 0: none). Calendars
+-- have 32 bytes each: when the former, the present, the next and the window after that begin. opens and closes say
+-- when the window that holds now begins and ends.
+local function read_limits(packed, count, calendars, now)
+  local rates, bursts, sinces, intervals, kinds, opens, closes = {}, {}, {}, {}, {}, {}, {}
+  local unpack_struct = struct.unpack
   for place = 0, count - 1 do
     local rate, burst, since, interval, kind, calendar = unpack_struct('<dIddHH', packed, place * 32 + 1)
     rates[place], bursts[place], sinces[place], intervals[place], kinds[place] = rate, burst, since, interval, kind
@@ -95,23 +83,26 @@ local function read_limits(packed, count, calendars)
       end
     end
   end
+  return rates, bursts, sinces, intervals, kinds, opens, closes
 end
 
 -- expiry writes when a bucket that is full after some microseconds is forgotten, in milliseconds. It is written here
 -- because redis.call takes 1.6 µs for it (Redis 7.0; 2.8 µs for the whole SET) and format 0.3 or, with %d, even less.
-local function expiry(time_to_full)
+local function expiry(time_to_full, slack)
   local ttl = time_to_full / 1000
   if not (ttl < YEAR) then ttl = YEAR end
-  return format(ttl < INTEGER and '%d' or '%.0f', ttl - ttl % 1 + 1 + slack)
+  return string.format(ttl < INTEGER and '%d' or '%.0f', ttl - ttl % 1 + 1 + slack)
 end
 
--- make_tools returns the functions below. To make them costs 3 µs, so a script does so only when it meets a bucket
+-- make_tools returns the functions below. To make them costs microseconds, so a script does so only when it meets a bucket
 -- that needs them: take.lua knows a shorter way for those that have the caller's limit and no list.
 --
 -- They work on a bucket b: enforce.State with the fields of its limit, and b.place, which is the place of its limit
 -- in the columns, or nil for a limit that no caller sent.
-local function make_tools()
+local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
   local tools = {}
+  local pack, unpack_struct, sub = struct.pack, struct.unpack, string.sub
+  local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
 
   local function fill(b)
     b.micros, b.fraction, b.former, b.entries = b.burst * TOKEN, 0, 0, ''
@@ -137,7 +128,7 @@ local function make_tools()
     elseif b.kind == CONCURRENCY then
       local ends = b.stamp + b.interval
       b.former = #b.entries > 0 and min(b.former, ends) or ends
-      if #holder == 0 then holder = rep('\0', 8) end -- a caller that takes it for another limit
+      if #holder == 0 then holder = string.rep('\0', 8) end -- a caller that takes it for another limit
       b.entries = b.entries .. holder .. pack('<d', ends)
     end
   end
@@ -261,7 +252,7 @@ local function make_tools()
 
   -- read unpacks a value into b. It returns true, or nil for a broken one, or UNKNOWN.
   local function read(b, state)
-    local version, kind, interval, former, entries = byte(state) or 0, 0, 0, 0, ''
+    local version, kind, interval, former, entries = string.byte(state) or 0, 0, 0, 0, ''
     local micros, fraction, stamp, rate, burst, since
     if version == 1 and #state == 41 then
       version, micros, fraction, stamp, rate, burst, since = unpack_struct('<BdIddId', state)
@@ -338,9 +329,11 @@ local function make_tools()
     return b, must_write, false
   end
 
-  -- wait returns after how many microseconds a window that slides holds an amount that it lacks; State.slidingWait and
-  -- State.logWait.
-  local function wait(b, amount)
+  -- wait returns after how many microseconds a window that slides holds a cost that it lacks, 0 if never;
+  -- State.slidingWait and State.logWait.
+  local function wait(b, cost)
+    local amount = charge(b.kind, cost)
+    if amount > b.burst * TOKEN then return 0 end
     if b.kind == LOG then
       local missing = amount - b.micros
       for at = 1, #b.entries, 10 do
@@ -391,9 +384,9 @@ local function make_tools()
     end
     local ttl = time_to_full(b)
     if ttl then
-      call('SET', key, value, 'PX', expiry(ttl))
+      redis.call('SET', key, value, 'PX', expiry(ttl, slack))
     else
-      call('SET', key, value, 'KEEPTTL')
+      redis.call('SET', key, value, 'KEEPTTL')
     end
   end
 

@@ -18,14 +18,13 @@
 -- OUTSIDE for one whose windows are all before or after the time: the check got no answer.
 -- Places count from 0.
 
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local min, max, rep = math.min, math.max, string.rep
 local KEYS, ARGV = KEYS, ARGV
-local HALF = 2147483648
-local CHUNK = 2000 -- values at a time on Lua's stack, which takes 8000
-local LOOK, NO_DELAY = 1, 2
 
-now, slack = read_clock(ARGV[6])
+local now, slack = read_clock(ARGV[6])
 local last_limit = (#ARGV[3] - 8) / 32 - 1
-read_limits(ARGV[3], last_limit + 1, ARGV[4])
+local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
 local keys = #KEYS
 local states, wiring
@@ -51,49 +50,59 @@ else
   end
 end
 
--- Settle every bucket. A bucket whose state is nothing but a level is two columns from here on; any other is in
--- buckets.
+-- Settle every bucket. A bucket whose state is no more than a level is two columns from here on; any other is in
+-- buckets, as settle.lua describes it.
 local micros, fractions, changed, buckets = {}, {}, {}, {}
-local broken, foreign, tools = 0, {}, nil
+local broken, foreign, waits, tools = 0, {}, {}, nil
 for i = 1, keys do
-  local place = wiring[i]
-  local kind, state = kinds[place], states[i]
-  local is_settled = false
-  if kind <= FIXED_WINDOW and opens[place] ~= OUTSIDE then
-    local rate, burst, interval = rates[place], bursts[place], intervals[place]
-    if not state then
-      micros[i], fractions[i], is_settled = burst * TOKEN, 0, true -- a bucket that nobody used
-    else
-      local version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval = 0, 0, 0, 0, 0, 0, 0, 0, 0
-      if #state == 41 then
-        version, m, f, stamp, own_rate, own_burst, since = unpack_struct('<BdIddId', state)
-      elseif #state == 58 then
-        version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval = unpack_struct('<BBdIddIdd', state)
-        version = version - 1
-      end
-      -- The caller's limit, in force as long as the caller knows, and a level and stamp that make sense.
-      if version == 1 and own_kind == kind and own_rate == rate and own_burst == burst and own_interval == interval
-          and since == sinces[place] and m >= -1 and m <= burst * TOKEN and m % 1 == 0
-          and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
-        if kind == FIXED_WINDOW then
-          if opens[place] > stamp then m, f = burst * TOKEN, 0 end
-        elseif interval == 0 then
-          m, f = earn(m, f, now - stamp, rate, burst * TOKEN)
+  local place, state = wiring[i], states[i]
+  local kind, interval, rate, full = kinds[place], intervals[place], rates[place], bursts[place] * TOKEN
+  local m, f, stamp, former, own_rate, own_burst, since = nil, 0, now, 0, nil, nil, nil
+  if kind > SLIDING_WINDOW or opens[place] == OUTSIDE then
+    -- no short way
+  elseif not state then
+    m = full -- a bucket that nobody used
+  else
+    local version, own_kind, own_interval = nil, 0, 0
+    if #state == 41 then
+      version, m, f, stamp, own_rate, own_burst, since = unpack_struct('<BdIddId', state)
+    elseif #state == 58 then
+      version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval, former = unpack_struct('<BBdIddIddd', state)
+      version = version - 1
+    end
+    -- The short way is for the caller's limit, and a level and stamp that make sense.
+    if version == 1 and own_kind == kind and own_interval == interval and own_rate == rate and own_burst == bursts[place]
+        and since == sinces[place] and m >= -1 and m <= full and m % 1 == 0
+        and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
+      if kind <= LEAKY_BUCKET then
+        if interval == 0 then
+          m, f = earn(m, f, now - stamp, rate, full)
         else
-          m, f = earn(m, f, now - now % interval - (stamp - stamp % interval), rate, burst * TOKEN)
+          m, f = earn(m, f, now - now % interval - (stamp - stamp % interval), rate, full)
         end
-        micros[i], fractions[i], is_settled = m, f, true
+      elseif opens[place] > stamp then -- another window
+        former = kind == SLIDING_WINDOW and stamp >= opens[place] - interval and full - m or 0
+        m, f = full, 0
       end
+    else
+      m = nil
     end
   end
-  if not is_settled then
-    tools = tools or make_tools()
+  if m then
+    if kind == SLIDING_WINDOW then
+      buckets[i] = {
+        micros = m, fraction = f, stamp = now, former = former, entries = '', place = place,
+        rate = rate, burst = bursts[place], since = sinces[place], interval = interval, kind = kind,
+      }
+    end
+  else
     local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
+    tools = tools or make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
     local b, must_write, is_broken = tools.settle(place, state, read_at)
     if is_broken then broken = broken + 1 end
-    micros[i], fractions[i], changed[i] = b.micros, b.fraction, must_write
-    if b.since ~= sinces[place] or b.rate ~= rates[place] or b.burst ~= bursts[place]
-        or b.interval ~= intervals[place] or b.kind ~= kinds[place] then
+    m, f, changed[i] = b.micros, b.fraction, must_write
+    if b.since ~= sinces[place] or b.rate ~= rate or b.burst ~= bursts[place]
+        or b.interval ~= interval or b.kind ~= kind then
       last_limit = last_limit + 1
       wiring[i] = last_limit
       rates[last_limit], bursts[last_limit], sinces[last_limit] = b.rate, b.burst, b.since
@@ -101,12 +110,21 @@ for i = 1, keys do
       if b.place then opens[last_limit], closes[last_limit], b.place = opens[b.place], closes[b.place], last_limit end
       foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
     end
-    if b.kind > LEAKY_BUCKET then buckets[i] = b end
+    if b.kind >= FIXED_WINDOW then buckets[i] = b end
   end
+  micros[i], fractions[i] = m, f
+end
+
+-- left returns what can be taken from a bucket of buckets: State.left.
+local function left(b, level, now)
+  if b.kind == FIXED_WINDOW or b.micros <= OUTSIDE then return level end
+  if b.kind ~= SLIDING_WINDOW then return math.max(0, b.micros) end
+  local weighed = b.former * ((b.interval - now % b.interval) / b.interval)
+  return math.max(0, b.micros - (weighed - weighed % 1))
 end
 
 -- Walk the checks in order.
-local reply, n, waits = {}, 0, {}
+local reply, n = {}, 0
 local costs = ARGV[2]
 local at = keys + 1
 for check = 1, #costs, 8 do
@@ -114,15 +132,17 @@ for check = 1, #costs, 8 do
   local flags = wiring[at + 1]
   local first, last = at + 2, at + 1 + wiring[at]
   local r = n
-  local allowed, listed = true, false
+  local allowed, slides = true, false
   for tier = first, last do
     local wire = wiring[tier]
     local shadow = wire % 2
     local i = (wire - shadow) / 2 + 1
     local level, fraction, needed = micros[i], fractions[i], cost
     local b = buckets[i]
-    if b and b.kind > FIXED_WINDOW and level > OUTSIDE then
-      level, needed, listed = max(0, tools.left(b)), tools.charge(b.kind, cost), true
+    if b then
+      level = left(b, level, now)
+      if b.kind >= LOG then needed = tools.charge(b.kind, cost) end
+      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG
     elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
       needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
     end
@@ -143,25 +163,35 @@ for check = 1, #costs, 8 do
         local i = (wire - wire % 2) / 2 + 1
         local b = buckets[i]
         changed[i] = true
-        if b and b.kind > FIXED_WINDOW then
-          tools.take(b, tools.charge(b.kind, cost), sub(ARGV[5], check, check + 7))
-          reply[r + 1] = max(0, tools.left(b)) * 2 + 1
+        if b and b.kind >= LOG then
+          tools.take(b, tools.charge(b.kind, cost), string.sub(ARGV[5], check, check + 7))
+          reply[r + 1] = left(b, 0, now) * 2 + 1
         else
           micros[i] = micros[i] - cost
           reply[r + 1] = reply[r + 1] - cost * 2
+          if b then b.micros = micros[i] end
         end
       end
       r = r + 2
     end
   end
-  if listed then
+  if slides then
     for tier = first, last do
       local wire = wiring[tier]
       local b = buckets[(wire - wire % 2) / 2 + 1]
       if b and (b.kind == SLIDING_WINDOW or b.kind == LOG) and b.micros > OUTSIDE then
-        local wait, amount = 0, tools.charge(b.kind, cost)
-        if reply[r + 1] % 2 == 0 and amount <= b.burst * TOKEN then wait = tools.wait(b, amount) end
-        waits[#waits + 1] = pack('<dd', wait, tools.time_to_full(b))
+        local wait, full_in = 0, nil
+        if reply[r + 1] % 2 == 0 then
+          tools = tools or make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+          wait = tools.wait(b, cost)
+        end
+        if b.kind == LOG then
+          full_in = tools.time_to_full(b)
+        else
+          local ends = b.interval - now % b.interval
+          full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
+        end
+        waits[#waits + 1] = pack('<dd', wait, full_in)
       end
       r = r + 2
     end
@@ -173,26 +203,27 @@ end
 -- Redis tells at the first write.
 for i = 1, keys do
   if changed[i] then
-    local b = buckets[i]
-    if b then
-      if b.kind == FIXED_WINDOW then b.micros = micros[i] end
+    local place, b = wiring[i], buckets[i]
+    local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
+    if b and (kind >= LOG or not b.place) then
       tools.write(KEYS[i], b)
+    elseif kind == 0 and interval == 0 and micros[i] >= -1 then
+      local full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate
+      call('SET', KEYS[i], pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place]),
+        'PX', expiry(full_in, slack))
     else
-      local place = wiring[i]
-      local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
-      local value, full_in
-      if kind == 0 and interval == 0 and micros[i] >= -1 then
-        value = pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place])
-      else
-        local former = kind == FIXED_WINDOW and interval < 0 and closes[place] or 0
-        value = pack('<BBdIddIddd', 2, kind, micros[i], fractions[i], now, rate, burst, sinces[place], interval, former)
-      end
-      if kind == FIXED_WINDOW then
+      local former, full_in = 0, nil
+      if kind <= LEAKY_BUCKET then
+        full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate + interval
+      elseif kind == FIXED_WINDOW then
+        if interval < 0 then former = closes[place] end
         full_in = closes[place] - now
       else
-        full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate + interval
+        former, full_in = b.former, closes[place] + interval - now
       end
-      call('SET', KEYS[i], value, 'PX', expiry(full_in))
+      call('SET', KEYS[i],
+        pack('<BBdIddIddd', 2, kind, micros[i], fractions[i], now, rate, burst, sinces[place], interval, former),
+        'PX', expiry(full_in, slack))
     end
   end
 end
