@@ -79,7 +79,7 @@ func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {
 func TestARuleWithAnUnknownWordActsByItsFailureModeAndIsExplained(t *testing.T) {
 	t.Parallel()
 	newer := func(mode rules.FailureMode) rules.Rule {
-		return with(limit(t, 1, "user:{user_id}", 1, 5), func(r *rules.Rule) { r.Algorithm, r.FailureMode = "leaky_bucket", mode })
+		return with(limit(t, 1, "user:{user_id}", 1, 5), func(r *rules.Rule) { r.Algorithm, r.FailureMode = "token_ring", mode })
 	}
 	const known = `{"rule_id":2,"name":"","scope":"global","key_pattern":"global","mode":"enforce","allowed":true,"limit":3,`
 	for _, mode := range []rules.FailureMode{rules.FailOpen, rules.FailLocal} {
@@ -88,7 +88,7 @@ func TestARuleWithAnUnknownWordActsByItsFailureModeAndIsExplained(t *testing.T) 
 			`"violated_rule_id":null,"reason":null,"retry_after_ms":0,"limit":3,"remaining":2,"reset_after_ms":1000,"degraded":true,"tiers":[`+
 			known+`"remaining":2,"retry_after_ms":0,"reset_after_ms":1000}]}`)
 		w := h.post("/v1/explain", `{"user_id":7}`)
-		if !strings.Contains(w.Body.String(), `"action":"limit","unknown":"algorithm leaky_bucket","failure_mode":"`+string(mode)+`","rate_per_second":null`) ||
+		if !strings.Contains(w.Body.String(), `"action":"limit","unknown":"algorithm token_ring","failure_mode":"`+string(mode)+`","rate_per_second":null`) ||
 			!strings.Contains(w.Body.String(), `"degraded":true`) || !strings.Contains(w.Body.String(), known) {
 			t.Errorf("%s: explained as %s", mode, w.Body)
 		}
