@@ -12,11 +12,15 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/jwks"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
+	"github.com/sluicegate/sluice/internal/webhook"
 )
 
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
@@ -25,6 +29,7 @@ type API struct {
 	log     *slog.Logger
 	store   *pgstore.Store
 	buckets *buckets
+	tokens  *jwks.Keys
 	settler *enforce.EditSettler
 	watcher *snapshot.Watcher
 	keyUses *snapshot.KeyUses
@@ -52,6 +57,7 @@ type CheckParts struct {
 	Readiness      func() httpapi.Readiness
 	Log            *slog.Logger
 	Observer       httpapi.Observer
+	Tokens         *jwks.Keys
 	MaxConnections int
 }
 
@@ -78,6 +84,9 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log, Slowed: a.settler.Add,
 	})
 	a.keyUses = snapshot.NewKeyUses(a.store, log)
+	a.tokens = jwks.New(jwks.Options{
+		Client: webhook.NewClient(cfg.JWKSAllow, jwks.ReadTimeout), Mappings: tokenMappings(a.watcher), Log: log,
+	})
 
 	m := showRules(a.store, a.watcher)
 	decisions := a.buckets.observe(m)
@@ -93,6 +102,7 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		Readiness: a.readiness,
 		Log:       log,
 		Observer:  m.Requests("check"),
+		Tokens:    a.tokens,
 
 		MaxConnections: connections,
 	})
@@ -103,6 +113,18 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 	showCertificate(m, "check", a.checks)
 	a.metrics, err = listenForScrapes(cfg, m, a.readiness, log)
 	return a, err
+}
+
+// tokenMappings returns the mappings that read tokens, of the latest Snapshot.
+func tokenMappings(watcher *snapshot.Watcher) func() map[rules.TenantID]*gateway.Mapping {
+	var of *snapshot.Snapshot
+	var mappings map[rules.TenantID]*gateway.Mapping
+	return func() map[rules.TenantID]*gateway.Mapping {
+		if latest := watcher.Snapshot(); latest != of {
+			of, mappings = latest, latest.TokenMappings()
+		}
+		return mappings
+	}
 }
 
 // showRules returns metrics with those of the rules in memory.
@@ -155,6 +177,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { a.settler.Run(ctx); return nil })
+	group.Go(func() error { a.tokens.Run(ctx); return nil })
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })

@@ -48,6 +48,7 @@ type Config struct {
 	ViolationRetention time.Duration
 	CountRetention     time.Duration
 	WebhookAllow       []netip.Prefix
+	JWKSAllow          []netip.Prefix
 
 	DrainDelay      time.Duration
 	ShutdownTimeout time.Duration

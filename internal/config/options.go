@@ -119,6 +119,9 @@ func (c *Config) options() []option {
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
 				"How many buckets a process keeps in its own memory at most, for rules that fail local and for "+
 					"running without Redis; those that would be full soonest make room."),
+			row("jwks-allow", deciders, "", networks(&c.JWKSAllow),
+				"Networks that the keys of gateways' tokens may be read from although they are private, separated by "+
+					"commas. Without it keys are read from public addresses only."),
 			row("poll-interval", servers, "1s", duration(&c.PollInterval, 10*time.Millisecond, time.Hour),
 				"How often to look for changed rules."),
 			row("reread-interval", servers, "60s", duration(&c.RereadInterval, time.Second, 24*time.Hour),

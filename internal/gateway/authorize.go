@@ -93,6 +93,9 @@ type JWT struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
+// SameKeys reports whether two verify tokens with the keys of one source.
+func (j *JWT) SameKeys(other *JWT) bool { return j.JWKSURL == other.JWKSURL && j.JWKS == other.JWKS }
+
 func (j *JWT) header() string {
 	if j.Header == "" {
 		return "Authorization"

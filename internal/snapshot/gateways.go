@@ -25,6 +25,17 @@ func (t *Tenant) Authorize() (*gateway.Mapping, error) {
 	return t.mappings.authorize, nil
 }
 
+// TokenMappings returns the mappings that read claims of tokens, by tenant.
+func (s *Snapshot) TokenMappings() map[rules.TenantID]*gateway.Mapping {
+	mappings := map[rules.TenantID]*gateway.Mapping{}
+	for id, t := range s.tenants.all() {
+		if m := t.mappings.authorize; m != nil && m.JWT() != nil {
+			mappings[id] = m
+		}
+	}
+	return mappings
+}
+
 func (t *tenantDraft) addGateway(row *rules.Gateway) {
 	if row.Removed {
 		t.gateways.remove(row.Kind)

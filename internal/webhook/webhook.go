@@ -70,26 +70,29 @@ func New(options Options) *Sender {
 	if options.Lookup == nil {
 		options.Lookup = net.DefaultResolver.LookupNetIP
 	}
+	return &Sender{options: options, client: NewClient(options.Allow, timeout), now: time.Now}
+}
+
+// NewClient returns the client that a Sender posts with, for other requests to URLs that tenants choose. It connects to
+// public addresses only, and those that allow names, follows no redirects, and bounds a whole request.
+func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
+	options := &Options{Allow: allow}
 	dialer := &net.Dialer{
 		Timeout: timeout,
 		// Control is called after the name was resolved, with the address that is dialled.
 		Control: func(_, address string, _ syscall.RawConn) error { return options.judgeDial(address) },
 	}
-	return &Sender{
-		options: options,
-		client: &http.Client{
-			Timeout: timeout,
-			Transport: &http.Transport{
-				DialContext:            dialer.DialContext,
-				TLSHandshakeTimeout:    timeout,
-				ResponseHeaderTimeout:  timeout,
-				MaxResponseHeaderBytes: maxAnswer,
-				DisableKeepAlives:      true, // so that each post judges its address
-				ForceAttemptHTTP2:      true,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			DialContext:            dialer.DialContext,
+			TLSHandshakeTimeout:    timeout,
+			ResponseHeaderTimeout:  timeout,
+			MaxResponseHeaderBytes: maxAnswer,
+			DisableKeepAlives:      true, // so that each request judges its address
+			ForceAttemptHTTP2:      true,
 		},
-		now: time.Now,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 

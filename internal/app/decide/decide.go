@@ -30,6 +30,7 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Readiness:      parts.Readiness,
 		Log:            parts.Log,
 		Observer:       parts.Observer,
+		Tokens:         parts.Tokens,
 		MaxConnections: parts.MaxConnections,
 		Version:        config.ReadBuild().Version,
 	})}

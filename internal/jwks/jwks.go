@@ -1,0 +1,413 @@
+// Package jwks verifies the tokens (JWT) of gateways' visitors with the key sets (JWKS) that tenants name.
+//
+// Verify never waits: Keys reads the sets in the background, from the moment that a mapping names one. A set is read
+// again every 5 minutes, and within seconds of a token whose key it lacks, so that an issuer can rotate its keys. While an
+// issuer does not answer, the last good set stays in force; until one was read no token of it is valid
+// (gateway.ErrNoKeys). Failed reads are repeated after 1 s, 2 s and so on up to a minute.
+//
+// Each tenant's set is read by a goroutine of its own, at most one read at a time and maxReads of all tenants together,
+// each of at most 5 s. So an issuer that is slow delays its own tenant, and others only if hundreds are slow at once. URLs
+// are read by a client that refuses private addresses.
+//
+// Verifying a signature costs 30 to 100 µs. Claims of verified tokens are remembered until the token expires, at most
+// maxRemembered for each mapping.
+package jwks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jwk"
+	"github.com/lestrrat-go/jwx/v3/jws"
+	"github.com/lestrrat-go/jwx/v3/jwt"
+
+	"github.com/sluicegate/sluice/internal/gateway"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	refreshEvery  = 5 * time.Minute
+	missingEvery  = 10 * time.Second // how often a token with an unknown key causes a read
+	firstRetry    = time.Second
+	lastRetry     = time.Minute
+	maxReads      = 256
+	maxRemembered = 1024
+	maxSet        = 256 << 10
+	maxKeys       = 100
+	skew          = 30 * time.Second
+	// ReadTimeout bounds a read of a key set.
+	ReadTimeout = 5 * time.Second
+)
+
+// Options of Keys. Now is optional.
+type Options struct {
+	// Client reads URLs that tenants choose, so it must refuse private addresses.
+	Client *http.Client
+	// Mappings returns the mappings in force, by tenant. It is called every second; the map must not change afterwards.
+	Mappings func() map[rules.TenantID]*gateway.Mapping
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Keys has the key sets of all tenants.
+type Keys struct {
+	options Options
+	reads   chan struct{} // places
+	verify  atomic.Pointer[map[rules.TenantID]*verifier]
+	running sync.WaitGroup
+}
+
+// New returns Keys that know nothing until Run.
+func New(options Options) *Keys {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	k := &Keys{options: options, reads: make(chan struct{}, maxReads)}
+	k.verify.Store(&map[rules.TenantID]*verifier{})
+	return k
+}
+
+// Run reads key sets until ctx ends.
+func (k *Keys) Run(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	defer k.running.Wait()
+	for {
+		k.follow(ctx)
+		select {
+		case <-ctx.Done():
+			for _, v := range *k.verify.Load() {
+				v.stop()
+			}
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// follow begins to read the sets that mappings name, and ends to read the others.
+func (k *Keys) follow(ctx context.Context) {
+	held := *k.verify.Load()
+	mappings := k.options.Mappings()
+	next := make(map[rules.TenantID]*verifier, len(mappings))
+	for tenant, mapping := range mappings {
+		v := held[tenant]
+		if v == nil || v.mapping != mapping {
+			v = k.newVerifier(ctx, tenant, mapping, v)
+		}
+		next[tenant] = v
+	}
+	for tenant, v := range held {
+		if next[tenant] != v {
+			v.stop()
+		}
+	}
+	k.verify.Store(&next)
+}
+
+// Verify returns the claims of a token that a mapping reads. It never waits. The error is gateway.ErrNoKeys, or about the
+// token and for its bearer.
+func (k *Keys) Verify(tenant rules.TenantID, mapping *gateway.Mapping, token string) (gateway.Claims, error) {
+	v := (*k.verify.Load())[tenant]
+	if v == nil || !v.mapping.JWT().SameKeys(mapping.JWT()) {
+		return nil, gateway.ErrNoKeys
+	}
+	return v.claims(mapping, token, k.options.Now())
+}
+
+// verifier verifies the tokens of one mapping.
+type verifier struct {
+	mapping *gateway.Mapping
+	set     atomic.Pointer[jwk.Set]
+	missing chan struct{} // a token's key is not in the set
+	stop    context.CancelFunc
+
+	mu         sync.Mutex
+	remembered map[[sha256.Size]byte]remembered
+}
+
+type remembered struct {
+	claims  gateway.Claims
+	expires time.Time
+	mapping *gateway.Mapping
+	set     *jwk.Set // that has verified it
+}
+
+func (k *Keys) newVerifier(ctx context.Context, tenant rules.TenantID, mapping *gateway.Mapping, before *verifier) *verifier {
+	v := &verifier{mapping: mapping, missing: make(chan struct{}, 1), remembered: map[[sha256.Size]byte]remembered{}}
+	ctx, v.stop = context.WithCancel(ctx)
+	source := mapping.JWT()
+	log := k.options.Log.With("tenant_id", int64(tenant))
+	if source.JWKS != "" {
+		set, err := parseSet([]byte(source.JWKS))
+		if err != nil {
+			log.Warn("the keys of a gateway's tokens cannot be read; no token is valid", "error", err)
+			return v
+		}
+		v.set.Store(&set)
+		return v
+	}
+	if before != nil && before.mapping.JWT().SameKeys(source) {
+		v.set.Store(before.set.Load())
+	}
+	k.running.Go(func() { k.keepFresh(ctx, v, source.JWKSURL, log) })
+	return v
+}
+
+// keepFresh reads a set until ctx ends.
+func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog.Logger) {
+	failures := 0
+	for {
+		began := time.Now()
+		set, err := k.read(ctx, url)
+		wait := refreshEvery
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = min(firstRetry<<min(failures, 10), lastRetry)
+			if failures++; failures == 1 {
+				log.Warn("the keys of a gateway's tokens cannot be read; the last ones stay in force", "error", err)
+			}
+		default:
+			if failures > 0 {
+				log.Info("the keys of a gateway's tokens are read again")
+			}
+			failures = 0
+			v.set.Store(&set)
+		}
+		if !v.sleep(ctx, wait, began) {
+			return
+		}
+	}
+}
+
+// sleep waits, or less if a key is missing. It reports whether to go on.
+func (v *verifier) sleep(ctx context.Context, wait time.Duration, began time.Time) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-v.missing:
+	}
+	soon := time.NewTimer(min(missingEvery, wait) - time.Since(began))
+	defer soon.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-soon.C:
+	}
+	select {
+	case <-v.missing: // told meanwhile
+	default:
+	}
+	return true
+}
+
+func (k *Keys) read(ctx context.Context, url string) (jwk.Set, error) {
+	select {
+	case k.reads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-k.reads }()
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json")
+	request.Header.Set("User-Agent", "Sluice")
+	response, err := k.options.Client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read the keys: the issuer answered %d", response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxSet+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the keys: %w", err)
+	case len(body) > maxSet:
+		return nil, fmt.Errorf("read the keys: they have more than %d bytes", maxSet)
+	}
+	return parseSet(body)
+}
+
+// parseSet reads public keys. Others, which an issuer should not publish, are left out: an HMAC key that everybody can
+// read would let everybody sign.
+func parseSet(text []byte) (jwk.Set, error) {
+	all, err := jwk.Parse(text, jwk.WithIgnoreParseError(true))
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	set := jwk.NewSet()
+	for i := range min(all.Len(), maxKeys) {
+		key, _ := all.Key(i)
+		switch key.(type) {
+		case jwk.RSAPublicKey, jwk.ECDSAPublicKey, jwk.OKPPublicKey:
+			if err := set.AddKey(key); err != nil {
+				return nil, fmt.Errorf("read the keys: %w", err)
+			}
+		}
+	}
+	if set.Len() == 0 {
+		return nil, errors.New("read the keys: there is no public key among them")
+	}
+	return set, nil
+}
+
+func (v *verifier) claims(mapping *gateway.Mapping, token string, now time.Time) (gateway.Claims, error) {
+	set := v.set.Load()
+	if set == nil {
+		return nil, gateway.ErrNoKeys
+	}
+	digest := sha256.Sum256([]byte(token))
+	v.mu.Lock()
+	known, ok := v.remembered[digest]
+	v.mu.Unlock()
+	if ok && known.set == set && known.mapping == mapping && now.Before(known.expires) {
+		return known.claims, nil
+	}
+	claims, expires, err := verify(mapping, *set, token, now)
+	if err != nil {
+		if errors.Is(err, errUnknownKey) {
+			select {
+			case v.missing <- struct{}{}:
+			default:
+			}
+		}
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.remembered) >= maxRemembered {
+		for other := range v.remembered { // any
+			delete(v.remembered, other)
+			break
+		}
+	}
+	v.remembered[digest] = remembered{claims, expires, mapping, set}
+	return claims, nil
+}
+
+// What may be wrong with a token, for its bearer.
+var (
+	errMalformed  = errors.New("it is not a signed JWT in compact form")
+	errUnknownKey = errors.New("none of the issuer's keys has signed it")
+	errExpired    = errors.New("it has expired")
+	errEarly      = errors.New("it is not valid yet")
+	errOther      = errors.New("it is of another issuer, for another audience, or has no expiry")
+)
+
+func verify(mapping *gateway.Mapping, set jwk.Set, token string, now time.Time) (gateway.Claims, time.Time, error) {
+	text := []byte(token)
+	payload, ok := payloadOf(token)
+	if !ok {
+		return nil, time.Time{}, errMalformed
+	}
+	if _, err := jws.Verify(text, jws.WithCompact(), jws.WithKeySet(set, jws.WithInferAlgorithmFromKey(true), jws.WithRequireKid(hasKid(text)), jws.WithMultipleKeysPerKeyID(true))); err != nil {
+		return nil, time.Time{}, errUnknownKey
+	}
+	parsed, err := jwt.ParseInsecure(text)
+	if err != nil {
+		return nil, time.Time{}, errMalformed
+	}
+	source := mapping.JWT()
+	options := []jwt.ValidateOption{
+		jwt.WithAcceptableSkew(skew), jwt.WithClock(jwt.ClockFunc(func() time.Time { return now })), jwt.WithRequiredClaim(jwt.ExpirationKey),
+	}
+	if source.Issuer != "" {
+		options = append(options, jwt.WithIssuer(source.Issuer))
+	}
+	if source.Audience != "" {
+		options = append(options, jwt.WithAudience(source.Audience))
+	}
+	switch err := jwt.Validate(parsed, options...); {
+	case errors.Is(err, jwt.TokenExpiredError()):
+		return nil, time.Time{}, errExpired
+	case errors.Is(err, jwt.TokenNotYetValidError()), errors.Is(err, jwt.InvalidIssuedAtError()):
+		return nil, time.Time{}, errEarly
+	case err != nil:
+		return nil, time.Time{}, errOther
+	}
+	expires, _ := parsed.Expiration()
+	claims, err := Claims(payload, mapping.ClaimNames())
+	return claims, expires.Add(skew), err
+}
+
+// hasKid reports whether a token names its key.
+func hasKid(token []byte) bool {
+	message, err := jws.Parse(token, jws.WithCompact())
+	if err != nil || len(message.Signatures()) == 0 {
+		return false
+	}
+	kid, ok := message.Signatures()[0].ProtectedHeaders().KeyID()
+	return ok && kid != ""
+}
+
+func payloadOf(token string) ([]byte, bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return payload, err == nil
+}
+
+// Claims returns those claims of a payload that are named, as text. A name is that of a claim or, with dots, of one within
+// another. Text and whole numbers count; others are left out.
+func Claims(payload []byte, names []string) (gateway.Claims, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &all); err != nil {
+		return nil, errMalformed
+	}
+	claims := gateway.Claims{}
+	for _, name := range names {
+		if text := textOf(find(all, name)); text != "" {
+			claims[name] = text
+		}
+	}
+	return claims, nil
+}
+
+func find(claims map[string]json.RawMessage, name string) json.RawMessage {
+	if value, ok := claims[name]; ok {
+		return value
+	}
+	outer, inner, nested := strings.Cut(name, ".")
+	var within map[string]json.RawMessage
+	if !nested || json.Unmarshal(claims[outer], &within) != nil {
+		return nil
+	}
+	return find(within, inner)
+}
+
+func textOf(value json.RawMessage) string {
+	var text string
+	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+		return string(value)
+	}
+	return ""
+}
