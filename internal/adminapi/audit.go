@@ -68,7 +68,7 @@ func auditFilter(
 		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
-		return filter, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+		return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
 			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: different kinds can have the same id"})
 	}
 	return filter, nil

@@ -112,7 +112,7 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 			break
 		}
 		if breaksLine(record, data[start:in.InputOffset()]) {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has the line break CR LF in a value, which CSV does not keep apart from LF; change this user by hand"})
+			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has a value with the line break CR LF, which CSV cannot tell from LF; change this user by hand"})
 			continue
 		}
 		one := rules.Assignment{TenantID: tenant, UserID: strings.Clone(alive(record[0])), Plan: strings.Clone(alive(record[1]))}

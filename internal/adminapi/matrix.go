@@ -190,7 +190,7 @@ func (c *cells) problem() error {
 	case len(c.lost) > 0:
 		return httpapi.Changed.Problem(readAgain+" Nothing was saved.", c.lost[:min(len(c.lost), 20)]...)
 	case len(c.taken) > 0:
-		return httpapi.Conflict.Problem("Rules exist where errors points; nothing was saved.", c.taken[:min(len(c.taken), 20)]...)
+		return httpapi.Conflict.Problem("The rules that errors names exist; nothing was saved.", c.taken[:min(len(c.taken), 20)]...)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (o *operation) checkAddress(r *http.Request) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return httpapi.InvalidRequest.Problem("Correct the address where errors points; nothing was done.",
+		return httpapi.InvalidRequest.Problem("Correct the parameters that errors names; nothing was done.",
 			wrong[:min(len(wrong), httpapi.MaxFieldErrors)]...)
 	}
 	return nil

@@ -104,7 +104,7 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 	if text := valueOf(p.Pattern); text != "" {
 		pattern, err := rules.ParsePattern(text)
 		if err != nil {
-			return nil, httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+			return nil, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
 				httpapi.FieldError{Pointer: "/query/pattern", Detail: err.Error()})
 		}
 		filter.Pattern = pattern.String()

@@ -141,7 +141,7 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 	asked := s.Now()
 	arrived, more, position, err := s.arrived(ctx, stream, q, filter, asked)
 	if err != nil {
-		s.Requests.Log.DebugContext(ctx, "a stream of violations could not look", "request_id", q.requestID, "error", err)
+		s.Requests.Log.DebugContext(ctx, "new violations for a stream could not be read", "request_id", q.requestID, "error", err)
 		return
 	}
 	stream.since, stream.polledAt = time.Time{}, asked

@@ -107,7 +107,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 
 // wrongQuery returns the problem of one query parameter.
 func wrongQuery(name, detail string) error {
-	return httpapi.InvalidRequest.Problem("Correct the address where errors points.",
+	return httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
 		httpapi.FieldError{Pointer: "/query/" + name, Detail: detail})
 }
 

@@ -378,6 +378,6 @@ func (c *conn) reject() {
 }
 
 func tooManyConnections() *httpapi.Problem {
-	return httpapi.Unavailable.Problem("This process has as many connections as it may have. Try again in a second, and use " +
+	return httpapi.Unavailable.Problem("This process has reached its limit of connections. Try again in a second, and use " +
 		"connections again; operators raise SLUICE_CHECK_MAX_CONNECTIONS.")
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// DefaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
-	DefaultMaxConnections = 16 << 10
+	// defaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
+	defaultMaxConnections = 16 << 10
 	// evictedShare is the part of the limit that is evicted at once, because ranking victims takes milliseconds.
 	evictedShare = 64
 	// evictPause is how long the server waits after it found no victim.

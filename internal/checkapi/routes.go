@@ -34,7 +34,7 @@ type Config struct {
 	Now func() time.Time
 	// Version is shown by healthz.
 	Version string
-	// MaxConnections caps the open connections; 0 is DefaultMaxConnections.
+	// MaxConnections caps the open connections; 0 is 16,384.
 	MaxConnections int
 }
 

@@ -57,7 +57,7 @@ type Server struct {
 // NewServer returns a server that does not listen yet.
 func NewServer(c Config) *Server {
 	if c.MaxConnections == 0 {
-		c.MaxConnections = DefaultMaxConnections
+		c.MaxConnections = defaultMaxConnections
 	}
 	// The setting is global, but the process uses fasthttp only here.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)

@@ -54,7 +54,7 @@ func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
-	return InvalidRequest.Problem("Correct the body where errors points; nothing was done.",
+	return InvalidRequest.Problem("Correct the fields that errors names; nothing was done.",
 		mistakes[:min(len(mistakes), MaxFieldErrors)]...)
 }
 

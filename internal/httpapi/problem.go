@@ -88,7 +88,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 
 // Failure is the answer to a request that failed for a reason that its caller must not read.
 func Failure() *Problem {
-	return Internal.Problem("Try again; if it stays, tell the operators the request_id.")
+	return Internal.Problem("Try again; if it fails again, give the operators the request_id.")
 }
 
 // ProblemType is the media type of a problem.

@@ -45,7 +45,7 @@ func TestErrorsBecomeAnswersInOnePlace(t *testing.T) {
 			err:    errors.New("dial tcp 10.0.0.7: password is hunter2"),
 			status: 500,
 			body: `{"type":"urn:sluice:problem:internal","title":"Something went wrong on our side","status":500,` +
-				`"detail":"Try again; if it stays, tell the operators the request_id."}`,
+				`"detail":"Try again; if it fails again, give the operators the request_id."}`,
 			logged: "hunter2",
 		},
 	}

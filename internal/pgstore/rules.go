@@ -190,7 +190,7 @@ func (w write) requireRoom(ctx context.Context, rule *rules.Rule) error {
 
 func tooManyAlike() error {
 	return rules.FieldErrors{{
-		Field: "key_pattern", Message: fmt.Sprintf("must be another: %d rules with one pattern and plan are the most", rules.MaxRulesPerPattern),
+		Field: "key_pattern", Message: fmt.Sprintf("must be another one: at most %d rules can have the same pattern and plan", rules.MaxRulesPerPattern),
 	}}
 }
 

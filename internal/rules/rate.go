@@ -19,7 +19,7 @@ func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	}
 	perUnit, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return 0, "", fmt.Errorf("must be a number that is not as long as %d digits", len(number))
+		return 0, "", fmt.Errorf("must be a smaller number, got one of %d digits", len(number))
 	}
 	return perUnit / unit.seconds(), unit, nil
 }

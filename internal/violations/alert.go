@@ -38,9 +38,9 @@ func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
 
 // The bounds of an alert.
 const (
-	MaxAlertName   = 100
-	MaxAlertURL    = 2048
-	MaxAlertWindow = time.Hour // its counts are read every few seconds
+	maxAlertName   = 100
+	maxAlertURL    = 2048
+	maxAlertWindow = time.Hour // its counts are read every few seconds
 	MaxAlerts      = 100       // of a tenant
 	// MaxPendingDeliveries caps an alert's deliveries that wait for their receiver. Until one ends, no more are raised.
 	MaxPendingDeliveries = 100
@@ -51,19 +51,19 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	if n := utf8.RuneCountInString(a.Name); n < 1 || n > MaxAlertName {
-		add("name", "must have from 1 to %d characters", MaxAlertName)
+	if n := utf8.RuneCountInString(a.Name); n < 1 || n > maxAlertName {
+		add("name", "must have from 1 to %d characters", maxAlertName)
 	}
 	if a.Threshold < 1 {
 		add("threshold", "must be at least 1")
 	}
-	if a.Window < time.Minute || a.Window > MaxAlertWindow || a.Window%time.Minute != 0 {
-		add("window_minutes", "must be in whole minutes, from 1 to %d", int(MaxAlertWindow/time.Minute))
+	if a.Window < time.Minute || a.Window > maxAlertWindow || a.Window%time.Minute != 0 {
+		add("window_minutes", "must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute))
 	}
 	target, err := url.Parse(a.URL)
 	switch {
-	case err != nil || len(a.URL) > MaxAlertURL || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "":
-		add("url", "must be a URL such as https://example.com/hooks, of at most %d bytes", MaxAlertURL)
+	case err != nil || len(a.URL) > maxAlertURL || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "":
+		add("url", "must be a URL such as https://example.com/hooks, of at most %d bytes", maxAlertURL)
 	case target.User != nil:
 		add("url", "must not contain a password, because every member can read it")
 	}

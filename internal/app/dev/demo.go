@@ -36,7 +36,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {
-		return fmt.Errorf("look whose the database is: %w", err)
+		return fmt.Errorf("find out whose database it is: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
@@ -52,7 +52,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
 		return refuseForeignPeople(ctx, conn)
 	default:
-		return fmt.Errorf("look whose the database is: %w", err)
+		return fmt.Errorf("find out whose database it is: %w", err)
 	}
 }
 

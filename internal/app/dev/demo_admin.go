@@ -65,6 +65,6 @@ func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
 		return nil
 	default:
-		return fmt.Errorf("look whose the database is: %w", err)
+		return fmt.Errorf("find out whose database it is: %w", err)
 	}
 }

@@ -7,11 +7,11 @@ import { Dialog } from './Dialog';
 interface Props {
   opened: boolean;
   onClose: () => void;
-  /** A question: "Delete this rule?" */
+  /** A question: "Remove this rule?" */
   title: string;
   /** What the action does, in numbers where possible. */
   effect: React.ReactNode;
-  /** The verb on the button: "Delete rule". */
+  /** The verb on the button: "Remove rule". */
   verb: string;
   destructive?: boolean;
   /** The object is gone: somebody else removed it while the dialog was open. */

@@ -15,7 +15,7 @@ import { PlanForm } from './PlanForm';
 /** The header of a plan’s column: name, number of users and actions. */
 export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: Plan; editable: boolean }) {
   const queries = useQueryClient();
-  const [open, setOpen] = useState<'edit' | 'delete' | null>(null);
+  const [open, setOpen] = useState<'edit' | 'remove' | null>(null);
   const close = () => setOpen(null);
 
   async function remove() {
@@ -23,7 +23,7 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
       params: { path: { tenant, plan: plan.name }, header: { 'If-Match': etagOf(plan) } },
     });
     await changed(queries, tenant, 'plan');
-    done(`Plan ${plan.name} deleted`);
+    done(`Plan ${plan.name} removed`);
   }
 
   return (
@@ -46,19 +46,19 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
               {' '}
               Edit
             </Menu.Item>
-            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('delete')}>
-              Delete
+            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('remove')}>
+              Remove
             </Menu.Item>
           </Menu.Dropdown>
         </Menu>
       )}
       {open === 'edit' && <PlanForm tenant={tenant} plan={plan} onClose={close} />}
       <ConfirmAction
-        opened={open === 'delete'}
+        opened={open === 'remove'}
         onClose={close}
-        title={`Delete the plan ${plan.name}?`}
-        effect={deletion(plan)}
-        verb="Delete plan"
+        title={`Remove the plan ${plan.name}?`}
+        effect={removal(plan)}
+        verb="Remove plan"
         destructive
         action={remove}
       />
@@ -66,7 +66,7 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
   );
 }
 
-function deletion(plan: Plan): string {
+function removal(plan: Plan): string {
   const holds = [
     plan.users > 0 && plural(plan.users, 'user'),
     plan.rules > 0 && plural(plan.rules, 'rule'),

@@ -22,7 +22,7 @@ import { limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 
-type Act = 'shadow' | 'off' | 'on' | 'delete';
+type Act = 'shadow' | 'off' | 'on' | 'remove';
 
 interface Props {
   tenant: string;
@@ -51,7 +51,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
     await changed(queries, tenant, 'rule');
-    done('Rule deleted. You can undo this from the audit log');
+    done('Rule removed. You can undo this from the audit log');
   }
 
   const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {
@@ -66,9 +66,9 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
       action: () => change({ is_active: false }, 'Off'),
     },
     on: { title: 'Turn this rule on?', verb: 'Turn on', action: () => change({ is_active: true }, 'On') },
-    delete: { title: 'Delete this rule?', verb: 'Delete rule', action: remove },
+    remove: { title: 'Remove this rule?', verb: 'Remove rule', action: remove },
   };
-  const asking = acts[asked?.act ?? 'delete'];
+  const asking = acts[asked?.act ?? 'remove'];
   const ask = (act: Act) => setAsked({ act, seen: rule });
   const copy = (mode?: 'shadow') =>
     navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id, mode } });
@@ -107,8 +107,8 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
           >
             {rule.is_active ? 'Turn off' : 'Turn on'}
           </Menu.Item>
-          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => ask('delete')}>
-            Delete rule
+          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => ask('remove')}>
+            Remove rule
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
@@ -169,7 +169,7 @@ function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
       return rule.mode === 'shadow'
         ? 'The rule reports again what it would deny.'
         : `Within 2 s ${limit} is enforced again.`;
-    case 'delete':
+    case 'remove':
       return `Within 2 s ${limit} and its overrides are removed.${hour} You can undo this from the audit log. The buckets then start full.`;
   }
 }

@@ -132,7 +132,7 @@ test('the menu of a live rule stops enforcing it, and asks again with what chang
     'New shadow candidate',
     'Stop enforcing (shadow mode)',
     'Turn off',
-    'Delete rule',
+    'Remove rule',
   ]);
   await user.click(screen.getByRole('menuitem', { name: /Stop enforcing/ }));
   const dialog = await screen.findByRole('dialog');
