@@ -1,0 +1,202 @@
+package checks
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// stores are the values that a chart needs.
+const stores = "database: {url: 'postgres://sluice:hunter2@db/sluice'}\nredis: {url: 'redis://redis'}\n"
+
+func render(t *testing.T, values string) (map[string]string, error) {
+	t.Helper()
+	c, err := loader.Load("../chart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, err := chartutil.ToRenderValues(c, parsed, chartutil.ReleaseOptions{Name: "limits", Namespace: "prod", IsInstall: true, Revision: 1}, nil)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := engine.Render(c, ready)
+	if err != nil {
+		return nil, err
+	}
+	return objects(t, c, rendered), nil
+}
+
+// objects returns the documents by kind and name. Kubernetes' own types read them strictly: no field may be unknown to them.
+func objects(t *testing.T, c *chart.Chart, rendered map[string]string) map[string]string {
+	t.Helper()
+	decoder := scheme.Codecs.UniversalDeserializer()
+	found := map[string]string{}
+	for _, template := range c.Templates {
+		for document := range strings.SplitSeq(rendered["sluice/"+template.Name], "\n---\n") {
+			if strings.TrimSpace(strings.ReplaceAll(document, "---", "")) == "" || strings.HasSuffix(template.Name, "NOTES.txt") {
+				continue
+			}
+			var head struct {
+				APIVersion, Kind string
+				Metadata         struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+				t.Fatalf("%s: %v\n%s", template.Name, err, document)
+			}
+			if head.Kind == "" {
+				continue
+			}
+			if !strings.HasPrefix(head.APIVersion, "monitoring.coreos.com/") {
+				object, _, err := decoder.Decode([]byte(document), nil, nil)
+				if err != nil {
+					t.Fatalf("%s %s: %v", head.Kind, head.Metadata.Name, err)
+				}
+				wantKnownFields(t, object, document)
+			}
+			found[head.Kind+" "+head.Metadata.Name] = document
+		}
+	}
+	return found
+}
+
+func wantKnownFields(t *testing.T, object runtime.Object, document string) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+		t.Errorf("%v in\n%s", err, document)
+	}
+}
+
+func TestTheChartWithManySetsOfValues(t *testing.T) {
+	t.Parallel()
+	standard := []string{
+		"Deployment limits-sluice-admin", "Deployment limits-sluice-api", "Job limits-sluice-migrate",
+		"NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api", "PodDisruptionBudget limits-sluice-admin",
+		"PodDisruptionBudget limits-sluice-api", "Secret limits-sluice-stores", "Service limits-sluice-admin", "Service limits-sluice-api",
+		"ServiceAccount limits-sluice",
+	}
+	for name, test := range map[string]struct {
+		values      string
+		add, remove []string
+		has, hasNot []string
+	}{
+		"what is needed": {
+			values: stores,
+			has: []string{
+				"image: sluice:v1.0.0", `command: ["admin","migrate"]`, "readOnlyRootFilesystem: true", "runAsNonRoot: true", "topology.kubernetes.io/zone",
+				"SLUICE_DRAIN_DELAY, value: 10s", "terminationGracePeriodSeconds: 25", "maxUnavailable: 0", "helm.sh/hook: \"pre-install,pre-upgrade\"",
+			},
+			hasNot: []string{"value: postgres://"},
+		},
+		"secrets that exist": {
+			values: "database: {existingSecret: db, key: uri}\nredis: {existingSecret: cache}\n",
+			remove: []string{"Secret limits-sluice-stores"},
+			has:    []string{"secretName: db", "key: uri", "secretName: cache"},
+		},
+		"one secret that exists": {
+			values: "database: {existingSecret: db}\nredis: {url: 'rediss://cache'}\n",
+			has:    []string{"secretName: db", `redis-url: "rediss://cache"`}, hasNot: []string{"database-url:"},
+		},
+		"monitoring": {
+			values: stores + "monitoring: {serviceMonitor: {enabled: true, labels: {team: edge}}, rules: {enabled: true}, dashboards: {enabled: true}}\n",
+			add:    []string{"ServiceMonitor limits-sluice-api", "ServiceMonitor limits-sluice-admin", "PrometheusRule limits-sluice", "ConfigMap limits-sluice-dashboards"},
+			has:    []string{"team: edge", "alert: SluiceDown", "{{ $labels.instance }}", "sluice-tenants.json", `grafana_dashboard: "1"`},
+		},
+		"autoscaling": {
+			values: stores + "api: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 20, cpu: 60}}\n",
+			add:    []string{"HorizontalPodAutoscaler limits-sluice-api"},
+			has:    []string{"minReplicas: 3", "averageUtilization: 60"},
+		},
+		"TLS everywhere": {
+			values: "database: {existingSecret: db}\nredis: {url: 'rediss://redis', tls: {existingSecret: redis-ca, clientCert: true}}\n" +
+				"api: {tls: {existingSecret: api-tls, clientCA: true}}\nadmin: {tls: {existingSecret: admin-tls}}\n",
+			has: []string{
+				"SLUICE_CHECK_TLS_CLIENT_CA", "SLUICE_ADMIN_TLS_KEY", "SLUICE_REDIS_TLS_CA", "SLUICE_REDIS_TLS_CERT", "secretName: api-tls", "secretName: redis-ca",
+			},
+			hasNot: []string{"SLUICE_ADMIN_TLS_CLIENT_CA"},
+		},
+		"an ingress": {
+			values: stores + "admin: {ingress: {enabled: true, host: limits.example.com, className: nginx, tlsSecret: web}}\n",
+			add:    []string{"Ingress limits-sluice-admin"}, has: []string{"host: limits.example.com", "ingressClassName: nginx", "secretName: web"},
+		},
+		"options and placement": {
+			values: stores + "api: {options: {SLUICE_STORE_BUDGET: 20ms, SLUICE_PPROF: true, SLUICE_LOCAL_BUCKETS: 200000}, nodeSelector: {pool: edge}, tolerations: [{key: edge, operator: Exists}], priorityClassName: high}\ndrainSeconds: 30\n",
+			has:    []string{"name: SLUICE_STORE_BUDGET, value: \"20ms\"", "name: SLUICE_LOCAL_BUCKETS, value: \"200000\"", "pool: edge", "key: edge", "priorityClassName: high", "terminationGracePeriodSeconds: 45"},
+		},
+		"a migration in another role": {
+			values: stores + "migration: {existingSecret: owner, key: uri, grantTo: sluice_app}\n",
+			has:    []string{`["admin","migrate","--grant-to","sluice_app"]`, "secretName: owner"},
+		},
+		"as little as possible": {
+			values: stores + "migration: {enabled: false}\nnetworkPolicy: {enabled: false}\nserviceAccount: {create: false}\n" +
+				"api: {replicas: 1, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\nadmin: {replicas: 0, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\n",
+			remove: []string{"Job limits-sluice-migrate", "NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api", "PodDisruptionBudget limits-sluice-admin", "PodDisruptionBudget limits-sluice-api", "ServiceAccount limits-sluice"},
+			has:    []string{"serviceAccountName: default", "replicas: 0"}, hasNot: []string{"topologySpreadConstraints"},
+		},
+		"who may connect": {
+			values: stores + "networkPolicy: {checksFrom: [{podSelector: {matchLabels: {limits: 'yes'}}}], adminFrom: [{ipBlock: {cidr: 10.0.0.0/8}}]}\n",
+			has:    []string{`limits: "yes"`, "cidr: 10.0.0.0/8"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := render(t, test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.DeleteFunc(slices.Concat(standard, test.add), func(o string) bool { return slices.Contains(test.remove, o) })
+			slices.Sort(want)
+			if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+				t.Errorf("there are\n%q\nwant\n%q", names, want)
+			}
+			var all bytes.Buffer
+			for _, document := range got {
+				fmt.Fprintln(&all, document)
+			}
+			for _, text := range test.has {
+				if !strings.Contains(all.String(), text) {
+					t.Errorf("nothing has %q", text)
+				}
+			}
+			for _, text := range test.hasNot {
+				if strings.Contains(all.String(), text) {
+					t.Errorf("something has %q", text)
+				}
+			}
+		})
+	}
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"redis: {url: 'redis://redis'}":                        "database.url or database.existingSecret is needed",
+		"database: {url: 'postgres://db/x'}":                   "redis.url or redis.existingSecret is needed",
+		stores + "api: {replica: 3}":                           "'replica' not allowed",
+		stores + "api: {replicas: many}":                       "got string, want integer",
+		stores + "api: {options: {STORE_BUDGET: 20ms}}":        "STORE_BUDGET",
+		stores + "drainSeconds: -1":                            "minimum: got -1, want 0",
+		"database: {url: 'mysql://db'}\nredis: {url: x}":       "does not match pattern",
+		stores + "image: {pullPolicy: Sometimes}":              "must be one of 'Always', 'IfNotPresent', 'Never'",
+		stores + "admin: {ingress: {enabled: true}}":           "admin.ingress.host is needed",
+		stores + "api: {autoscaling: {enabled: true, cpu: 0}}": "minimum: got 0, want 1",
+	} {
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, want %q in it", values, err, want)
+		}
+	}
+}
