@@ -3,8 +3,8 @@
 #
 #   scripts/install.sh run    for `make run`: Postgres, and Redis if it can be had; without Redis,
 #                             `sluice dev` keeps buckets in memory and says so
-#   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, curl and a
-#                             browser
+#   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, curl, a
+#                             browser, and the proxies nginx, Caddy and HAProxy
 #   scripts/install.sh ui     says whether the UI can be built here, and if not, why
 #
 # If nothing is missing it changes nothing and uses no network. It only ever installs programs: no
@@ -55,6 +55,14 @@ has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null;
 has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
 
 has_curl() { command -v curl >/dev/null; }
+
+# The examples of gateways are tests. Debian keeps two of them in /usr/sbin.
+has_proxies() {
+  local proxy
+  for proxy in nginx caddy haproxy; do
+    PATH="$PATH:/usr/sbin" command -v "$proxy" >/dev/null || return 1
+  done
+}
 
 # Node is not installed from here either. Vite needs this one.
 readonly oldest_node=20.19
@@ -151,6 +159,7 @@ debian_redis() {
 debian_chromium() { apt_install chromium; }
 debian_compiler() { apt_install gcc libc6-dev; }
 debian_curl() { apt_install curl; }
+debian_proxies() { apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy; }
 
 # --- macOS -----------------------------------------------------------------------------------
 
@@ -158,6 +167,7 @@ brew_postgres() { brew install --quiet postgresql@17 >&2; }
 brew_redis() { brew install --quiet redis >&2; }
 brew_chromium() { brew install --quiet --cask chromium >&2; }
 brew_curl() { brew install --quiet curl >&2; }
+brew_proxies() { brew install --quiet nginx caddy haproxy >&2; }
 brew_compiler() {
   say "a C compiler is missing; run: xcode-select --install"
   return 1
@@ -165,7 +175,7 @@ brew_compiler() {
 
 # --- anywhere --------------------------------------------------------------------------------
 
-# install <postgres|redis|compiler|chromium|curl> <what to tell a person>
+# install <postgres|redis|compiler|chromium|curl|proxies> <what to tell a person>
 install() {
   if command -v apt-get >/dev/null; then
     without_starting_services "debian_$1"
@@ -195,6 +205,7 @@ main() {
       has_compiler || install compiler "a C compiler, which the race detector needs," || exit 1
       has_chromium || install chromium "Chromium" || exit 1
       has_curl || install curl "curl, which the browser tests paste lines of," || exit 1
+      has_proxies || install proxies "nginx, Caddy or HAProxy, whose examples are tested," || exit 1
       if ! has_node; then
         say "the UI's tests need Node $oldest_node or later and npm; see https://nodejs.org"
         exit 1

@@ -235,6 +235,7 @@ func showConfigDiff(changes ruleset.Changes, isDryRun bool) (openapi.ImportConfi
 	return openapi.ImportConfig200JSONResponse{
 		DryRun: isDryRun, Text: text.String(),
 		Plans: itemsOf(rows.Plans, showRow), Rules: itemsOf(rows.Rules, showRow), Overrides: itemsOf(rows.Overrides, showRow),
+		Gateways: itemsOf(rows.Gateways, showRow),
 	}, nil
 }
 

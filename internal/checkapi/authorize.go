@@ -168,7 +168,10 @@ func refusedAs(c *fasthttp.RequestCtx, err error, as403 bool) error {
 	return nil
 }
 
+// answer403 answers with 403 instead of a status, and without a body: nginx does not read it, and would close the connection.
 func answer403(c *fasthttp.RequestCtx, status int) {
+	c.Response.ResetBody()
+	c.Response.Header.SetContentType("")
 	c.Response.SetStatusCode(http.StatusForbidden)
 	c.Response.Header.Set(statusHeader, strconv.Itoa(status))
 }

@@ -48,7 +48,11 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	if err != nil {
 		return ruleset.Config{}, err
 	}
-	config := ruleset.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows)}
+	gatewayRows, err := queries.Gateways(ctx, tenant)
+	if err != nil {
+		return ruleset.Config{}, err
+	}
+	config := ruleset.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows), Gateways: each(gatewayRows, gatewayFromRow)}
 	identities := make(map[rules.RuleID]rules.RuleIdentity, len(config.Rules))
 	for i := range config.Rules {
 		identities[config.Rules[i].ID] = config.Rules[i].Identity()
@@ -138,6 +142,9 @@ func (w write) apply(ctx context.Context, current ruleset.Config, changes rulese
 		return err
 	}
 	if err := w.applyOverrides(ctx, ids, changes.Overrides); err != nil {
+		return err
+	}
+	if err := w.applyGateways(ctx, changes.Gateways); err != nil {
 		return err
 	}
 	for _, c := range changes.Plans {

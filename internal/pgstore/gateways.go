@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // Gateways returns a tenant's mappings by kind.
@@ -87,6 +88,23 @@ func (w write) putGateway(ctx context.Context, gateway rules.Gateway) (rules.Gat
 
 func (w write) removeGateway(ctx context.Context, kind rules.GatewayKind) error {
 	return foundOne(w.RemoveGateway(ctx, w.revision, w.tenant, kind))
+}
+
+func (w write) applyGateways(ctx context.Context, changes []ruleset.Change[rules.Gateway]) error {
+	for i, c := range changes {
+		if c.After == nil {
+			if err := w.removeGateway(ctx, c.Before.Kind); err != nil {
+				return fmt.Errorf("remove gateway %s: %w", c.Before.Kind, err)
+			}
+			continue
+		}
+		stored, err := w.putGateway(ctx, *c.After)
+		if err != nil {
+			return fmt.Errorf("gateway %s: %w", c.After.Kind, err)
+		}
+		changes[i].After = &stored
+	}
+	return nil
 }
 
 // sameDocument compares two JSON texts; the database formats them anew.

@@ -13,6 +13,7 @@ type Config struct {
 	Plans     []rules.Plan
 	Rules     []rules.Rule
 	Overrides []ConfigOverride
+	Gateways  []rules.Gateway
 }
 
 // present returns a copy without removed rows and overrides that are over.
@@ -33,6 +34,7 @@ func (c Config) present(now time.Time) Config {
 			present.Overrides = append(present.Overrides, o)
 		}
 	}
+	present.Gateways = c.Gateways
 	return present
 }
 

@@ -54,7 +54,10 @@ type place struct {
 }
 
 func (d *decoder) decode(root *yaml.Node) {
-	top := d.object(root, "", "plans", "rules", "overrides")
+	top := d.object(root, "", "plans", "rules", "overrides", "gateways")
+	if node := top.get("gateways", false); node != nil {
+		d.gateways(node)
+	}
 	plans, limits, overrides := top.list("plans"), top.list("rules"), top.list("overrides")
 	for i, node := range upTo(d, plans) {
 		d.plan(d.object(node, at("plans", i), "name", "description"))

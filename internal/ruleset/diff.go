@@ -22,6 +22,7 @@ type Changes struct {
 	Plans     []Change[rules.Plan]
 	Rules     []Change[rules.Rule]
 	Overrides []Change[ConfigOverride]
+	Gateways  []Change[rules.Gateway]
 
 	// Kept are the rows that only the current configuration has and that stay: all of them unless
 	// pruning was asked for, and even then overrides that rest, because their rule does not limit.
@@ -32,7 +33,7 @@ type Changes struct {
 
 // Empty reports whether there is nothing to do.
 func (c Changes) Empty() bool {
-	return len(c.Plans)+len(c.Rules)+len(c.Overrides) == 0
+	return len(c.Plans)+len(c.Rules)+len(c.Overrides)+len(c.Gateways) == 0
 }
 
 // DiffOptions say how two configurations are compared.
@@ -75,6 +76,9 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 		func(o *ConfigOverride) bool { return opts.Prune && !rests[o.Rule] },
 	}
 	changes.Overrides, changes.Kept.Overrides = overrides.diff(current.Overrides, desired.Overrides)
+
+	gateways := comparison[rules.Gateway, gatewayKind]{identityOfGateway, gatewayFields, always[rules.Gateway](opts.Prune)}
+	changes.Gateways, changes.Kept.Gateways = gateways.diff(current.Gateways, desired.Gateways)
 
 	return changes, checkReferences(current, Config{
 		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),

@@ -30,6 +30,9 @@ func (c Changes) WriteText(w io.Writer) error {
 	for _, change := range c.Overrides {
 		writeChange(out, change, "override for "+change.either().Identity().String(), overrideFields, describeOverride)
 	}
+	for _, change := range c.Gateways {
+		writeChange(out, change, "gateway "+string(change.either().Kind), gatewayFields, describeGateway)
+	}
 	for _, plan := range c.Kept.Plans {
 		fmt.Fprintf(out, "= plan %s: kept, though not in the file\n", plan.Name)
 	}
@@ -38,6 +41,9 @@ func (c Changes) WriteText(w io.Writer) error {
 	}
 	for _, override := range c.Kept.Overrides {
 		fmt.Fprintf(out, "= override for %s: kept, though not in the file\n", override.Identity())
+	}
+	for _, gateway := range c.Kept.Gateways {
+		fmt.Fprintf(out, "= gateway %s: kept, though not in the file\n", gateway.Kind)
 	}
 	for _, override := range c.Expired {
 		fmt.Fprintf(out, "= override for %s: left out, as it expired at %s\n", override.Identity(), override.ExpiresAt.UTC().Format(time.RFC3339))

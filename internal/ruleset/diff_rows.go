@@ -5,7 +5,7 @@ import "github.com/sluicegate/sluice/internal/rules"
 // ChangedRows are Changes as people read them, row by row, for programs that show them. What WriteText
 // writes of a change, a ChangedRow says.
 type ChangedRows struct {
-	Plans, Rules, Overrides []ChangedRow
+	Plans, Rules, Overrides, Gateways []ChangedRow
 }
 
 // ChangedRow is a row that changes.
@@ -25,6 +25,7 @@ func (c Changes) Rows() ChangedRows {
 		Plans:     changedRows(c.Plans, planFields, func(p *rules.Plan) string { return p.Name }),
 		Rules:     changedRows(c.Rules, ruleFields, func(r *rules.Rule) string { return r.Identity().String() }),
 		Overrides: changedRows(c.Overrides, overrideFields, func(o *ConfigOverride) string { return o.Identity().String() }),
+		Gateways:  changedRows(c.Gateways, gatewayFields, func(g *rules.Gateway) string { return string(g.Kind) }),
 	}
 }
 

@@ -17,8 +17,11 @@
 //	    burst_capacity: 500
 //	    reason: migration week
 //	    expires_at: 2027-01-31T00:00:00Z
+//	gateways:
+//	  authorize: # as gateway.Authorize says
+//	    user: {header: X-Api-Key}
 //
-// Each of the three lists can be left out. A plan has a name and may have a description. A rule
+// Each of the sections can be left out. A plan has a name and may have a description. A rule
 // needs its key_pattern, and if it limits its rate and burst_capacity; what else is left out is: no
 // name, all plans, mode enforce, action limit, algorithm token_bucket, the tenant's failure_mode,
 // is_active true, no description. A rate is written as rate, with its unit, or as rate_per_second,
@@ -65,9 +68,10 @@ const maxErrors = 20
 // The file as it is written. What most rows have is left out.
 type (
 	file struct {
-		Plans     []filePlan     `yaml:"plans"`
-		Rules     []fileRule     `yaml:"rules"`
-		Overrides []fileOverride `yaml:"overrides,omitempty"`
+		Plans     []filePlan                `yaml:"plans"`
+		Rules     []fileRule                `yaml:"rules"`
+		Overrides []fileOverride            `yaml:"overrides,omitempty"`
+		Gateways  map[rules.GatewayKind]any `yaml:"gateways,omitempty"`
 	}
 	filePlan struct {
 		Name        string   `yaml:"name"`
@@ -132,6 +136,10 @@ func Encode(w io.Writer, config Config) error {
 			o.RatePerSecond, o.Burst = limit.Rate, limit.Burst
 		}
 		out.Overrides = append(out.Overrides, encodeOverride(o))
+	}
+	var err error
+	if out.Gateways, err = encodeGateways(config.Gateways); err != nil {
+		return err
 	}
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)

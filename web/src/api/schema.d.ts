@@ -3703,6 +3703,7 @@ export interface components {
             plans: components["schemas"]["ConfigChange"][];
             rules: components["schemas"]["ConfigChange"][];
             overrides: components["schemas"]["ConfigChange"][];
+            gateways: components["schemas"]["ConfigChange"][];
             /** @description What admin apply prints, a line for each change and for each row that was kept */
             text: string;
         };

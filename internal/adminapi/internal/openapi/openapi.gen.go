@@ -1046,6 +1046,7 @@ type ConfigChange struct {
 // ConfigDiff defines model for ConfigDiff.
 type ConfigDiff struct {
 	DryRun    bool           `json:"dry_run"`
+	Gateways  []ConfigChange `json:"gateways"`
 	Overrides []ConfigChange `json:"overrides"`
 	Plans     []ConfigChange `json:"plans"`
 	Rules     []ConfigChange `json:"rules"`

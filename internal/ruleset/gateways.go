@@ -1,0 +1,95 @@
+package ruleset
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluicegate/sluice/internal/gateway"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// gateways reads the section gateways: a mapping for each kind of gateway.
+func (d *decoder) gateways(node *yaml.Node) {
+	o := d.object(node, "gateways", string(rules.GatewayAuthorize))
+	if mapping := o.get(string(rules.GatewayAuthorize), false); mapping != nil {
+		d.authorize(mapping, "gateways.authorize")
+	}
+}
+
+func (d *decoder) authorize(node *yaml.Node, path string) {
+	var content any
+	err := node.Decode(&content)
+	if _, isMapping := content.(map[string]any); err == nil && !isMapping {
+		err = errors.New("must be a mapping with fields such as user, got " + kindOf(node))
+	}
+	var a gateway.Authorize
+	if err == nil {
+		var text []byte
+		if text, err = json.Marshal(content); err == nil {
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.DisallowUnknownFields()
+			err = decoder.Decode(&a)
+		}
+	}
+	if err != nil {
+		d.fail(node.Line, path, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "yaml: "))
+		return
+	}
+	for _, wrong := range a.Validate() {
+		d.fail(lineOf(node, wrong.Field), strings.TrimSuffix(path+"."+wrong.Field, "."), wrong.Message)
+	}
+	d.config.Gateways = append(d.config.Gateways, rules.Gateway{Kind: rules.GatewayAuthorize, Document: a.Document()})
+}
+
+// lineOf returns the line of a field, whose names are separated by dots, or of what would have it.
+func lineOf(node *yaml.Node, field string) int {
+	name, rest, _ := strings.Cut(field, ".")
+	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return max(node.Content[i].Line, lineOf(node.Content[i+1], rest))
+		}
+	}
+	if at, err := strconv.Atoi(name); err == nil && node.Kind == yaml.SequenceNode && at < len(node.Content) {
+		return node.Content[at].Line
+	}
+	return node.Line
+}
+
+// encodeGateways returns the section gateways.
+func encodeGateways(gateways []rules.Gateway) (map[rules.GatewayKind]any, error) {
+	section := map[rules.GatewayKind]any{}
+	for _, g := range gateways {
+		var content map[string]any
+		if err := json.Unmarshal([]byte(g.Document), &content); err != nil {
+			return nil, fmt.Errorf("writing the mapping of the gateway %s as YAML: %w", g.Kind, err)
+		}
+		section[g.Kind] = content
+	}
+	return section, nil
+}
+
+// gatewayKind names a mapping within its tenant.
+type gatewayKind string
+
+// Compare orders mappings by kind.
+func (k gatewayKind) Compare(other gatewayKind) int { return strings.Compare(string(k), string(other)) }
+
+func identityOfGateway(g *rules.Gateway) gatewayKind { return gatewayKind(g.Kind) }
+
+// gatewayFields shows each field of a mapping's first level: the database has the same document in another order.
+func gatewayFields(g *rules.Gateway) []field {
+	var content any
+	text := []byte(g.Document)
+	if json.Unmarshal(text, &content) == nil {
+		text, _ = json.Marshal(content)
+	}
+	return []field{{"mapping", string(text)}}
+}
+
+func describeGateway(g *rules.Gateway) string { return gatewayFields(g)[0].value }
