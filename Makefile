@@ -45,6 +45,8 @@ test: ## Install what is missing and run every test
 	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
 	@$(MAKE) --no-print-directory clients/typescript/node_modules/.package-lock.json
 	cd clients/typescript && ../../web/node_modules/.bin/biome check --error-on-warnings && npm run --silent test
+	@python=$$(scripts/install.sh python) && cd clients/python && \
+		"$$python" -m mypy && PYTHONPATH=src "$$python" -W ignore::ResourceWarning -m unittest
 	cd web && npm run --silent e2e
 
 .PHONY: screenshots

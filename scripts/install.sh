@@ -4,7 +4,9 @@
 #   scripts/install.sh run    for `make run`: Postgres, and Redis if it can be had; without Redis,
 #                             `sluice dev` keeps buckets in memory and says so
 #   scripts/install.sh test   for `make test`: Postgres, Redis, a C compiler for the race detector, curl, a
-#                             browser, and the proxies nginx, Caddy and HAProxy
+#                             browser, the proxies nginx, Caddy and HAProxy, and Python with httpx, Django
+#                             and mypy
+#   scripts/install.sh python prints which Python has those
 #   scripts/install.sh ui     says whether the UI can be built here, and if not, why
 #
 # If nothing is missing it changes nothing and uses no network. It only ever installs programs: no
@@ -70,6 +72,20 @@ has_node() {
   command -v npm >/dev/null || return 1
   node -e "const [a, b] = process.versions.node.split('.'), [c, d] = '$oldest_node'.split('.'); process.exit(+a > +c || (a === c && +b >= +d) ? 0 : 1)"
 }
+
+# What the Python client is tested with. On Debian and Ubuntu it comes as packages, elsewhere into a virtual environment.
+readonly python_venv=clients/python/.venv
+python() {
+  local one
+  for one in "$PWD/$python_venv/bin/python" python3 /usr/bin/python3; do
+    if command -v "$one" >/dev/null && "$one" -c 'import httpx, django, mypy' >/dev/null 2>&1; then
+      command -v "$one"
+      return
+    fi
+  done
+  return 1
+}
+has_python() { python >/dev/null; }
 
 # Go is not installed from here: distributions are versions behind, and people have their own ways.
 require_go() {
@@ -160,6 +176,7 @@ debian_chromium() { apt_install chromium; }
 debian_compiler() { apt_install gcc libc6-dev; }
 debian_curl() { apt_install curl; }
 debian_proxies() { apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy; }
+debian_python() { apt_install python3 python3-httpx python3-django mypy; }
 
 # --- macOS -----------------------------------------------------------------------------------
 
@@ -168,6 +185,10 @@ brew_redis() { brew install --quiet redis >&2; }
 brew_chromium() { brew install --quiet --cask chromium >&2; }
 brew_curl() { brew install --quiet curl >&2; }
 brew_proxies() { brew install --quiet nginx caddy haproxy >&2; }
+brew_python() {
+  command -v python3 >/dev/null || brew install --quiet python >&2
+  python3 -m venv $python_venv && $python_venv/bin/pip install --quiet httpx django mypy >&2
+}
 brew_compiler() {
   say "a C compiler is missing; run: xcode-select --install"
   return 1
@@ -175,7 +196,7 @@ brew_compiler() {
 
 # --- anywhere --------------------------------------------------------------------------------
 
-# install <postgres|redis|compiler|chromium|curl|proxies> <what to tell a person>
+# install <postgres|redis|compiler|chromium|curl|proxies|python> <what to tell a person>
 install() {
   if command -v apt-get >/dev/null; then
     without_starting_services "debian_$1"
@@ -193,6 +214,11 @@ main() {
     say "Node $oldest_node or later and npm are missing: going on without the UI; see https://nodejs.org"
     exit 1
   fi
+  if [ "${1:-}" = python ]; then
+    python && exit 0
+    say "no Python has httpx, Django and mypy; run: scripts/install.sh test"
+    exit 1
+  fi
   require_go || exit 1
   has_postgres || install postgres "PostgreSQL $oldest_postgres or later" || exit 1
   case "${1:-}" in
@@ -206,13 +232,14 @@ main() {
       has_chromium || install chromium "Chromium" || exit 1
       has_curl || install curl "curl, which the browser tests paste lines of," || exit 1
       has_proxies || install proxies "nginx, Caddy or HAProxy, whose examples are tested," || exit 1
+      has_python || install python "Python 3 with httpx, Django and mypy, for the Python client," || exit 1
       if ! has_node; then
         say "the UI's tests need Node $oldest_node or later and npm; see https://nodejs.org"
         exit 1
       fi
       ;;
     *)
-      say "usage: scripts/install.sh run|test|ui"
+      say "usage: scripts/install.sh run|test|python|ui"
       exit 2
       ;;
   esac

@@ -46,6 +46,8 @@ const patientTimeouts = 10;
 
 /** Asks one server with one key. Make one per process. */
 export class Sluice {
+  /** Where this client and its middleware log to. */
+  readonly logger: NonNullable<Options['logger']>;
   readonly #base: string;
   readonly #headers: Record<string, string>;
   readonly #options: Options;
@@ -75,6 +77,7 @@ export class Sluice {
     this.#base = url.replace(/\/+$/, '');
     this.#headers = { authorization: `Bearer ${key}`, 'user-agent': `sluice-js/${version}` };
     this.#options = { ...options, failureMode };
+    this.logger = options.logger ?? console;
     this.#timeout = timeout;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#memory = new Memory(denialMemory);
@@ -190,9 +193,11 @@ export class Sluice {
   /** Decides by the failure mode, unless it is the request that is wrong. */
   #fallBack(error: unknown): Decision {
     if (!(error instanceof SluiceError) || error.kind === 'request') throw error;
-    const { failureMode, logger = console } = this.#options;
+    const { failureMode } = this.#options;
     if (this.#failedChecks++ === 0) {
-      logger.warn(`Sluice does not decide; checks are decided by the failure mode, ${failureMode}: ${error.message}`);
+      this.logger.warn(
+        `Sluice does not decide; checks are decided by the failure mode, ${failureMode}: ${error.message}`,
+      );
     }
     const allowed = failureMode === 'open';
     return {
@@ -218,7 +223,7 @@ export class Sluice {
 
   #recovered(): void {
     if (this.#failedChecks === 0) return;
-    (this.#options.logger ?? console).info(`Sluice decides again, after ${this.#failedChecks} checks`);
+    this.logger.info(`Sluice decides again, after ${this.#failedChecks} checks`);
     this.#failedChecks = 0;
   }
 

@@ -43,6 +43,7 @@ async function ask(limits: Sluice, check: Check, answer: Answer, left: AbortSign
     decision = await limits.check(check, { signal: left });
   } catch (error) {
     if (!(error instanceof SluiceError)) throw error;
+    limits.logger.warn(`Sluice refused a check: ${error.message}`);
     refuse(answer, 400, 'about:blank', 'Bad Request', 'The request cannot be identified.');
     return false;
   }

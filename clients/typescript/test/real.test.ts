@@ -15,15 +15,14 @@ const patient = { key: demoKey, timeout: 30_000, logger: quiet };
 
 test('the fourth report is denied, and waiting is enough', async () => {
   const limits = new Sluice({ ...patient, url: sluice.url });
-  const report = { userId: 'js', endpoint: '/api/reports', cost: 0.5 };
-  const decisions = [];
-  for (let i = 0; i < 7; i++) decisions.push(await limits.check(report));
-  assert.deepEqual(
-    decisions.slice(0, 6).map(({ allowed, source }) => [allowed, source]),
-    Array(6).fill([true, 'server']),
-  );
-  const denied = decisions[6];
-  assert.ok(denied);
+  const report = { userId: 'js', endpoint: '/api/reports', cost: 0.1 };
+  let denied = await limits.check(report);
+  let passed = 0;
+  for (; denied.allowed && passed < 100; passed++) {
+    assert.equal(denied.source, 'server');
+    denied = await limits.check(report);
+  }
+  assert.ok(passed >= 30, `${passed} passed`); // and some more are earned meanwhile
   assert.deepEqual(
     [denied.allowed, denied.reason, denied.violatedRule, denied.limit, denied.plan],
     [false, 'limit_exceeded', 'user:{user_id}:endpoint:/api/reports', 3, 'free'],
@@ -32,7 +31,7 @@ test('the fourth report is denied, and waiting is enough', async () => {
   assert.equal((await limits.check(report)).source, 'memory');
   assert.equal((await limits.check({ ...report, cost: 0 })).source, 'server'); // a look
   const wait = denied.retryAfterMs ?? 0;
-  assert.ok(wait > 0 && wait <= 5000, `the wait is ${wait} ms`);
+  assert.ok(wait > 0 && wait <= 1000, `the wait is ${wait} ms`);
   await new Promise((resolve) => setTimeout(resolve, wait)); // the promise is that this very wait is enough
   assert.equal((await limits.check(report)).allowed, true);
 });

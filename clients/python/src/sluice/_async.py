@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from . import _core
+from ._core import Core, FailureMode, Observation
+from ._types import Check, Decision, Settlement, SluiceError
+from ._wire import (
+    Answer,
+    Question,
+    decode_batch,
+    decode_check,
+    decode_settlement,
+    encode,
+    encode_batch,
+    named,
+    problem,
+)
+
+
+class _Call:
+    """A check that waits for its share of a request."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+
+    def end(self, result: Decision | SluiceError) -> None:
+        if self.future.done():  # its caller left
+            return
+        if isinstance(result, SluiceError):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+
+class AsyncSluice:
+    """Sluice for asyncio: the same options and methods, with http an httpx.AsyncClient.
+
+    Requests are tasks of their own, so a caller that is cancelled disturbs nobody else's. If it is used in another event
+    loop than before, it begins anew there.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 0.1,
+        failure_mode: FailureMode = "open",
+        denial_memory: float = 5.0,
+        batch: bool = True,
+        on_decision: Callable[[Observation], None] | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._core = Core(url, key, timeout, failure_mode, denial_memory, batch, on_decision)
+        self._given = http
+        self._http: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: list[_Call] = []
+        self._in_flight = 0
+        self._failures = 0  # in a row
+
+    async def check(self, check: Check) -> Decision:
+        """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
+        (too long an id, an unknown plan)."""
+        return await self._check(check, None)
+
+    async def reserve(self, check: Check, hold: float = 0) -> Decision:
+        """check for a cost that is known only afterwards: check.cost is an estimate. If the decision is allowed, its
+        reservation goes to settle. hold is how many seconds the server waits for that, by default ten minutes."""
+        return await self._check(check, hold)
+
+    async def check_batch(self, checks: list[Check]) -> list[Decision]:
+        """Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it
+        raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
+        if not checks:
+            return []
+        began = time.monotonic()
+        questions = [encode(check) for check in checks]
+        try:
+            decisions: list[Decision] = await self._detached(self._many(questions))
+            self._core.recovered()
+        except SluiceError as error:
+            decisions = [self._core.fall_back(error) for _ in checks]
+        for check, decision in zip(checks, decisions):
+            self._core.observe(check, began, decision)
+        return decisions
+
+    async def settle(self, reservation: str | None, cost: float) -> Settlement:
+        """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
+        even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
+        which is what a decision of the failure mode has, is not sent."""
+        return await self._settle(reservation, _core.settle_cost(cost))
+
+    async def cancel(self, reservation: str | None) -> Settlement:
+        """Gives back all that a reservation took."""
+        return await self._settle(reservation, {"cost": 0})
+
+    async def release(self, reservation: str | None) -> Settlement:
+        """Frees the places that a reservation holds, and leaves its estimate charged."""
+        return await self._settle(reservation, {})
+
+    async def extend(self, reservation: str | None) -> Settlement:
+        """Keeps a reservation alive for as long again."""
+        return await self._settle(reservation, {"extend": True})
+
+    async def usage(self, user_id: str | int) -> Any:
+        """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""
+        return await self._patient("GET", _core.usage_path(user_id), None)
+
+    async def close(self) -> None:
+        """Waits for what is in flight and closes the connections. Later checks are decided by the failure mode."""
+        self._closed = True
+        if self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._http is not None and self._given is None:
+                await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncSluice:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _check(self, check: Check, hold: float | None) -> Decision:
+        began = time.monotonic()
+        try:
+            decision = await self._decide(check, hold)
+        except BaseException as error:
+            self._core.observe(check, began, None, error)
+            raise
+        self._core.observe(check, began, decision)
+        return decision
+
+    async def _decide(self, check: Check, hold: float | None) -> Decision:
+        question = encode(check, hold)
+        recalled = self._core.memory.recall(question)
+        if recalled is not None:
+            return recalled
+        try:
+            decision = await self._ask(question)
+        except SluiceError as error:
+            return self._core.fall_back(error)
+        self._core.recovered()
+        self._core.memory.learn(question, decision)
+        return decision
+
+    def _client(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop or self._http is None:
+            self._loop = loop
+            self._http = self._given or httpx.AsyncClient(limits=_core.LIMITS, trust_env=False)
+            self._tasks, self._waiting, self._in_flight = set(), [], 0
+        return self._http
+
+    async def _ask(self, question: Question) -> Decision:
+        if self._closed:
+            raise SluiceError("connection", "The client is closed.")
+        self._client()
+        if self._failures >= _core.FAILURES_UNTIL_PROBING and self._in_flight > 0:
+            raise SluiceError("connection", "The last requests failed, and another one is trying.")
+        call = _Call(question)
+        if not self._core.batch or self._in_flight < _core.IN_FLIGHT:
+            self._start([call])
+            return await call.future  # the request has a deadline
+        self._waiting.append(call)
+        loop = asyncio.get_running_loop()
+        timers = (
+            loop.call_later(self._core.timeout * _core.STALL, self._stalled),
+            loop.call_later(self._core.timeout, call.end, SluiceError("timeout", "No answer in time.")),
+        )
+        try:
+            return await call.future
+        finally:
+            for timer in timers:
+                timer.cancel()
+            if call in self._waiting:  # so that nothing is taken for a caller that is gone
+                self._waiting.remove(call)
+
+    def _stalled(self) -> None:
+        if self._in_flight < _core.MOST_IN_FLIGHT and self._failures < _core.FAILURES_UNTIL_PROBING:
+            self._send_next()
+
+    def _send_next(self) -> None:
+        n = _core.batch_size([call.question.body for call in self._waiting])
+        if n > 0 and not self._closed:
+            batch, self._waiting = self._waiting[:n], self._waiting[n:]
+            self._start(batch)
+
+    def _start(self, batch: list[_Call]) -> None:
+        self._in_flight += 1
+        self._spawn(self._send(batch))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _detached(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Awaits work that goes on if the caller is cancelled: connections are left in order."""
+        self._client()
+        return await asyncio.shield(self._spawn(work))
+
+    async def _send(self, batch: list[_Call]) -> None:
+        error: SluiceError | None = SluiceError("connection", "The event loop ended.")
+        try:
+            error = await self._tell(batch)
+        finally:
+            for call in batch:
+                call.end(error or SluiceError("connection", "The request ended without an answer."))
+            self._in_flight -= 1
+            self._failures = 0 if _core.is_answer(error) else self._failures + 1
+            if self._in_flight < _core.IN_FLIGHT:
+                self._send_next()
+
+    async def _tell(self, batch: list[_Call]) -> SluiceError | None:
+        """Ends all calls of a batch, and returns why the request failed."""
+        try:
+            if len(batch) == 1:
+                question = batch[0].question
+                batch[0].end(decode_check(await self._post("POST", "/v1/check", question.body, self._core.timeout)))
+                return None
+            for call, decision in zip(batch, await self._many([call.question for call in batch])):
+                call.end(decision)
+            return None
+        except SluiceError as error:
+            if error.kind == "request" and len(batch) > 1:
+                # Nothing was taken. Those that are not valid are told, and the others asked again without them.
+                rest = []
+                for i, call in enumerate(batch):
+                    own = named(error, i)
+                    if own is None:
+                        rest.append(call)
+                    else:
+                        call.end(own)
+                if not rest:
+                    return None
+                if len(rest) < len(batch):
+                    return await self._tell(rest)
+            for call in batch:
+                call.end(error)
+            return error
+
+    async def _many(self, questions: list[Question]) -> list[Decision]:
+        body = encode_batch(questions)
+        return decode_batch(await self._post("POST", "/v1/check/batch", body, self._core.timeout), len(questions))
+
+    async def _settle(self, reservation: str | None, members: dict[str, Any]) -> Settlement:
+        if not reservation:
+            return Settlement(False)
+        return decode_settlement(await self._patient("POST", "/v1/settle", _core.settle_body(reservation, members)))
+
+    async def _patient(self, method: str, path: str, body: str | None) -> Any:
+        seconds = _core.PATIENT_TIMEOUTS * self._core.timeout
+        answer: Answer = await self._detached(self._post(method, path, body, seconds))
+        if answer.status != 200 or answer.body is None:
+            raise problem(answer)
+        return answer.body
+
+    async def _post(self, method: str, path: str, body: str | None, seconds: float) -> Answer:
+        """Sends one request, once."""
+        try:
+            return self._core.answer(await self._client().send(self._core.request(method, path, body, seconds)))
+        except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
+            raise self._core.failure(error) from error

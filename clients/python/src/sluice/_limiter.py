@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from threading import Lock
+
+
+class Limiter:
+    """A token bucket in this process, to pace one's own requests to a service that limits them. It starts full. It asks
+    no server. Threads may share it."""
+
+    def __init__(self, per_second: float, burst: float) -> None:
+        """burst tokens, and per_second more each second, continuously."""
+        if not (0 < per_second < math.inf and 1 <= burst < math.inf):
+            raise ValueError(
+                f"sluice: Limiter({per_second}, {burst}): the rate must be above 0 and the burst at least 1"
+            )
+        self._per_token = 1 / per_second  # seconds
+        self._burst = burst
+        self._full_at = 0.0  # one number is the whole state (GCRA)
+        self._lock = Lock()
+        self.now: Callable[[], float] = time.monotonic
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that are there; below 0, those that are taken ahead of time."""
+        return self._burst - max(0.0, self._full_at - self.now()) / self._per_token
+
+    def allow(self, n: float = 1) -> bool:
+        """Takes n tokens if there are as many."""
+        return self._take(n, 0) is not None
+
+    def wait(self, n: float = 1) -> None:
+        """Takes n tokens, once there are as many; those who wait are served in order. It raises, and takes nothing, if
+        n is above the burst."""
+        time.sleep(self._sure(n))
+
+    async def wait_async(self, n: float = 1) -> None:
+        """wait for asyncio; a caller that is cancelled gives its tokens back."""
+        delay = self._sure(n)
+        try:
+            await asyncio.sleep(delay)
+        except asyncio.CancelledError:
+            with self._lock:
+                self._full_at -= n * self._per_token
+            raise
+
+    def reserve(self, n: float = 1) -> float | None:
+        """Takes n tokens ahead of time, and returns how many seconds to wait before acting; None if n is above the
+        burst."""
+        return self._take(n, math.inf)
+
+    def _sure(self, n: float) -> float:
+        delay = self._take(n, math.inf)
+        if delay is None:
+            raise ValueError(f"sluice: {n} tokens are asked for, and the bucket holds {self._burst}")
+        return delay
+
+    def _take(self, n: float, longest: float) -> float | None:
+        """Takes n tokens that are there within longest seconds, and returns when they are."""
+        if not 0 <= n <= self._burst:
+            return None
+        with self._lock:
+            now = self.now()
+            after = max(self._full_at, now) + n * self._per_token
+            delay = max(0.0, after - now - self._burst * self._per_token)
+            if delay > longest + 1e-6:  # a millionth of a second is what sums of fractions may be off
+                return None
+            self._full_at = after
+            return delay

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from ._types import Decision
+from ._wire import Question
+
+#: Caps the memory of denials, because callers can make up identities.
+MAX_DENIALS = 10_000
+#: How long a denial is remembered for which no wait helps, such as that of a block rule.
+WITHOUT_WAIT = 1.0
+
+
+@dataclass
+class _Denial:
+    decision: Decision
+    cost: float
+    at: float
+    until: float
+
+
+class Memory:
+    """Remembers denials by the identity of their checks. A check that costs less may pass, so it is asked."""
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._denials: dict[str, _Denial] = {}
+        self._lock = Lock()
+        self.now: Callable[[], float] = time.monotonic
+
+    def __len__(self) -> int:
+        return len(self._denials)
+
+    def unlock(self) -> None:
+        """In a forked process no other thread holds the lock."""
+        self._lock = Lock()
+
+    def recall(self, question: Question) -> Decision | None:
+        """An earlier denial that still holds, with what is left of its waits."""
+        denial = self._denials.get(question.identity)
+        if denial is None or question.cost <= 0:
+            return None
+        now = self.now()
+        if now >= denial.until:
+            with self._lock:
+                self._denials.pop(question.identity, None)
+            return None
+        if question.cost < denial.cost:
+            return None
+        decision, passed = denial.decision, now - denial.at
+        return replace(
+            decision,
+            tiers=[replace(tier) for tier in decision.tiers],
+            source="memory",
+            retry_after=None if decision.retry_after is None else decision.retry_after - passed,
+            reset_after=None if decision.reset_after is None else max(0.0, decision.reset_after - passed),
+        )
+
+    def learn(self, question: Question, decision: Decision) -> None:
+        """Keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept."""
+        if decision.allowed or self._longest <= 0 or question.cost <= 0 or decision.status != 429 or decision.degraded:
+            return
+        if decision.reason == "limit_exceeded":
+            wait = decision.retry_after or 0
+        elif decision.reason in ("blocked", "cost_exceeds_limit"):
+            wait = WITHOUT_WAIT
+        else:
+            return
+        now = self.now()
+        denial = _Denial(replace(decision), question.cost, now, now + min(wait, self._longest))
+        with self._lock:
+            if len(self._denials) >= MAX_DENIALS:
+                del self._denials[next(iter(self._denials))]  # the oldest
+            self._denials.pop(question.identity, None)
+            self._denials[question.identity] = denial

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+
+@dataclass
+class Check:
+    """One question: may this request pass? Every field is optional; rules match by those that are set."""
+
+    user_id: str | int | None = None  #: who is limited; at most 256 bytes
+    plan: str | None = None  #: the plan to judge by; by default the user's own, else the tenant's
+    endpoint: str | None = None  #: a route template such as /orders/{id}; at most 1024 bytes
+    method: str | None = None  #: in capital letters
+    ip: str | None = None  #: IPv4 or IPv6
+    cost: float = 1  #: tokens to take, at most 1e9, rounded to 6 decimals; 0 looks and takes nothing
+    attributes: Mapping[str, str] = field(default_factory=dict)  #: for rules with attr.<name>; at most 16
+
+
+#: Who made a decision: the server, an earlier denial whose wait is not over, or the failure mode.
+Source = Literal["server", "memory", "failure_mode"]
+
+
+@dataclass
+class Tier:
+    """One rule's part of a decision."""
+
+    rule_id: int
+    name: str
+    scope: str
+    key_pattern: str
+    mode: str  #: enforce, or shadow: it reports and never denies
+    allowed: bool
+    limit: int | None
+    remaining: float | None
+    retry_after: float | None  #: seconds
+    reset_after: float | None  #: seconds
+
+
+@dataclass
+class Decision:
+    """The answer to a check. Times are in seconds."""
+
+    allowed: bool
+    status: int  #: 200 allowed, 429 denied, 503 denied because nobody could decide
+    reason: str | None = None  #: why it is denied, such as limit_exceeded
+    plan: str | None = None  #: the plan that was judged by
+    retry_after: float | None = None  #: until the same check may pass; None if waiting does not help, 0 if allowed
+    delay: float = 0  #: how long an allowed caller waits before going on (leaky buckets); middleware does
+    limit: int | None = None  #: burst of the limit that denied, else of the one with the fewest tokens left
+    remaining: int | None = None  #: whole tokens left of it
+    reset_after: float | None = None  #: until its bucket is full
+    violated_tier: str | None = None  #: scope of the rule that denied: user, endpoint, global or ip
+    violated_rule: str | None = None  #: its pattern
+    violated_rule_id: int | None = None
+    tiers: list[Tier] = field(default_factory=list)  #: each rule that took part
+    reservation: str | None = None  #: what settle, release, cancel and extend take
+    degraded: bool = False  #: the server decided without its store, by the rules' failure modes
+    source: Source = "server"
+    error: SluiceError | None = None  #: why the server did not decide, if the failure mode did
+
+
+@dataclass
+class Settlement:
+    """What became of a reservation."""
+
+    settled: bool  #: False: it was settled before, has expired, or there was none
+    charged: float = 0  #: tokens that were charged in the end, where the server says so
+
+
+#: One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than
+#: Sluice answered; the key is wrong; the request itself is not valid.
+ErrorKind = Literal["timeout", "connection", "unavailable", "protocol", "key", "request"]
+
+
+class FieldError(NamedTuple):
+    """What is wrong with one value of a request."""
+
+    pointer: str  #: a JSON pointer (RFC 6901), such as /user_id
+    detail: str
+
+
+class SluiceError(Exception):
+    """Why the server decided nothing. It holds no key and no URL."""
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        detail: str,
+        *,
+        status: int = 0,
+        type: str = "",
+        request_id: str = "",
+        fields: Sequence[FieldError] = (),
+    ) -> None:
+        self.kind = kind
+        self.detail = detail
+        self.status = status  #: the HTTP status; 0 if there was no answer
+        self.type = type  #: of the problem document (RFC 9457), such as urn:sluice:problem:unauthorized; or ""
+        self.request_id = request_id  #: the server's log has it, too; or ""
+        self.fields = tuple(fields)
+        answered = f" ({status})" if status else ""
+        named = "".join(f"; {pointer} {text}" for pointer, text in self.fields)
+        super().__init__(f"sluice: {kind}{answered}: {detail}{named}")
+
+    def __reduce__(self) -> tuple[Any, ...]:  # copy and pickle would call __init__ with the message alone
+        return _again, (self.kind, self.detail, self.status, self.type, self.request_id, self.fields)
+
+
+def _again(
+    kind: ErrorKind, detail: str, status: int, type: str, request_id: str, fields: Sequence[FieldError]
+) -> SluiceError:
+    return SluiceError(kind, detail, status=status, type=type, request_id=request_id, fields=fields)

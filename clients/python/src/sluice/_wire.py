@@ -1,0 +1,199 @@
+"""How checks and decisions look in JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+from ._types import Check, Decision, FieldError, Settlement, SluiceError, Tier
+
+
+class Question(NamedTuple):
+    """A check on its way: encoded, and with the identity that denials are remembered by."""
+
+    body: str
+    identity: str  # everything but the cost
+    cost: float
+
+
+class Answer(NamedTuple):
+    """What the server answered. The body is None if it is no JSON."""
+
+    status: int
+    body: Any
+    retry_after: str | None
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encode(check: Check, hold: float | None = None) -> Question:
+    """Encodes a check. A hold, in seconds, reserves; 0 is the server's default."""
+    named: dict[str, Any] = {}
+    if check.user_id is not None and check.user_id != "":
+        named["user_id"] = str(check.user_id)
+    if check.plan:
+        named["plan"] = check.plan
+    if check.endpoint:
+        named["endpoint"] = check.endpoint
+    if check.method:
+        named["method"] = check.method
+    if check.ip:
+        named["ip"] = check.ip
+    if check.attributes:
+        named["attributes"] = dict(sorted(check.attributes.items()))
+    identity = _dumps(named)
+    cost = tokens(check.cost)
+    more: dict[str, Any] = {}
+    if cost != 1:
+        more["cost"] = cost
+    if hold is not None:
+        more["reserve"] = True
+    if hold:
+        more["reserve_for"] = math.ceil(hold)
+    return Question(_dumps({**named, **more}) if more else identity, identity, cost)
+
+
+def tokens(amount: float) -> float:
+    """Rounds to the smallest amount there is."""
+    if not math.isfinite(amount):
+        error = FieldError("/cost", f"must be a number; it is {amount}")
+        raise SluiceError("request", "The check is not valid.", fields=[error])
+    return round(amount, 6)
+
+
+def encode_batch(questions: list[Question]) -> str:
+    return '{"checks":[' + ",".join(question.body for question in questions) + "]}"
+
+
+def decode_check(answer: Answer) -> Decision:
+    decision = _decode(answer.body, answer.status)
+    if decision is not None:
+        return decision
+    body = answer.body
+    if answer.status == 429 and isinstance(body, dict) and isinstance(body.get("type"), str):
+        # Reservations are exhausted.
+        reason = body["type"].rpartition(":")[2].replace("-", "_")
+        seconds = answer.retry_after or ""
+        return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if seconds.isdigit() else 1)
+    raise problem(answer)
+
+
+def decode_batch(answer: Answer, checks: int) -> list[Decision]:
+    body = answer.body
+    results = body.get("results") if answer.status == 200 and isinstance(body, dict) else None
+    if not isinstance(results, list):
+        raise problem(answer)
+    decisions = []
+    for result in results:
+        decision = _decode(result, result.get("status") if isinstance(result, dict) else 0)
+        if decision is not None:
+            decisions.append(decision)
+    if len(decisions) != checks or len(results) != checks:
+        raise SluiceError("protocol", "The batch has other results than checks.", status=answer.status)
+    return decisions
+
+
+def decode_settlement(body: Any) -> Settlement:
+    if not isinstance(body, dict) or not isinstance(body.get("settled"), bool):
+        raise problem(Answer(200, None, None))
+    return Settlement(body["settled"], body.get("charged") or 0)
+
+
+def _decode(body: Any, status: Any) -> Decision | None:
+    """Reads a decision; None if it is none, or not the one that its status stands for."""
+    if not isinstance(body, dict):
+        return None
+    allowed = body.get("allowed")
+    if not (allowed is True and status == 200 or allowed is False and status in (429, 503)):
+        return None
+    get = body.get
+    return Decision(
+        allowed,
+        status,
+        get("reason"),
+        get("plan"),
+        _seconds(get("retry_after_ms")),
+        (get("delay_ms") or 0) / 1000,
+        get("limit"),
+        get("remaining"),
+        _seconds(get("reset_after_ms")),
+        get("violated_tier"),
+        get("violated_rule"),
+        get("violated_rule_id"),
+        [_decode_tier(tier.get) for tier in get("tiers") or ()],
+        get("reservation"),
+        get("degraded") or False,
+    )
+
+
+def _decode_tier(get: Any) -> Tier:
+    return Tier(
+        get("rule_id"),
+        get("name"),
+        get("scope"),
+        get("key_pattern"),
+        get("mode"),
+        get("allowed"),
+        get("limit"),
+        get("remaining"),
+        _seconds(get("retry_after_ms")),
+        _seconds(get("reset_after_ms")),
+    )
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def problem(answer: Answer) -> SluiceError:
+    """Classifies an answer that is no decision."""
+    status, body = answer.status, answer.body
+    if not isinstance(body, dict) or not isinstance(body.get("type"), str) or status < 400:
+        if status >= 500:
+            return SluiceError("unavailable", "The server failed.", status=status)
+        return SluiceError("protocol", "This is no answer of a Sluice server; is the URL right?", status=status)
+    detail = str(body.get("detail") or body.get("title") or "")
+    errors = body.get("errors")
+    fields = [
+        FieldError(str(error.get("pointer")), str(error.get("detail")))
+        for error in (errors if isinstance(errors, list) else [])
+        if isinstance(error, dict)
+    ]
+    if status in (401, 403):
+        kind = "key"
+    elif status >= 500 or status in (408, 429):
+        kind = "unavailable"
+    elif status in (400, 413, 422):
+        kind = "request"
+    else:
+        kind = "protocol"
+    return SluiceError(
+        kind,  # type: ignore[arg-type]
+        detail,
+        status=status,
+        type=body["type"],
+        request_id=str(body.get("request_id") or ""),
+        fields=fields,
+    )
+
+
+def named(error: SluiceError, position: int) -> SluiceError | None:
+    """The part of a batch's error that is about one of its checks, or None."""
+    prefix = f"/checks/{position}/"
+    fields = [
+        FieldError(pointer[len(prefix) - 1 :], detail)
+        for pointer, detail in error.fields
+        if f"{pointer}/".startswith(prefix)
+    ]
+    if not fields:
+        return None
+    return SluiceError(
+        "request",
+        "The check is not valid.",
+        status=error.status,
+        type=error.type,
+        request_id=error.request_id,
+        fields=fields,
+    )

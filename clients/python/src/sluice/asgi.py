@@ -1,0 +1,71 @@
+"""ASGI middleware: FastAPI, Starlette, Quart and the like."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Union
+
+from . import _http
+from ._async import AsyncSluice
+from ._core import log
+from ._types import Check, SluiceError
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Identify = Callable[[Scope], Union[Check, None, Awaitable[Union[Check, None]]]]
+
+
+class SluiceMiddleware:
+    """Limits an ASGI application: app.add_middleware(SluiceMiddleware, limits=…, identify=…).
+
+    identify says what to ask of a request; None lets it pass unasked. A denied request is answered with 429, or 503 if
+    nobody could decide, with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id
+    of a megabyte, with 400. Answers carry X-RateLimit-Limit, -Remaining and -Reset. A place of a concurrency rule is
+    released when the answer is sent.
+    """
+
+    def __init__(self, app: App, limits: AsyncSluice, identify: Identify) -> None:
+        self._app, self._limits, self._identify = app, limits, identify
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        found = self._identify(scope)
+        check = await found if inspect.isawaitable(found) else found
+        if check is None:
+            return await self._app(scope, receive, send)
+        try:
+            decision = await self._limits.check(check)
+        except SluiceError as error:
+            log.warning("Sluice refused a check: %s", error)
+            return await _answer(send, 400, [], _http.invalid())
+        headers = [(name.lower().encode(), value.encode()) for name, value in _http.headers(decision)]
+        try:
+            if not decision.allowed:
+                return await _answer(send, decision.status, headers, _http.denial(decision))
+            if decision.delay > 0:
+                await asyncio.sleep(decision.delay)
+
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message.get("headers", ()), *headers]}
+                await send(message)
+
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            if decision.reservation:
+                try:
+                    await self._limits.release(decision.reservation)
+                except SluiceError:
+                    pass  # it is freed after its max_hold
+
+
+async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    headers = [(b"content-type", _http.PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,158 @@
+"""The same requests through WSGI, ASGI and Django, sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import unittest
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import django
+from django.conf import settings
+from django.http import HttpResponse
+from django.test import AsyncRequestFactory, RequestFactory
+
+from sluice import AsyncSluice, Check, Sluice
+from sluice.asgi import SluiceMiddleware as Asgi
+from sluice.wsgi import SluiceMiddleware as Wsgi
+
+from .servers import PATIENCE, TEST_KEY, Server
+
+logging.getLogger("sluice").addHandler(logging.NullHandler())
+logging.getLogger("sluice").propagate = False
+settings.configure(SLUICE={}, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
+django.setup()
+
+from sluice.django import SluiceMiddleware as Django  # noqa: E402
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+
+
+Ask = Callable[[str, "Check | None", str], Response]
+
+
+def by_wsgi(url: str, check: Check | None, mode: Any) -> Response:
+    got: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("204 No Content", [])
+        return [b""]
+
+    with Sluice(url, TEST_KEY, timeout=PATIENCE, failure_mode=mode) as limits:
+        body = Wsgi(app, limits, lambda environ: check)({}, lambda status, headers: got.append((status, headers)))
+        b"".join(body)
+        close = getattr(body, "close", None)
+        if close:
+            close()
+    return Response(int(got[0][0][:3]), {name.lower(): value for name, value in got[0][1]})
+
+
+def by_asgi(url: str, check: Check | None, mode: Any) -> Response:
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is received")
+
+    async def ask() -> None:
+        async with AsyncSluice(url, TEST_KEY, timeout=PATIENCE, failure_mode=mode) as limits:
+            await Asgi(app, limits, lambda scope: check)({"type": "http"}, receive, send)
+
+    asyncio.run(ask())
+    return Response(sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]})
+
+
+def configure(url: str, check: Check | None, mode: Any) -> None:
+    settings.SLUICE = {
+        "URL": url,
+        "KEY": TEST_KEY,
+        "IDENTIFY": lambda request: check,
+        "OPTIONS": {"timeout": PATIENCE, "failure_mode": mode},
+    }
+
+
+def by_django(url: str, check: Check | None, mode: Any) -> Response:
+    configure(url, check, mode)
+    response = Django(lambda request: HttpResponse(status=204))(RequestFactory().get("/"))
+    return Response(response.status_code, {name.lower(): value for name, value in response.items()})
+
+
+def by_async_django(url: str, check: Check | None, mode: Any) -> Response:
+    configure(url, check, mode)
+
+    async def view(request: Any) -> Any:
+        return HttpResponse(status=204)
+
+    response = asyncio.run(Django(view)(AsyncRequestFactory().get("/")))
+    return Response(response.status_code, {name.lower(): value for name, value in response.items()})
+
+
+class MiddlewareTest(unittest.TestCase):
+    ways: dict[str, Ask] = {"wsgi": by_wsgi, "asgi": by_asgi, "django": by_django, "async django": by_async_django}
+
+    def each(
+        self, answer: dict[str, Any], check: Check | None = Check(user_id="42"), mode: str = "open"
+    ) -> Iterable[tuple[Response, Server, float]]:
+        for name, ask in self.ways.items():
+            with self.subTest(name):
+                server = Server(self, lambda r: {"body": {"settled": True}} if r.path == "/v1/settle" else answer)
+                began = time.monotonic()
+                yield ask(server.url, check, mode), server, time.monotonic() - began
+
+    def test_what_is_allowed_passes_and_is_told_what_is_left(self) -> None:
+        body = {"allowed": True, "limit": 50, "remaining": 49, "reset_after_ms": 100}
+        for response, _, _ in self.each({"body": body}):
+            self.assertEqual(response.status, 204)
+            self.assertEqual(
+                (response.headers["x-ratelimit-limit"], response.headers["x-ratelimit-remaining"]), ("50", "49")
+            )
+            self.assertGreater(int(response.headers["x-ratelimit-reset"]), time.time() - 60)
+            self.assertNotIn("retry-after", response.headers)
+
+    def test_a_denial_is_a_429_with_a_wait_in_whole_seconds_rounded_up(self) -> None:
+        body = {"allowed": False, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001}
+        for response, _, _ in self.each({"status": 429, "body": body}):
+            self.assertEqual((response.status, response.headers["retry-after"]), (429, "10"))
+            self.assertEqual(response.headers["content-type"], "application/problem+json")
+
+    def test_no_wait_is_promised_where_none_helps(self) -> None:
+        body = {"allowed": False, "reason": "blocked", "retry_after_ms": None}
+        for response, _, _ in self.each({"status": 429, "body": body}):
+            self.assertEqual(response.status, 429)
+            self.assertNotIn("retry-after", response.headers)
+
+    def test_what_identify_leaves_out_passes_unasked(self) -> None:
+        for response, server, _ in self.each({"status": 429}, None):
+            self.assertEqual((response.status, server.requests), (204, []))
+
+    def test_when_nobody_decides_open_passes_and_closed_answers_503(self) -> None:
+        for response, _, _ in self.each({"fault": "reset"}):
+            self.assertEqual(response.status, 204)
+        for response, _, _ in self.each({"fault": "reset"}, mode="closed"):
+            self.assertEqual((response.status, response.headers["retry-after"]), (503, "1"))
+
+    def test_what_cannot_be_asked_is_a_400(self) -> None:
+        for response, _, _ in self.each({"status": 400, "body": {"type": "urn:x"}}):
+            self.assertEqual(response.status, 400)
+
+    def test_it_waits_for_its_turn_and_releases_its_place(self) -> None:
+        for response, server, took in self.each({"body": {"allowed": True, "delay_ms": 50, "reservation": "r1"}}):
+            self.assertEqual(response.status, 204)
+            self.assertGreaterEqual(took, 0.05)
+            self.assertEqual([request.path for request in server.requests], ["/v1/check", "/v1/settle"])
+            self.assertEqual(server.requests[1].body, '{"reservation":"r1"}')
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import queue
+import threading
+import time
+import unittest
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from sluice import AsyncSluice, Check, Decision, Limiter, Observation, Sluice, SluiceError, __version__
+from sluice._memory import Memory
+from sluice._wire import Question
+
+from .servers import PATIENCE, TEST_KEY, Received, Server, gone_url
+
+logging.getLogger("sluice").addHandler(logging.NullHandler())
+logging.getLogger("sluice").propagate = False
+
+
+class Held:
+    """A request that has arrived."""
+
+    def __init__(self, received: Received) -> None:
+        self.path = received.path
+        body = json.loads(received.body)
+        self.batch = "checks" in body
+        self.users = [check.get("user_id") for check in (body["checks"] if self.batch else [body])]
+        self.answer: Future[dict[str, Any]] = Future()
+
+    def let(self, status: int = 200) -> None:
+        """Allows all checks, naming each by its plan; on 400 refuses those of the user bad."""
+        results = [{"status": 200, "allowed": True, "plan": user} for user in self.users]
+        errors = [
+            {"pointer": f"/checks/{i}/user_id", "detail": "is bad"} for i, u in enumerate(self.users) if u == "bad"
+        ]
+        body = {"results": results} if self.batch else results[0]
+        self.answer.set_result({"status": status, "body": body if status == 200 else {"type": "urn:x", "errors": errors}})
+
+
+class Threads:
+    """Checks in threads, by Sluice."""
+
+    def __init__(self, test: unittest.TestCase, url: str, **options: Any) -> None:
+        self.client = Sluice(url, TEST_KEY, **options)
+        self._pool = ThreadPoolExecutor(32)
+        test.addCleanup(self.client.close)
+        test.addCleanup(self._pool.shutdown, cancel_futures=True)
+
+    def check(self, **check: Any) -> Future[Decision]:
+        return self._pool.submit(self.client.check, Check(**check))
+
+
+class Tasks:
+    """Checks in tasks of one event loop, by AsyncSluice."""
+
+    def __init__(self, test: unittest.TestCase, url: str, **options: Any) -> None:
+        self.client = AsyncSluice(url, TEST_KEY, **options)
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._loop.run_forever)
+        thread.start()
+
+        def stop() -> None:
+            asyncio.run_coroutine_threadsafe(self.client.close(), self._loop).result(PATIENCE)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(PATIENCE)
+            self._loop.close()
+
+        test.addCleanup(stop)
+
+    def check(self, **check: Any) -> Future[Decision]:
+        return asyncio.run_coroutine_threadsafe(self.client.check(Check(**check)), self._loop)
+
+
+class QueueCases:
+    """What both clients do."""
+
+    kind: type[Threads] | type[Tasks]
+
+    def setUp(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        self.arrived: queue.Queue[Held] = queue.Queue()
+
+        def answer(received: Received) -> dict[str, Any]:
+            held = Held(received)
+            self.arrived.put(held)
+            return held.answer.result(PATIENCE)
+
+        self.server = Server(self, answer)
+
+    def start(self, **options: Any) -> Threads | Tasks:
+        assert isinstance(self, unittest.TestCase)
+        return self.kind(self, self.server.url, **{"timeout": PATIENCE, **options})
+
+    def next(self) -> Held:
+        return self.arrived.get(timeout=PATIENCE)
+
+    def await_waiting(self, checks: Threads | Tasks, n: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(checks.client._waiting) != n:
+            assert time.monotonic() < deadline, f"{len(checks.client._waiting)} checks wait, want {n}"
+            time.sleep(0.001)
+
+    def test_checks_that_wait_go_together(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start()
+        results = [checks.check(user_id=str(i)) for i in range(20)]
+        alone = [self.next(), self.next()]
+        self.await_waiting(checks, 18)
+        alone[0].let()
+        batch = self.next()
+        self.assertEqual((batch.path, len(batch.users)), ("/v1/check/batch", 18))
+        alone[1].let()
+        batch.let()
+        self.assertEqual([result.result(PATIENCE).plan for result in results], [str(i) for i in range(20)])
+        self.assertEqual(len(self.server.requests), 3)
+
+    def test_a_bad_check_fails_alone_in_its_batch(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start()
+        results = {user: checks.check(user_id=user) for user in ("a", "b")}
+        alone = [self.next(), self.next()]
+        for n, user in enumerate(("good", "bad", "other"), 1):
+            results[user] = checks.check(user_id=user)
+            self.await_waiting(checks, n)
+        alone[0].let()
+        self.next().let(400)
+        again = self.next()
+        self.assertEqual(again.users, ["good", "other"])
+        again.let()
+        alone[1].let()
+        with self.assertRaises(SluiceError) as raised:
+            results.pop("bad").result(PATIENCE)
+        self.assertEqual((raised.exception.kind, raised.exception.fields), ("request", (("/user_id", "is bad"),)))
+        self.assertEqual({result.result(PATIENCE).source for result in results.values()}, {"server"})
+
+    def test_requests_that_hang_hold_up_only_their_own_checks(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start(timeout=1)
+        hanging = [checks.check(user_id="a"), checks.check(user_id="b")]
+        held = [self.next(), self.next()]
+        later = checks.check(user_id="later")
+        self.next().let()  # though none of the others has ended
+        self.assertEqual(later.result(PATIENCE).source, "server")
+        for result in hanging:
+            decision = result.result(PATIENCE)
+            self.assertEqual((decision.source, decision.allowed), ("failure_mode", True))
+        for request in held:
+            request.let()
+
+    def test_only_probes_wait_for_a_server_that_fails(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start(failure_mode="closed")
+        for _ in range(5):
+            result = checks.check()
+            self.next().let(500)
+            result.result(PATIENCE)
+        probe = checks.check(user_id="probe")
+        probing = self.next()
+        self.assertEqual(checks.check(user_id="b").result(PATIENCE).status, 503)  # at once
+        probing.let()
+        self.assertEqual(probe.result(PATIENCE).source, "server")
+        after = checks.check()
+        self.next().let()
+        self.assertEqual(after.result(PATIENCE).source, "server")
+
+    def test_without_batching_each_check_is_a_request(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start(batch=False)
+        results = [checks.check() for _ in range(5)]
+        held = [self.next() for _ in range(5)]
+        self.assertEqual({request.path for request in held}, {"/v1/check"})
+        for request in held:
+            request.let()
+        for result in results:
+            result.result(PATIENCE)
+
+    def test_observers_see_every_decision_and_logs_only_changes(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        seen: list[Observation] = []
+        checks = self.start(on_decision=seen.append)
+        with self.assertLogs("sluice", "INFO") as logs:
+            for status in (500, 500, 200, 200):
+                result = checks.check(user_id="42")
+                self.next().let(status)
+                result.result(PATIENCE)
+        sources = [o.decision.source for o in seen if o.decision and o.took >= 0 and o.check.user_id == "42"]
+        self.assertEqual(sources, ["failure_mode"] * 2 + ["server"] * 2)
+        self.assertEqual(len(logs.output), 2)
+        self.assertRegex(logs.output[0], r"does not decide.*open: sluice: protocol|unavailable \(500\)")
+        self.assertIn("decides again, after 2 checks", logs.output[1])
+
+
+class ThreadsTest(QueueCases, unittest.TestCase):
+    kind = Threads
+
+    def test_it_survives_a_fork(self) -> None:
+        client = Sluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)
+        self.addCleanup(client.close)
+        client.check(Check())
+        with client._lock, client._core.memory._lock:  # as if another thread were at it
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if client.check(Check()).source == "server" else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.assertEqual(client.check(Check()).source, "server")
+
+
+class TasksTest(QueueCases, unittest.TestCase):
+    kind = Tasks
+
+    def test_a_caller_that_leaves_takes_its_check_along(self) -> None:
+        checks = self.start()
+        first = [checks.check(), checks.check()]
+        alone = [self.next(), self.next()]
+        leaver, stayer = checks.check(user_id="leaver"), checks.check(user_id="stayer")
+        self.await_waiting(checks, 2)
+        leaver.cancel()
+        self.await_waiting(checks, 1)
+        alone[0].let()
+        rest = self.next()
+        self.assertEqual(rest.users, ["stayer"])
+        rest.let()
+        alone[1].let()
+        for result in (stayer, *first):
+            result.result(PATIENCE)
+
+    def test_another_event_loop_begins_anew(self) -> None:
+        client = AsyncSluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)
+        for _ in range(2):
+            self.assertEqual(asyncio.run(client.check(Check())).source, "server")
+
+
+class OptionsTest(unittest.TestCase):
+    def test_options_that_cannot_work_are_refused_and_the_key_is_not_named(self) -> None:
+        good: dict[str, Any] = {"url": "http://127.0.0.1:8080", "key": TEST_KEY}
+        bads: list[dict[str, Any]] = [
+            {"url": "127.0.0.1:8080"},
+            {"url": f"http://{TEST_KEY}@127.0.0.1"},
+            {"url": TEST_KEY},
+            {"key": ""},
+            {"key": f"{TEST_KEY}\n"},
+            {"timeout": 0},
+            {"timeout": float("nan")},
+            {"failure_mode": "ajar"},
+        ]
+        for bad in bads:
+            with self.subTest(str(bad)), self.assertRaises(ValueError) as raised:
+                Sluice(**{**good, **bad})
+            self.assertNotIn("topsecret", str(raised.exception))
+
+    def test_a_cost_that_is_no_number_is_refused_unsent(self) -> None:
+        client = Sluice(gone_url(), TEST_KEY)
+        with self.assertRaisesRegex(SluiceError, "request.*/cost"):
+            client.check(Check(cost=float("nan")))
+        with self.assertRaisesRegex(SluiceError, "request.*/cost"):
+            client.settle("r1", float("inf"))
+
+    def test_a_closed_client_leaves_the_decision_to_the_failure_mode(self) -> None:
+        with Sluice(gone_url(), TEST_KEY) as client:
+            pass
+        self.assertEqual(client.check(Check()).source, "failure_mode")
+
+    def test_the_memory_of_denials_is_bounded(self) -> None:
+        memory = Memory(60)
+        denial = Decision(False, 429, "limit_exceeded", retry_after=60)
+        for i in range(30_000):
+            memory.learn(Question("", str(i), 1), denial)
+        self.assertEqual(len(memory), 10_000)
+        self.assertIsNotNone(memory.recall(Question("", "29999", 1)))
+
+    def test_the_version_is_that_of_the_package(self) -> None:
+        packaged = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+        self.assertIn(f'\nversion = "{__version__}"\n', packaged)
+
+
+class LimiterTest(unittest.TestCase):
+    def test_it_allows_a_burst_and_then_the_rate(self) -> None:
+        limiter = Limiter(5, 20)  # 20 at once, then 5 a second
+        now = 0.0
+        limiter.now = lambda: now
+
+        def count() -> int:
+            n = 0
+            while limiter.allow():
+                n += 1
+            return n
+
+        self.assertEqual(count(), 20)
+        now += 1
+        self.assertEqual(count(), 5)
+        now += 3600
+        self.assertEqual(count(), 20)
+        now += 0.1
+        self.assertEqual(count(), 0)
+        self.assertAlmostEqual(limiter.reserve() or 0, 0.1)
+        self.assertAlmostEqual(limiter.tokens, -0.5)
+        self.assertIsNone(limiter.reserve(21))
+        self.assertFalse(limiter.allow(21))
+        self.assertRaises(ValueError, limiter.wait, 21)
+        self.assertRaises(ValueError, Limiter, 0, 1)
+        self.assertRaises(ValueError, Limiter, 1, 0)
+
+    def test_it_waits(self) -> None:
+        limiter = Limiter(1000, 1)
+        began = time.monotonic()
+        for _ in range(11):
+            limiter.wait()
+
+        async def ten() -> None:
+            await asyncio.gather(*(limiter.wait_async() for _ in range(10)))
+
+        asyncio.run(ten())
+        self.assertGreaterEqual(time.monotonic() - began, 0.0195)
+
+    def test_a_cancelled_caller_gives_its_tokens_back(self) -> None:
+        limiter = Limiter(0.001, 1)
+        limiter.allow()
+
+        async def leave() -> None:
+            task = asyncio.create_task(limiter.wait_async())
+            await asyncio.sleep(0)
+            self.assertLess(limiter.tokens, -0.9)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(leave())
+        self.assertAlmostEqual(limiter.tokens, 0, places=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
