@@ -173,6 +173,15 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 		first := one.Tiers[0]
 		one.Cost = drawCost(t, first.Limit, h.reference[first.Key].Level)
 	}
+	if one.Mixed = len(one.Tiers) > 0 && rapid.IntRange(0, 3).Draw(t, "mixed") == 0; one.Mixed {
+		for i := range one.Tiers {
+			tier := &one.Tiers[i]
+			if tier.Cost = 0; rapid.IntRange(0, 4).Draw(t, "free") > 0 {
+				tier.Cost = drawCost(t, tier.Limit, h.reference[tier.Key].Level)
+			}
+			one.Cost = max(one.Cost, tier.Cost)
+		}
+	}
 	one.Look = rapid.IntRange(0, 7).Draw(t, "look") == 0
 	one.NoDelay = rapid.IntRange(0, 3).Draw(t, "no delay") == 0
 	if slices.ContainsFunc(one.Tiers, func(tier enforce.Tier) bool { return tier.Limit.Kind == rules.KindConcurrency }) {

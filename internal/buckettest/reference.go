@@ -25,7 +25,7 @@ func (r reference) take(now int64, checks []enforce.BucketCheck) {
 			switch tier := &check.Tiers[j]; {
 			case held[j] != nil:
 				r[tier.Key] = *held[j]
-			case taken && tier.Holds:
+			case taken && check.Takes(j):
 				r[tier.Key] = states[j]
 			}
 		}

@@ -25,6 +25,8 @@ type Buckets interface {
 // BucketCheck is a check as a store of buckets sees it, and the store's answer.
 type BucketCheck struct {
 	Cost Tokens
+	// Mixed: the tiers differ in cost, so each has its own in Tier.Cost. Cost is the largest of them.
+	Mixed bool
 	// ReadAt is when the caller last read all limits, in microseconds since the Unix epoch on the database's clock; 0
 	// if that is not known. See State.Settle.
 	ReadAt int64
@@ -48,7 +50,7 @@ type BucketCheck struct {
 
 // TakeFrom decides the check on buckets in this process's memory, as Buckets.Take promises. held[i] is the bucket of
 // Tiers[i], or nil if nobody used it; TakeFrom updates it in place. If it returns true, the store must also keep state[i]
-// of each tier that Holds and had no bucket. state has room for all tiers.
+// of each tier that it Takes from and that had no bucket. state has room for all tiers.
 func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken bool) {
 	c.Allowed = true
 	for i := range c.Tiers {
@@ -62,7 +64,7 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 			}
 		}
 		view := state[i].View()
-		tier.Holds = view.Level.Holds(c.needed(view.Limit))
+		tier.Holds = view.Level.Holds(c.needed(tier, view.Limit))
 		if !tier.Holds && !tier.Shadow {
 			c.Allowed = false
 		}
@@ -70,8 +72,8 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 	taken = c.Allowed && c.Cost > 0 && !c.Look
 	for i := range c.Tiers {
 		tier := &c.Tiers[i]
-		if taken && tier.Holds {
-			state[i].take(charge(state[i].Limit, c.Cost), c.Holder)
+		if taken && c.takes(tier) {
+			state[i].take(charge(state[i].Limit, c.costOf(tier)), c.Holder)
 			if held[i] != nil {
 				*held[i] = state[i]
 			}
@@ -81,9 +83,22 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 	return taken
 }
 
-// needed returns what a bucket must hold for the check to pass.
-func (c *BucketCheck) needed(limit Limit) Tokens {
-	amount := charge(limit, c.Cost)
+// Takes reports whether an allowed check takes from the bucket of a tier.
+func (c *BucketCheck) Takes(tier int) bool { return c.takes(&c.Tiers[tier]) }
+
+func (c *BucketCheck) takes(tier *Tier) bool { return tier.Holds && c.costOf(tier) > 0 }
+
+// costOf returns what the check takes from the bucket of a tier.
+func (c *BucketCheck) costOf(tier *Tier) Tokens {
+	if c.Mixed {
+		return tier.Cost
+	}
+	return c.Cost
+}
+
+// needed returns what the bucket of a tier must hold for the check to pass.
+func (c *BucketCheck) needed(tier *Tier, limit Limit) Tokens {
+	amount := charge(limit, c.costOf(tier))
 	if c.NoDelay && limit.Kind == rules.KindLeakyBucket && amount > 0 {
 		return max(amount, capacity(limit)) // an empty queue
 	}
@@ -102,6 +117,8 @@ type Tier struct {
 	Key    Key
 	Limit  Limit // as the caller knows it
 	Shadow bool  // never decides
+	// Cost is what a Mixed check takes from the bucket.
+	Cost Tokens
 
 	// Holds is part of the answer: the bucket held the cost.
 	Holds bool
@@ -120,7 +137,7 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 	}
 	t.reset = state.TimeToFull()
 	if !t.Holds {
-		t.retry, _ = state.Wait(check.Cost)
+		t.retry, _ = state.Wait(check.costOf(t))
 	}
 }
 
@@ -135,7 +152,7 @@ func TellsWaits(limit Limit) bool { return isListed(limit) && limit.Kind != rule
 func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
 	limit := t.Bucket.Limit
 	switch {
-	case charge(limit, check.Cost) > capacity(limit):
+	case charge(limit, check.costOf(t)) > capacity(limit):
 		return 0, false
 	case t.Holds:
 		return 0, true
@@ -144,7 +161,7 @@ func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
 	case isListed(limit):
 		return t.retry, true
 	}
-	return t.Bucket.until(check.needed(limit)), true
+	return t.Bucket.until(check.needed(t, limit)), true
 }
 
 // TimeToFull returns how long the tier's bucket takes to fill, rounded up to the microsecond; 0 for a concurrency limit,
@@ -166,7 +183,7 @@ func (t *Tier) Delay(check *BucketCheck) time.Duration {
 	}
 	before := t.Bucket
 	if check.Allowed && t.Holds && !check.Look {
-		before.Level.Micros += check.Cost
+		before.Level.Micros += check.costOf(t)
 	}
 	return before.until(capacity(before.Limit))
 }

@@ -125,7 +125,7 @@ func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool 
 		if tier.Shadow {
 			continue
 		}
-		if charge(tier.Limit, check.Cost) > capacity(tier.Limit) {
+		if charge(tier.Limit, check.costOf(tier)) > capacity(tier.Limit) {
 			return false
 		}
 		if s := c.lookUp(tier, now); s != nil && s.denies(check, tier, now) {
@@ -158,7 +158,7 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 			}
 			bucket := tier.Bucket
 			bucket.Limit = tier.Limit
-			c.slotOf(tier.Key).Store(&denial{tier.Key, bucket, check.Cost, tier.retry, tier.reset, asked, answered})
+			c.slotOf(tier.Key).Store(&denial{tier.Key, bucket, check.costOf(tier), tier.retry, tier.reset, asked, answered})
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 	longest += longest/clockDrift + clockGrain
 	shortest = max(0, shortest-shortest/clockDrift-clockGrain)
 	if isListed(s.bucket.Limit) {
-		if check.Cost != s.cost || longest >= s.retry.Microseconds() {
+		if check.costOf(tier) != s.cost || longest >= s.retry.Microseconds() {
 			return false
 		}
 		tier.Bucket = s.bucket
@@ -191,7 +191,7 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 	}
 	most := State{Bucket: s.bucket}
 	most.advance(s.bucket.Stamp + longest)
-	if most.Level.Holds(check.needed(s.bucket.Limit)) {
+	if most.Level.Holds(check.needed(tier, s.bucket.Limit)) {
 		return false
 	}
 	least := State{Bucket: s.bucket}

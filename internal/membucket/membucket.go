@@ -110,8 +110,8 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 		return
 	}
 	for i, held := range s.held {
-		if tier := &check.Tiers[i]; tier.Holds && held == nil {
-			s.insert(bounded(tier.Key), s.settled[i], now)
+		if check.Takes(i) && held == nil {
+			s.insert(bounded(check.Tiers[i].Key), s.settled[i], now)
 		}
 	}
 }

@@ -43,6 +43,7 @@ const (
 const (
 	flagLook    = 1
 	flagNoDelay = 2
+	flagMixed   = 4
 )
 
 // script builds one call of take.lua, which describes the arguments, and reads its reply. Its checks have their buckets
@@ -115,6 +116,9 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 	if check.NoDelay {
 		flags |= flagNoDelay
 	}
+	if check.Mixed {
+		flags |= flagMixed
+	}
 	s.wires = append(s.wires, uint16(len(check.Tiers)), flags)
 	for i := range check.Tiers {
 		place := s.tierPlaces[i]
@@ -172,6 +176,9 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 	s.endArg()
 	for _, check := range s.checks {
 		s.text = appendFloat(s.text, float64(check.Cost))
+		for i := 0; check.Mixed && i < len(check.Tiers); i++ {
+			s.text = appendFloat(s.text, float64(check.Tiers[i].Cost))
+		}
 	}
 	s.endArg()
 	calendars := uint16(0)

@@ -44,6 +44,7 @@ var constants = map[string]int64{
 
 	"LOOK":     flagLook,
 	"NO_DELAY": flagNoDelay,
+	"MIXED":    flagMixed,
 
 	// For micros, which are never below -1e15.
 	"OUTSIDE": outsideMicros,

@@ -2,9 +2,9 @@
 --
 --   KEYS     the distinct buckets
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the place of its limit in ARGV[3]; then for each check how
---            many tiers it has, its flags (1: a look, 2: no delay), and, for each tier, 2 × its key's place, + 1
---            for shadow
---   ARGV[2]  the checks' costs in millionths of a token, doubles
+--            many tiers it has, its flags (1: a look, 2: no delay, 4: mixed), and, for each tier, 2 × its key's place,
+--            + 1 for shadow
+--   ARGV[2]  the checks' costs in millionths of a token, doubles; behind a mixed check's, the largest, those of its tiers
 --   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
 --   ARGV[4]  the calendars of these limits, 32 bytes each
 --   ARGV[5]  the checks' holders, 8 bytes each; empty if no limit has places
@@ -126,11 +126,19 @@ end
 -- Walk the checks in order.
 local reply, n = {}, 0
 local costs = ARGV[2]
-local at = keys + 1
-for check = 1, #costs, 8 do
-  local cost = unpack_struct('<d', costs, check)
+local at, check, cost_at = keys + 1, -7, 1
+while at <= words do
+  check = check + 8
+  local largest = unpack_struct('<d', costs, cost_at)
+  cost_at = cost_at + 8
   local flags = wiring[at + 1]
   local first, last = at + 2, at + 1 + wiring[at]
+  local cost, own_costs = largest, nil
+  if flags >= MIXED then
+    flags = flags - MIXED
+    own_costs = cost_at - first * 8 -- that of a tier is 8 × tier behind it
+    cost_at = cost_at + wiring[at] * 8
+  end
   local r = n
   local allowed, slides = true, false
   for tier = first, last do
@@ -139,6 +147,10 @@ for check = 1, #costs, 8 do
     local i = (wire - shadow) / 2 + 1
     local level, fraction, needed = micros[i], fractions[i], cost
     local b = buckets[i]
+    if own_costs then
+      cost = unpack_struct('<d', costs, own_costs + tier * 8)
+      needed = cost
+    end
     if b then
       level = left(b, level, now)
       if b.kind >= LOG then needed = tools.charge(b.kind, cost) end
@@ -155,10 +167,11 @@ for check = 1, #costs, 8 do
     reply[n + 1], reply[n + 2] = level * 2 + holds, fraction
     n = n + 2
   end
-  if allowed and cost > 0 and flags % 2 ~= LOOK then
+  if allowed and largest > 0 and flags % 2 ~= LOOK then
     local r = r
     for tier = first, last do
-      if reply[r + 1] % 2 == 1 then
+      if own_costs then cost = unpack_struct('<d', costs, own_costs + tier * 8) end
+      if cost > 0 and reply[r + 1] % 2 == 1 then
         local wire = wiring[tier]
         local i = (wire - wire % 2) / 2 + 1
         local b = buckets[i]
@@ -183,7 +196,7 @@ for check = 1, #costs, 8 do
         local wait, full_in = 0, nil
         if reply[r + 1] % 2 == 0 then
           tools = tools or make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
-          wait = tools.wait(b, cost)
+          wait = tools.wait(b, own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
         end
         if b.kind == LOG then
           full_in = tools.time_to_full(b)
