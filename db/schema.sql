@@ -655,6 +655,8 @@ CREATE TABLE rate_limit_violation (
     cost            double precision NOT NULL, -- in tokens, like the next; null for a bucket that was not read
     tokens_at_time  double precision,
     retry_after_ms  bigint, -- null if waiting would not have helped
+    algorithm       text             NOT NULL DEFAULT 'token_bucket',
+    limit_text      text             NOT NULL DEFAULT '', -- as people say it; '' in rows of the release before
     CONSTRAINT rate_limit_violation_pkey PRIMARY KEY (tenant_id, requested_at, violation_id)
 ) PARTITION BY RANGE (requested_at);
 
@@ -864,6 +866,7 @@ CREATE TABLE api_process (
     degraded        bigint      NOT NULL, -- of these, decided without Redis
     span_ms         bigint      NOT NULL, -- the length of that time
     redis_down      text[]      NOT NULL DEFAULT '{}', -- the nodes of a Redis Cluster that do not answer
+    algorithms      text[]      NOT NULL DEFAULT '{token_bucket}', -- that it knows; the release before does not say
     CONSTRAINT api_process_pkey PRIMARY KEY (process_id)
 );
 

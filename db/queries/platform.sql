@@ -104,11 +104,13 @@ SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + exc
 -- '' and 0 mean nothing, and NaN means that the bucket was not read.
 INSERT INTO rate_limit_violation (
     tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
-    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
+    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms,
+    algorithm, limit_text)
 SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
     v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
     v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
-    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0)
+    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0),
+    v.algorithm, v.limit_text
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
         unnest(sqlc.arg(requested_at)::timestamptz[]) AS requested_at, unnest(sqlc.arg(last_at)::timestamptz[]) AS last_at,
@@ -123,7 +125,8 @@ FROM (
         unnest(sqlc.arg(endpoints)::text[]) AS endpoint, unnest(sqlc.arg(methods)::text[]) AS method,
         unnest(sqlc.arg(plans)::text[]) AS plan, unnest(sqlc.arg(costs)::double precision[]) AS cost,
         unnest(sqlc.arg(tokens)::double precision[]) AS tokens_at_time,
-        unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms
+        unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms,
+        unnest(sqlc.arg(algorithms)::text[]) AS algorithm, unnest(sqlc.arg(limit_texts)::text[]) AS limit_text
 ) AS v;
 
 -- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
@@ -297,16 +300,24 @@ WITH forgotten AS (
 )
 INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
-    redis_down, checks, degraded, span_ms
+    redis_down, checks, degraded, span_ms, algorithms
 ) VALUES (
     sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded), sqlc.arg(rules),
     sqlc.arg(rules_age_ms), sqlc.arg(database), sqlc.arg(redis),
-    sqlc.arg(redis_down)::text[], sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms)
+    sqlc.arg(redis_down)::text[], sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms), sqlc.arg(algorithms)::text[]
 )
 ON CONFLICT (process_id) DO UPDATE SET
     reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
     database = excluded.database, redis = excluded.redis, redis_down = excluded.redis_down,
     checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms;
+
+-- name: ProcessThatKnowsNot :one
+-- A live process that does not know an algorithm; none if all know it.
+SELECT name, version FROM api_process
+WHERE reported_at >= now() - make_interval(secs => sqlc.arg(within_seconds)::double precision)
+    AND NOT algorithms @> ARRAY[sqlc.arg(algorithm)::text]
+ORDER BY name, started_at, process_id
+LIMIT 1;
 
 -- name: EndProcess :exec
 DELETE FROM api_process WHERE process_id = sqlc.arg(process_id);

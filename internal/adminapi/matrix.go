@@ -139,11 +139,8 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place, Detail: "names a rule_id, so it takes no key_pattern, name or plan: these never change"})
 	}
-	patchRule(&change.Rule, &openapi.RulePatch{
-		RatePerSecond: cell.RatePerSecond, RateUnit: cell.RateUnit, BurstCapacity: cell.BurstCapacity, Algorithm: cell.Algorithm,
-		Mode: cell.Mode, Action: cell.Action, FailureMode: cell.FailureMode, IsActive: cell.IsActive, Description: cell.Description,
-	})
-	c.wrong = append(c.wrong, pointers(place, change.Rule.Validate(map[string]bool{rule.Plan: true}))...)
+	wrong := patchRule(&change.Rule, patchOf(newRuleOf(cell)))
+	c.wrong = append(c.wrong, pointers(place, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return change
 }
 
@@ -154,11 +151,7 @@ func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) 
 		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/rule_id", Detail: "is missing: the rule to change or remove"})
 		return ruleset.RuleChange{}
 	}
-	rule, wrong := newRule(tenant, &openapi.NewRule{
-		KeyPattern: valueOf(cell.KeyPattern), Name: cell.Name, Plan: cell.Plan,
-		RatePerSecond: cell.RatePerSecond, RateUnit: cell.RateUnit, BurstCapacity: cell.BurstCapacity, Algorithm: cell.Algorithm,
-		Mode: cell.Mode, Action: cell.Action, FailureMode: cell.FailureMode, IsActive: cell.IsActive, Description: cell.Description,
-	})
+	rule, wrong := newRule(tenant, newRuleOf(cell))
 	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return ruleset.RuleChange{Rule: rule}
 }

@@ -115,7 +115,7 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	}
 	override := rules.Override{
 		TenantID: tenant, RuleID: id, UserID: request.UserId,
-		RatePerSecond: request.Body.RatePerSecond, RateUnit: rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
+		RatePerSecond: valueOf(request.Body.RatePerSecond), RateUnit: rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
 		Burst: request.Body.BurstCapacity, Reason: request.Body.Reason, ExpiresAt: orZero(request.Body.ExpiresAt),
 	}
 	wrong := override.Validate(&rule, s.Now())

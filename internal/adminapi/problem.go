@@ -36,6 +36,7 @@ func asProblem(err error) error {
 	var fields rules.FieldErrors
 	var tooSoon auth.TooSoonError
 	var onlyOwner auth.OnlyOwnerError
+	var unknown rules.UnknownToProcessError
 	var missing *openapi.RequiredHeaderError
 	var badValue *openapi.InvalidParamFormatError
 	var twice *openapi.TooManyValuesForParamError
@@ -63,6 +64,8 @@ func asProblem(err error) error {
 		return httpapi.InUse.Problem("It is still in use; change what uses it first.")
 	case errors.Is(err, rules.ErrChanged):
 		return httpapi.Changed.Problem(readAgain)
+	case errors.As(err, &unknown):
+		return httpapi.Conflict.Problem("Nothing was changed, because " + unknown.Error() + ".")
 	case errors.Is(err, rules.ErrFinal):
 		return httpapi.Conflict.Problem("This cannot be undone.")
 	case errors.As(err, &onlyOwner):

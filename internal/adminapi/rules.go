@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -10,7 +11,7 @@ import (
 )
 
 func showRule(r *rules.Rule) openapi.Rule {
-	return openapi.Rule{
+	shown := openapi.Rule{
 		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
 		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
 		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
@@ -18,6 +19,8 @@ func showRule(r *rules.Rule) openapi.Rule {
 		IsActive: r.Active, Description: r.Description, Version: r.Version,
 		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
+	showLimit(&shown, r)
+	return shown
 }
 
 func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
@@ -26,23 +29,16 @@ func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
 	}
 }
 
-// patchRule sets the given fields. A rule with an action other than limit loses its rate and burst; giving them too is a
-// mistake that validation finds.
-func patchRule(r *rules.Rule, given *openapi.RulePatch) {
-	set(&r.Action, (*rules.Action)(given.Action))
-	if r.Action != rules.ActionLimit {
-		r.RatePerSecond, r.Burst = 0, 0
-	}
-	set(&r.RatePerSecond, given.RatePerSecond)
-	set(&r.RateUnit, (*rules.RateUnit)(given.RateUnit))
-	set(&r.Burst, given.BurstCapacity)
-	set(&r.Algorithm, (*rules.Algorithm)(given.Algorithm))
+// patchRule sets the given fields. It returns what cannot be read; validation finds the rest.
+func patchRule(r *rules.Rule, given *openapi.RulePatch) rules.FieldErrors {
+	wrong := patchLimit(r, given)
 	set(&r.Mode, (*rules.Mode)(given.Mode))
 	if given.FailureMode.IsSpecified() {
 		r.FailureMode = rules.FailureMode(orZero(given.FailureMode))
 	}
 	set(&r.Active, given.IsActive)
 	set(&r.Description, given.Description)
+	return wrong
 }
 
 // newRule returns a rule as a body describes it, with defaults for what is left out.
@@ -51,16 +47,13 @@ func newRule(tenant rules.TenantID, n *openapi.NewRule) (rules.Rule, rules.Field
 		TenantID: tenant, Name: valueOf(n.Name), Plan: orZero(n.Plan), RateUnit: rules.PerSecond,
 		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 	}
-	patchRule(&rule, &openapi.RulePatch{
-		RatePerSecond: n.RatePerSecond, RateUnit: n.RateUnit, BurstCapacity: n.BurstCapacity, Algorithm: n.Algorithm,
-		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, IsActive: n.IsActive, Description: n.Description,
-	})
+	wrong := patchRule(&rule, patchOf(n))
 	pattern, err := rules.ParsePattern(n.KeyPattern)
 	if err != nil {
-		return rule, rules.FieldErrors{{Field: "key_pattern", Message: err.Error()}}
+		wrong.Add("key_pattern", err.Error())
 	}
 	rule.Pattern = pattern
-	return rule, nil
+	return rule, wrong
 }
 
 // wrongRule returns all that is wrong with a rule, in addition to what was found while reading it.
@@ -76,10 +69,11 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 	return allWrong(r, wrong, plans), nil
 }
 
-// allWrong adds what validation finds to what was found while reading a rule.
+// allWrong adds what validation finds to what was found while reading a rule, once for each field.
 func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
+	unread := wrong
 	for _, f := range r.Validate(plans) {
-		if f.Field != "key_pattern" || len(wrong) == 0 {
+		if !slices.ContainsFunc(unread, func(u rules.FieldError) bool { return u.Field == f.Field }) {
 			wrong = append(wrong, f)
 		}
 	}
@@ -177,8 +171,7 @@ func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expe
 	if !holds(at, rule.Version) {
 		return rules.Rule{}, rules.ErrChanged
 	}
-	patchRule(&rule, given)
-	wrong, err := s.wrongRule(ctx, &rule, nil)
+	wrong, err := s.wrongRule(ctx, &rule, patchRule(&rule, given))
 	if err != nil {
 		return rules.Rule{}, err
 	}

@@ -77,9 +77,7 @@ func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate
 	candidates := make([]simulate.Candidate, len(body.Rules))
 	for i := range body.Rules {
 		rule, mistakes := newRule(tenant, &body.Rules[i])
-		if len(mistakes) == 0 {
-			mistakes = rule.Validate(map[string]bool{rule.Plan: true}) // the plan does not matter here
-		}
+		mistakes = allWrong(&rule, mistakes, map[string]bool{rule.Plan: true}) // the plan does not matter here
 		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
 		candidates[i] = simulate.Candidate{
 			Limit: enforce.Limit{Rate: rule.RatePerSecond, Burst: rule.Burst}, Mode: rule.Mode, Action: rule.Action, Level: level,

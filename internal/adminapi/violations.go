@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -31,6 +32,7 @@ func showViolation(v *violations.Violation) openapi.Violation {
 		RuleId: int64(v.Rule), RuleVersion: v.Version, BucketKey: v.BucketKey(),
 		Scope: openapi.Scope(v.Scope), Mode: openapi.Mode(v.Mode), Reason: openapi.Reason(v.Reason),
 		KeyPattern: v.Pattern, RatePerSecond: v.Rate, BurstCapacity: v.Burst,
+		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,
 		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
 		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
 		TokensAtTime: nullable.NewNullNullable[float64](), RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),

@@ -77,7 +77,7 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	got.ID, got.LastAt, got.Tokens, got.RetryAfter = violations.ID{}, time.Time{}, 0, 0
 	want := violations.Violation{
 		Tenant: 1, Rule: 12, Subject: "42", Reason: "limit_exceeded", Scope: rules.ScopeUser, Mode: rules.ModeEnforce,
-		Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 2, UserID: "42", IP: netip.MustParseAddr("203.0.113.9"),
+		Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 2, Algorithm: rules.TokenBucket, LimitText: "0.5 per second, bursts to 2", UserID: "42", IP: netip.MustParseAddr("203.0.113.9"),
 		Endpoint: "/api", Method: "GET", Cost: 2 * violations.Token, TokensKnown: true, Count: 1,
 	}
 	if got != want {

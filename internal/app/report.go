@@ -8,6 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for them.
@@ -17,12 +18,17 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 	if err != nil {
 		name = "unknown"
 	}
+	var algorithms []string
+	for _, algorithm := range rules.Algorithms {
+		algorithms = append(algorithms, string(algorithm))
+	}
 	return func() (fleet.Process, fleet.Count) {
 		state := a.readiness()
 		_, redisDown := a.buckets.state()
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,
 			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis, RedisDown: redisDown,
+			Algorithms: algorithms,
 		}
 		if snapshot := a.watcher.Snapshot(); snapshot != nil {
 			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge

@@ -25,8 +25,8 @@ func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
 			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":5,"remaining":5,"retry_after_ms":0,"reset_after_ms":0},`+
 			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","allowed":false,"limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":null}]},`+
 			`"plan_source":"user","enforcement":"on","rules":[`+
-			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"overridden":false},`+
-			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}],`+
+			`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","algorithm":"token_bucket","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"limit_text":"0.5 per second, bursts to 5","overridden":false},`+
+			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","algorithm":"token_bucket","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}],`+
 			`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}],`+
 			`"headers":[{"name":"X-Sluice-Reason","value":"blocked"}]}`)
 		h.wantHeaders(w, nil)
@@ -70,7 +70,7 @@ func TestAnExplanationShowsTheOverrideThatHolds(t *testing.T) {
 		{TenantID: 1, RuleID: 1, UserID: "7", RatePerSecond: 1000000.000001, Burst: 2000000, InForceSince: start},
 	}})
 	w := h.post("/v1/explain", `{"user_id":7}`)
-	const want = `"rate_per_second":1000000.000001,"burst_capacity":2000000,"overridden":true}`
+	const want = `"rate_per_second":1000000.000001,"burst_capacity":2000000,"limit_text":"1,000,000.000001 per second, bursts to 2,000,000","overridden":true}`
 	if !strings.Contains(w.Body.String(), want) {
 		t.Errorf("answered %s, want %s in it", w.Body, want)
 	}
@@ -88,7 +88,7 @@ func TestARuleWithAnUnknownWordActsByItsFailureModeAndIsExplained(t *testing.T) 
 			`"violated_rule_id":null,"reason":null,"retry_after_ms":0,"limit":3,"remaining":2,"reset_after_ms":1000,"degraded":true,"tiers":[`+
 			known+`"remaining":2,"retry_after_ms":0,"reset_after_ms":1000}]}`)
 		w := h.post("/v1/explain", `{"user_id":7}`)
-		if !strings.Contains(w.Body.String(), `"action":"limit","unknown":"algorithm token_ring","failure_mode":"`+string(mode)+`","rate_per_second":null`) ||
+		if !strings.Contains(w.Body.String(), `"action":"limit","algorithm":"token_ring","unknown":"algorithm token_ring","failure_mode":"`+string(mode)+`","rate_per_second":null`) ||
 			!strings.Contains(w.Body.String(), `"degraded":true`) || !strings.Contains(w.Body.String(), known) {
 			t.Errorf("%s: explained as %s", mode, w.Body)
 		}

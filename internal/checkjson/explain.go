@@ -96,17 +96,19 @@ func appendMatch(b []byte, m *rules.Match) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = httpapi.AppendText(append(b, `,"action":`...), string(m.Rule.Action))
+	b = httpapi.AppendText(append(b, `,"algorithm":`...), string(m.Rule.Algorithm))
 	if unknown := m.Rule.Unknown; unknown != "" {
 		b = httpapi.AppendText(append(b, `,"unknown":`...), unknown)
 		b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
-		return append(b, `,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
+		return append(b, `,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
 	}
 	if m.Rule.Action != rules.ActionLimit {
-		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"overridden":false}`...)
+		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
 	}
 	overridden := m.Limit.Rate != m.Rule.RatePerSecond || m.Limit.Burst != m.Rule.Burst
 	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
 	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
+	b = httpapi.AppendText(append(b, `,"limit_text":`...), m.Rule.Describe(m.Limit))
 	return append(strconv.AppendBool(append(b, `,"overridden":`...), overridden), '}')
 }

@@ -41,6 +41,8 @@ type Process struct {
 	Redis string
 	// RedisDown are the addresses of these nodes.
 	RedisDown []string
+	// Algorithms are those that the process knows. A rule of another one acts by its failure mode there.
+	Algorithms []string
 }
 
 // Count is how many checks a process has decided since it began.

@@ -29,6 +29,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 		Checks:      r.Checks,
 		Degraded:    r.Degraded,
 		SpanMs:      r.Span.Milliseconds(),
+		Algorithms:  append([]string{}, r.Algorithms...),
 	})
 	if err != nil {
 		return fmt.Errorf("report process %s: %w", r.ID, writeError(err))
@@ -70,6 +71,7 @@ func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []
 				Database:    row.Database,
 				Redis:       row.Redis,
 				RedisDown:   row.RedisDown,
+				Algorithms:  row.Algorithms,
 			},
 			At:    row.ReportedAt.UTC(),
 			Count: fleet.Count{Checks: row.Checks, Degraded: row.Degraded},

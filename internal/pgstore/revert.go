@@ -241,7 +241,7 @@ func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 	if err := unlessChanged(sameRule(&stored, &left), nil); err != nil {
 		return err
 	}
-	if err := w.requireRoom(ctx, &stored); err != nil {
+	if err := errors.Join(w.requireRoom(ctx, &stored), w.requireKnown(ctx, stored)); err != nil {
 		return err
 	}
 	return w.ReviveRule(ctx, w.revision, w.tenant, before.RuleID)

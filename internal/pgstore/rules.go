@@ -216,6 +216,9 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 
 // createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
+	if err := w.requireKnown(ctx, all...); err != nil {
+		return nil, 0, err
+	}
 	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
 		shape := shapeOf(&rule)
 		return dbsqlc.CreateRuleParams{
@@ -253,6 +256,9 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 }
 
 func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rules.Rule, failed int, err error) {
+	if err := w.requireKnown(ctx, all...); err != nil {
+		return nil, 0, err
+	}
 	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {
 		shape := shapeOf(&rule)
 		return dbsqlc.UpdateRuleParams{

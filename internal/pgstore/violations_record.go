@@ -139,6 +139,8 @@ func appendViolation(rows *dbsqlc.ViolationsRecordedParams, v *violations.Violat
 	rows.Plans = append(rows.Plans, v.Plan)
 	rows.Costs = append(rows.Costs, v.Cost.Float())
 	rows.Tokens = append(rows.Tokens, tokens)
+	rows.Algorithms = append(rows.Algorithms, string(v.Algorithm))
+	rows.LimitTexts = append(rows.LimitTexts, v.LimitText)
 	rows.RetryAfterMs = append(rows.RetryAfterMs, int64((v.RetryAfter+time.Millisecond-1)/time.Millisecond))
 }
 

@@ -264,6 +264,15 @@ func (w Window) wrong() FieldErrors {
 	return errs
 }
 
+// mustBeNone returns an error for each part of a window that a rule cannot have.
+func (w Window) mustBeNone(why string) FieldErrors {
+	var errs FieldErrors
+	errs.addIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)
+	errs.addIf(w.Zone != "", "window_zone", "must be left out: "+why)
+	errs.addIf(w.StartDay != 0, "window_start_day", "must be left out: "+why)
+	return errs
+}
+
 func wrongZone(name string) string {
 	// LoadLocation takes "Local", which differs from machine to machine.
 	if _, err := time.LoadLocation(name); err != nil || strings.EqualFold(name, "local") {

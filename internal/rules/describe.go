@@ -46,14 +46,10 @@ func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 	return describeRate(perSecond, unit) + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
 }
 
-// DescribeOverride writes the limit of a user with an override as people say it.
-func (r *Rule) DescribeOverride(perSecond float64, unit RateUnit, burst int64) string {
-	limit := r.Limit().Overridden(perSecond, burst, 0)
+// Describe writes a limit of the rule, which may be an override's, as DescribeLimit writes the rule's own.
+func (r *Rule) Describe(limit Limit) string {
 	own := *r
 	own.RatePerSecond, own.Burst = limit.Rate, limit.Burst
-	if perSecond > 0 {
-		own.RateUnit = unit
-	}
 	return own.DescribeLimit()
 }
 

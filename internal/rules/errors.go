@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // FieldError says what is wrong with one field and what would be right.
 type FieldError struct {
@@ -21,4 +24,17 @@ func (e FieldErrors) Error() string {
 		lines[i] = f.Field + ": " + f.Message
 	}
 	return strings.Join(lines, "; ")
+}
+
+// UnknownToProcessError is for a rule whose algorithm a live process does not know, because it is of an older release.
+// That process would let the rule's checks pass.
+type UnknownToProcessError struct {
+	Algorithm        Algorithm
+	Process, Version string
+}
+
+// Error says which process it is and what to do.
+func (e UnknownToProcessError) Error() string {
+	return fmt.Sprintf("the process %s of version %s is still running and does not know the algorithm %s: upgrade or stop it, and save again a minute later",
+		e.Process, e.Version, e.Algorithm)
 }

@@ -34,6 +34,12 @@ func (e *FieldErrors) Add(field, message string) {
 	}
 }
 
+func (e *FieldErrors) addIf(wrong bool, field, message string) {
+	if wrong {
+		e.Add(field, message)
+	}
+}
+
 // Validate returns all that is wrong with a tenant and its settings. Whether the default plan
 // exists is the store's to know.
 func (t *Tenant) Validate() FieldErrors {
@@ -116,8 +122,8 @@ func (r *Rule) wrongLimit() FieldErrors {
 		if r.Window.Calendar != "" && algorithm != FixedWindow {
 			errs.Add("window", fmt.Sprintf("must be a duration such as 60s: a %s moves with the time, and only fixed_window follows the calendar", algorithm))
 		}
-	} else if r.Window != (Window{}) {
-		errs.Add("window", fmt.Sprintf("must be left out: a %s has no window", algorithm))
+	} else {
+		errs = append(errs, r.Window.mustBeNone(fmt.Sprintf("a %s has no window", algorithm))...)
 	}
 	switch {
 	case algorithm == TokenBucket && r.RefillInterval != 0:
@@ -179,9 +185,11 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	if r.Burst != 0 {
 		errs.Add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
 	}
-	if r.Window != (Window{}) || r.RefillInterval != 0 || r.MaxHold != 0 || len(r.NotifyAt) > 0 {
-		errs.Add("algorithm", fmt.Sprintf("must have no window, refill_interval, max_hold or notify_at: a %s rule takes no tokens", r.Action))
-	}
+	why := fmt.Sprintf("a %s rule takes no tokens", r.Action)
+	errs = append(errs, r.Window.mustBeNone(why)...)
+	errs.addIf(r.RefillInterval != 0, "refill_interval", "must be left out: "+why)
+	errs.addIf(r.MaxHold != 0, "max_hold", "must be left out: "+why)
+	errs.addIf(len(r.NotifyAt) > 0, "notify_at", "must be left out: "+why)
 	if r.Action == ActionBypass && r.Mode == ModeShadow {
 		errs.Add("mode", "must be enforce: a bypass rule has no shadow mode")
 	}

@@ -54,6 +54,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Mode:        t.Mode,
 		Pattern:     t.Rule.Pattern.String(),
 		Version:     t.Rule.Version,
+		Algorithm:   t.Rule.Algorithm,
 		UserID:      strings.Clone(c.Request.UserID),
 		IP:          rules.PlainIP(c.Request.IP),
 		Endpoint:    strings.Clone(c.Request.Endpoint),
@@ -67,7 +68,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		LastAt:      now,
 	}
 	if t.Rule.Action == rules.ActionLimit {
-		v.Rate, v.Burst = t.Limit.Rate, t.Limit.Burst
+		v.Rate, v.Burst, v.LimitText = t.Limit.Rate, t.Limit.Burst, t.Rule.Describe(t.Limit)
 	}
 	return v
 }

@@ -67,7 +67,8 @@ func TestADeniedCheckLeavesOneViolation(t *testing.T) {
 	want := violations.Violation{
 		ID: violations.ID{At: noon}, Tenant: 1, Rule: 12, Subject: "42", Reason: "limit_exceeded",
 		Scope: rules.ScopeUser, Mode: rules.ModeEnforce, Pattern: "user:{user_id}", Version: 3, Rate: 10, Burst: 50,
-		UserID: "42", Endpoint: "/api/search", Method: "GET", Plan: "free", Cost: violations.Token,
+		LimitText: "10 per second, bursts to 50",
+		UserID:    "42", Endpoint: "/api/search", Method: "GET", Plan: "free", Cost: violations.Token,
 		Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond, Count: 1, LastAt: noon,
 	}
 	if got != want {

@@ -28,7 +28,8 @@ type Violation struct {
 	// Subject names the bucket within the rule; see rules.Match.
 	Subject string
 
-	// Reason is why the tier denied: limit_exceeded, blocked, cost_exceeds_limit, store_unavailable.
+	// Reason is why the tier denied: limit_exceeded, blocked, cost_exceeds_limit, concurrency_exceeded,
+	// store_unavailable.
 	Reason  string
 	Scope   rules.Scope
 	Mode    rules.Mode
@@ -39,6 +40,9 @@ type Violation struct {
 	// block.
 	Rate  float64
 	Burst int64
+	// Algorithm is the rule's, and LimitText describes the limit in force: 10 per second, bursts to 50; "" for a block.
+	Algorithm rules.Algorithm
+	LimitText string
 
 	// From the check; "" or the zero Addr if it named none. Plan is the plan in force.
 	UserID   string

@@ -13,6 +13,8 @@ export function matched(rule_id: number, more: Partial<MatchedRule> = {}): Match
     failure_mode: 'local',
     rate_per_second: 10,
     burst_capacity: 50,
+    algorithm: 'token_bucket',
+    limit_text: '10 per second, bursts to 50',
     overridden: false,
     ...more,
   };

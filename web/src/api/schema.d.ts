@@ -1892,8 +1892,49 @@ export interface components {
         Mode: "enforce" | "shadow";
         /** @enum {string} */
         Action: "limit" | "block" | "bypass";
-        /** @enum {string} */
-        Algorithm: "token_bucket";
+        /**
+         * @description How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+         *     an older release does not know its algorithm.
+         *
+         *     | algorithm | fields | what it allows |
+         *     | --- | --- | --- |
+         *     | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+         *     | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+         *     | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+         *     | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+         *     | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+         *     | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
+         * @enum {string}
+         */
+        Algorithm: "token_bucket" | "leaky_bucket" | "fixed_window" | "sliding_window" | "sliding_window_log" | "concurrency";
+        /**
+         * @description A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+         *     epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+         * @example month
+         */
+        Window: string | null;
+        /**
+         * @description The time zone in which the days of a calendar's window begin; null: UTC
+         * @example Europe/Berlin
+         */
+        WindowZone: string | null;
+        /**
+         * @description The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+         * @example 15
+         */
+        WindowStartDay: number | null;
+        /** @description Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously */
+        RefillInterval: string | null;
+        /** @description How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h */
+        MaxHold: string | null;
+        /**
+         * @description Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+         * @example [
+         *       80,
+         *       100
+         *     ]
+         */
+        NotifyAt: number[];
         /**
          * @description What a rule does while Redis cannot answer
          * @enum {string}
@@ -1905,7 +1946,7 @@ export interface components {
          */
         RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
-        Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "store_unavailable";
+        Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
         /** @enum {string} */
         Permission: "check" | "explain" | "manage";
         /** @enum {string} */
@@ -1970,7 +2011,7 @@ export interface components {
             /** Format: int64 */
             violated_rule_id: number | null;
             /** @enum {string|null} */
-            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "store_unavailable" | null;
+            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable" | null;
             /**
              * Format: int64
              * @description 0 if allowed; null if no wait helps
@@ -2043,12 +2084,16 @@ export interface components {
             rate_per_second: number | null;
             /** Format: int64 */
             burst_capacity: number | null;
+            /** @description As it is stored; a newer release may have written it */
+            algorithm: string;
+            /** @description The limit in force as people say it; null without one */
+            limit_text: string | null;
             /** @description An override is in force */
             overridden: boolean;
             /**
              * @description Only there if the answering process does not know a word of the rule, because a newer release wrote it. The
              *     rule then acts by its failure mode, and `local` counts as `open`.
-             * @example algorithm leaky_bucket
+             * @example algorithm token_ring
              */
             unknown?: string;
         };
@@ -2322,6 +2367,13 @@ export interface components {
          *       "rate_unit": "second",
          *       "burst_capacity": 500,
          *       "algorithm": "token_bucket",
+         *       "window": null,
+         *       "window_zone": null,
+         *       "window_start_day": null,
+         *       "refill_interval": null,
+         *       "max_hold": null,
+         *       "notify_at": [],
+         *       "limit_text": "100 per second, bursts to 500",
          *       "mode": "enforce",
          *       "action": "limit",
          *       "failure_mode": null,
@@ -2344,16 +2396,24 @@ export interface components {
             scope: components["schemas"]["Scope"];
             /**
              * Format: double
-             * @description 0 unless action is limit
+             * @description 0 unless action is limit and the algorithm has a rate
              */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
             /**
              * Format: int64
-             * @description 0 unless action is limit
+             * @description In tokens: the most at once, in a window, in the queue or in flight. 0 unless action is limit
              */
             burst_capacity: number;
             algorithm: components["schemas"]["Algorithm"];
+            window: components["schemas"]["Window"];
+            window_zone: components["schemas"]["WindowZone"];
+            window_start_day: components["schemas"]["WindowStartDay"];
+            refill_interval: components["schemas"]["RefillInterval"];
+            max_hold: components["schemas"]["MaxHold"];
+            notify_at: components["schemas"]["NotifyAt"];
+            /** @description The limit as people say it; empty unless action is limit */
+            limit_text: string;
             mode: components["schemas"]["Mode"];
             action: components["schemas"]["Action"];
             failure_mode: components["schemas"]["RuleFailureMode"];
@@ -2363,7 +2423,7 @@ export interface components {
             version: number;
             /**
              * Format: date-time
-             * @description When the present rate and burst came into force
+             * @description When the present limit came into force
              */
             in_force_since: string;
             /** Format: date-time */
@@ -2388,7 +2448,7 @@ export interface components {
             plan?: string | null;
             /**
              * Format: double
-             * @description 0.000001 to 1000000000; only with action limit
+             * @description 0.000001 to 1000000000; only with action limit and an algorithm that has a rate
              */
             rate_per_second?: number;
             /** @default second */
@@ -2400,6 +2460,12 @@ export interface components {
             burst_capacity?: number;
             /** @default token_bucket */
             algorithm?: components["schemas"]["Algorithm"];
+            window?: components["schemas"]["Window"];
+            window_zone?: components["schemas"]["WindowZone"];
+            window_start_day?: components["schemas"]["WindowStartDay"];
+            refill_interval?: components["schemas"]["RefillInterval"];
+            max_hold?: components["schemas"]["MaxHold"];
+            notify_at?: components["schemas"]["NotifyAt"];
             /** @default enforce */
             mode?: components["schemas"]["Mode"];
             /** @default limit */
@@ -2410,6 +2476,10 @@ export interface components {
             /** @default  */
             description?: string;
         };
+        /**
+         * @description What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
+         *     a fixed_window.
+         */
         RulePatch: {
             /** Format: double */
             rate_per_second?: number;
@@ -2417,6 +2487,12 @@ export interface components {
             /** Format: int64 */
             burst_capacity?: number;
             algorithm?: components["schemas"]["Algorithm"];
+            window?: components["schemas"]["Window"];
+            window_zone?: components["schemas"]["WindowZone"];
+            window_start_day?: components["schemas"]["WindowStartDay"];
+            refill_interval?: components["schemas"]["RefillInterval"];
+            max_hold?: components["schemas"]["MaxHold"];
+            notify_at?: components["schemas"]["NotifyAt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
@@ -2474,6 +2550,12 @@ export interface components {
             /** Format: int64 */
             burst_capacity?: number;
             algorithm?: components["schemas"]["Algorithm"];
+            window?: components["schemas"]["Window"];
+            window_zone?: components["schemas"]["WindowZone"];
+            window_start_day?: components["schemas"]["WindowStartDay"];
+            refill_interval?: components["schemas"]["RefillInterval"];
+            max_hold?: components["schemas"]["MaxHold"];
+            notify_at?: components["schemas"]["NotifyAt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
@@ -2561,7 +2643,7 @@ export interface components {
             /** @description The index in rules of the rule that denied */
             deciding_rule: number | null;
             /** @enum {string|null} */
-            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | null;
+            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | null;
             /**
              * Format: double
              * @description 0 if allowed; null if no wait helps
@@ -2581,8 +2663,11 @@ export interface components {
             tokens: number;
         };
         OverrideLimit: {
-            /** Format: double */
-            rate_per_second: number;
+            /**
+             * Format: double
+             * @description Left out or 0 if the algorithm of the rule has no rate
+             */
+            rate_per_second?: number;
             /** @default second */
             rate_unit?: components["schemas"]["RateUnit"];
             /** Format: int64 */
@@ -2613,7 +2698,10 @@ export interface components {
             /** Format: int64 */
             rule_id: number;
             user_id: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description 0 if the algorithm of the rule has no rate
+             */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
             /** Format: int64 */
@@ -2686,6 +2774,8 @@ export interface components {
          *       "burst_capacity": 50,
          *       "rate_per_second": 10,
          *       "rate_unit": "second",
+         *       "algorithm": "token_bucket",
+         *       "limit_text": "10 per second, bursts to 50",
          *       "overridden": false,
          *       "reset_after_ms": 4935,
          *       "source": "user"
@@ -2703,7 +2793,7 @@ export interface components {
             plan: string | null;
             /**
              * Format: double
-             * @description The present level
+             * @description What can be taken now: tokens, the rest of a window, or free places
              */
             tokens: number;
             /**
@@ -2714,11 +2804,14 @@ export interface components {
             /** Format: double */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
+            algorithm: components["schemas"]["Algorithm"];
+            /** @description The limit in force as people say it */
+            limit_text: string;
             /** @description An override is in force */
             overridden: boolean;
             /**
              * Format: int64
-             * @description Time until it is full
+             * @description Time until it is full, or the window ends
              */
             reset_after_ms: number;
             /**
@@ -2989,6 +3082,8 @@ export interface components {
          *       "key_pattern": "user:{user_id}",
          *       "rate_per_second": 10,
          *       "burst_capacity": 50,
+         *       "algorithm": "token_bucket",
+         *       "limit_text": "10 per second, bursts to 50",
          *       "user_id": "42",
          *       "ip_address": "203.0.113.9",
          *       "endpoint": "/api/search",
@@ -3032,7 +3127,7 @@ export interface components {
             key_pattern: string;
             /**
              * Format: double
-             * @description Of the limit then in force, which can be an override; 0 unless the rule limits
+             * @description Of the limit then in force, which can be an override; 0 unless the rule limits at a rate
              */
             rate_per_second: number;
             /**
@@ -3040,6 +3135,9 @@ export interface components {
              * @description The same
              */
             burst_capacity: number;
+            algorithm: components["schemas"]["Algorithm"];
+            /** @description The limit then in force as people say it; empty for a block, and in rows that an older release wrote */
+            limit_text: string;
             /** @description null, also for the next four: the check had none */
             user_id: string | null;
             ip_address: string | null;
@@ -3077,6 +3175,8 @@ export interface components {
          *           "key_pattern": "user:{user_id}",
          *           "rate_per_second": 10,
          *           "burst_capacity": 50,
+         *           "algorithm": "token_bucket",
+         *           "limit_text": "10 per second, bursts to 50",
          *           "user_id": "42",
          *           "ip_address": "203.0.113.9",
          *           "endpoint": "/api/search",
@@ -3116,6 +3216,8 @@ export interface components {
          *         "key_pattern": "user:{user_id}",
          *         "rate_per_second": 10,
          *         "burst_capacity": 50,
+         *         "algorithm": "token_bucket",
+         *         "limit_text": "10 per second, bursts to 50",
          *         "user_id": "42",
          *         "ip_address": "203.0.113.9",
          *         "endpoint": "/api/search",
@@ -5477,6 +5579,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -6992,6 +7095,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];

@@ -3,6 +3,7 @@ import { exactTime } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
 import { fieldLabels } from './rule';
+import { formatDuration } from './window';
 
 /** The audit log in words: who did what to what, and which values changed. */
 type Row = Record<string, unknown>;
@@ -159,12 +160,31 @@ const labels: Record<string, string> = {
 };
 
 /** The values that differ; for a creation or removal, all values. */
-export function changesOf({ before, after }: AuditEntry): Change[] {
+export function changesOf(entry: AuditEntry): Change[] {
+  const [before, after] = [plain(entry.before), plain(entry.after)];
   const fields = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return fields
     .filter((field) => !bookkeeping.has(field))
     .map((field) => ({ field: label(field), before: shown(before, field), after: shown(after, field) }))
     .filter((change) => change.before !== change.after);
+}
+
+/** The row without columns that a limit of its algorithm leaves empty, and its window in one. */
+function plain(row: Row | null): Row | null {
+  if (!row) return null;
+  const { window_seconds, window_calendar, refill_interval_seconds, max_hold_seconds, ...rest } = row;
+  const seconds = (value: unknown) => (typeof value === 'number' ? formatDuration(value) : undefined);
+  const window = {
+    window: window_calendar ?? seconds(window_seconds),
+    refill_interval: seconds(refill_interval_seconds),
+    max_hold: seconds(max_hold_seconds),
+  };
+  const parts = ['window_zone', 'window_start_day', 'notify_at'];
+  return Object.fromEntries(
+    Object.entries({ ...rest, ...window }).filter(
+      ([field, value]) => value !== undefined && (value !== null || !parts.includes(field)),
+    ),
+  );
 }
 
 function label(field: string): string {

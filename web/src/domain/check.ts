@@ -66,6 +66,10 @@ export function verdict(explanation: Explanation): string {
       return `Blocked by ${rule}. Waiting does not help.`;
     case 'cost_exceeds_limit':
       return `The cost is higher than the bucket of ${rule} can hold. Waiting does not help.`;
+    case 'concurrency_exceeded':
+      return `All places of ${rule} are taken. A check gets one as soon as another is released.`;
+    case 'reservations_exhausted':
+      return 'The tenant has as many open reservations as it may. Settle some, or let them expire.';
     case 'store_unavailable':
       return `Redis is not responding, and ${rule} denies until it does.`;
     default:

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { parsePattern, printPattern, scopeOf, splitsByUser } from './pattern';
-import { limitSentence, parseRate, type RateUnit } from './rate';
+import { isValid, type Limit, limitSentence, parseRate, type RateUnit } from './rate';
+import { formatDuration, parseDuration, parseWindow } from './window';
 
 /** What patterns and rates mean here and on the server, whose tests read the file too. */
 const cases: {
@@ -9,6 +10,11 @@ const cases: {
   invalid_patterns: { text: string; error: string }[];
   rates: { text: string; per_second: number; unit: RateUnit; burst: number; limit: string }[];
   invalid_rates: string[];
+  durations: { text: string; seconds: number; prints?: string }[];
+  invalid_durations: { text: string; error: string }[];
+  windows: { text: string; seconds?: number; calendar?: string; prints?: string }[];
+  invalid_windows: { text: string; error: string }[];
+  limits: (Omit<Limit, 'burst_capacity'> & { rate?: string; burst: number; describes: string })[];
 } = JSON.parse(readFileSync('../internal/rules/testdata/grammar.json', 'utf8'));
 
 describe('patterns are read as the server reads them', () => {
@@ -37,4 +43,31 @@ describe('rates are read and described as the server does', () => {
   test.each(cases.invalid_rates)('%j is refused', (text) => {
     expect(parseRate(text, 'second')).toBeNull();
   });
+});
+
+describe('durations and windows are read as the server reads them', () => {
+  test.each(cases.durations)('$text', ({ text, seconds, prints = text }) => {
+    expect(parseDuration(text)).toEqual({ seconds });
+    expect(formatDuration(seconds)).toBe(prints);
+  });
+
+  test.each(cases.invalid_durations)('$text is no duration', ({ text, error }) => {
+    expect(parseDuration(text)).toEqual({ error });
+  });
+
+  test.each(cases.windows)('$text', ({ text, seconds, calendar }) => {
+    expect(parseWindow(text)).toEqual(calendar ? { calendar } : { seconds });
+  });
+
+  test.each(cases.invalid_windows)('$text is no window', ({ text, error }) => {
+    expect(parseWindow(text)).toEqual({ error });
+  });
+});
+
+test.each(cases.limits)('a limit is described as the server describes it: $describes', (one) => {
+  const { rate, burst, describes, ...shape } = one;
+  const amounts = (rate && parseRate(rate, 'second')) || { rate_per_second: 0, rate_unit: 'second' as const };
+  const limit = { ...amounts, ...shape, burst_capacity: burst };
+  expect(limitSentence(limit)).toBe(describes);
+  expect(isValid(limit)).toBe(true);
 });

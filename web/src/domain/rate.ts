@@ -1,3 +1,15 @@
+import type { Rule } from '~/api/types';
+import {
+  describeDuration,
+  describeWindow,
+  isCalendar,
+  maxHold,
+  parseDuration,
+  parseWindow,
+  type WindowParts,
+  windowSeconds,
+} from './window';
+
 /**
  * Rates as people say them. The API keeps tokens per second and the unit somebody typed; people see
  * "10 per second, bursts to 50" and never two bare floats. Rates are computed in the typed unit, where
@@ -11,8 +23,23 @@ export interface Rate {
   rate_unit: RateUnit;
 }
 
-export interface Limit extends Rate {
+/** A limit; without an algorithm it is a rate and a burst, or an override's burst. */
+export interface Limit extends Rate, WindowParts {
   burst_capacity: number;
+  algorithm?: Algorithm;
+  refill_interval?: string | null;
+  max_hold?: string | null;
+}
+
+export type Algorithm = Rule['algorithm'];
+
+/** Whether limits of the algorithm have a rate; the others have a rate of 0. */
+export function hasRate(algorithm: Algorithm | undefined): boolean {
+  return algorithm === undefined || algorithm === 'token_bucket' || algorithm === 'leaky_bucket';
+}
+
+export function hasWindow(algorithm: Algorithm | undefined): boolean {
+  return algorithm === 'fixed_window' || algorithm === 'sliding_window' || algorithm === 'sliding_window_log';
 }
 
 /** The ranges the server accepts (internal/rules). */
@@ -20,6 +47,8 @@ export const bounds = {
   minRate: 1e-6,
   maxRate: 1e9,
   maxBurst: 1e9,
+  /** Of a sliding log, and of places. */
+  maxListed: 1000,
   maxSecondsToFull: 365 * 86400,
 };
 
@@ -55,10 +84,17 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
 export function times(limit: Limit, factor: number): Limit {
   const { number, unit } = perUnit(limit);
   return {
+    ...shapeOf(limit),
     rate_per_second: perSecond(rounded(number * factor), unit),
     rate_unit: limit.rate_unit,
     burst_capacity: Math.max(1, Math.round(limit.burst_capacity * factor)),
   };
+}
+
+/** What limits have beside a rate and a burst. An override shares it with its rule. */
+export function shapeOf(limit: Limit) {
+  const { algorithm, window, window_zone, window_start_day, refill_interval, max_hold } = limit;
+  return { algorithm, window, window_zone, window_start_day, refill_interval, max_hold };
 }
 
 /** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
@@ -68,6 +104,8 @@ export function unitOf(rate_per_second: number): RateUnit {
   );
 }
 
+const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h', day: 'd' };
+
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 /** "1,000 per day" */
@@ -76,12 +114,46 @@ export function rateSentence(rate: Rate): string {
   return `${exact.format(number)} per ${unit}`;
 }
 
-/** "10 per second, bursts to 50" */
+/**
+ * "10 per second, bursts to 50", "10,000 per month from the 15th, Europe/Berlin", "20 at once, held at most 10 min";
+ * as the server says it.
+ */
 export function limitSentence(limit: Limit): string {
-  return `${rateSentence(limit)}, bursts to ${exact.format(limit.burst_capacity)}`;
+  const burst = exact.format(limit.burst_capacity);
+  switch (limit.algorithm) {
+    case 'leaky_bucket':
+      return `${rateSentence(limit)} through a queue of ${burst}`;
+    case 'fixed_window':
+      return `${burst} per ${describeWindow(limit)}`;
+    case 'sliding_window':
+      return `about ${burst} in any ${describeWindow(limit)}`;
+    case 'sliding_window_log':
+      return `${burst} in any ${describeWindow(limit)}`;
+    case 'concurrency':
+      return `${burst} at once, held at most ${describeDuration(limit.max_hold ?? '')}`;
+  }
+  if (limit.rate_per_second === 0) return `burst ${burst}`;
+  return `${stepsOf(limit) ?? rateSentence(limit)}, bursts to ${burst}`;
 }
 
-const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h', day: 'd' };
+/** "5 every 10 s"; null if tokens come continuously. */
+function stepsOf(limit: Limit): string | null {
+  if (!limit.refill_interval) return null;
+  const every = describeDuration(limit.refill_interval);
+  const step = limit.rate_per_second * windowSeconds(limit.refill_interval);
+  const tokens = Math.round(step);
+  if (tokens >= 1 && Math.abs(step - tokens) < 1e-9 * tokens) return `${exact.format(tokens)} every ${every}`;
+  return `${rateSentence(limit)} in steps of ${every}`;
+}
+
+/** A limit in a cell: "10/s", "100/month", "20 at once". */
+export function limitShort(limit: Limit): string {
+  const burst = exact.format(limit.burst_capacity);
+  if (limit.algorithm === 'concurrency') return `${burst} at once`;
+  if (!hasWindow(limit.algorithm)) return limit.rate_per_second > 0 ? rateShort(limit) : `burst ${burst}`;
+  const window = isCalendar(limit.window) ? limit.window : describeWindow(limit);
+  return `${burst}/${short[window as RateUnit] ?? window}`;
+}
 
 /** "10/s": for cells and chips, beside the sentence. */
 export function rateShort(rate: Rate): string {
@@ -123,10 +195,38 @@ function unitNamed(name: string): RateUnit | undefined {
   return units.find((unit) => unit.startsWith(name) || short[unit] === name || `${unit}s` === name);
 }
 
+export interface LimitProblems {
+  rate?: string;
+  burst?: string;
+  window?: string;
+  refill_interval?: string;
+  max_hold?: string;
+}
+
 /** What is wrong with a limit, in words that follow the field's name; the server has the last word. */
-export function limitProblems(limit: Limit): { rate?: string; burst?: string } {
-  const problems: { rate?: string; burst?: string } = {};
-  const { rate_per_second: rate, burst_capacity: burst } = limit;
+export function limitProblems(limit: Limit): LimitProblems {
+  const problems: LimitProblems = {};
+  const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;
+  if (!hasRate(algorithm)) {
+    const most =
+      algorithm === 'sliding_window_log' || algorithm === 'concurrency' ? bounds.maxListed : bounds.maxBurst;
+    if (!Number.isInteger(burst) || burst < 1 || burst > most) {
+      problems.burst = `must be a whole number from 1 to ${exact.format(most)}`;
+    }
+    if (hasWindow(algorithm)) {
+      const read = parseWindow(limit.window ?? '');
+      if ('error' in read) problems.window = read.error;
+    } else {
+      const read = parseDuration(limit.max_hold ?? '');
+      if ('error' in read) problems.max_hold = read.error;
+      else if (read.seconds > maxHold) problems.max_hold = 'must be at most 24h';
+    }
+    return problems;
+  }
+  if (limit.refill_interval) {
+    const read = parseDuration(limit.refill_interval);
+    if ('error' in read) problems.refill_interval = read.error;
+  }
   if (Number.isNaN(rate)) {
     problems.rate = notARate;
   } else if (!(rate >= bounds.minRate && rate <= bounds.maxRate)) {
@@ -141,7 +241,14 @@ export function limitProblems(limit: Limit): { rate?: string; burst?: string } {
   return problems;
 }
 
-/** How long an empty bucket takes to be full, in milliseconds. */
+/** Whether nothing is wrong with a limit. */
+export function isValid(limit: Limit): boolean {
+  return Object.keys(limitProblems(limit)).length === 0;
+}
+
+/** How long it takes until nothing of the past counts any more, in milliseconds. */
 export function timeToFull(limit: Limit): number {
+  if (hasWindow(limit.algorithm)) return windowSeconds(limit.window ?? '') * 1000;
+  if (limit.algorithm === 'concurrency') return windowSeconds(limit.max_hold ?? '') * 1000;
   return (limit.burst_capacity / limit.rate_per_second) * 1000;
 }

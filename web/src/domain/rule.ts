@@ -20,7 +20,7 @@ export function ruleEffect(rule: Limit & Pick<Rule, 'action'>): string {
 }
 
 export const actionLabels: Record<Rule['action'], string> = {
-  limit: 'Limited to a rate',
+  limit: 'Limited',
   block: 'Always denied',
   bypass: 'Always allowed',
 };
@@ -46,9 +46,16 @@ export const fieldLabels = {
   key_pattern: 'Pattern',
   name: 'Name',
   plan: 'Plan',
+  algorithm: 'Algorithm',
   rate_per_second: 'Rate',
   rate_unit: 'Unit',
   burst_capacity: 'Burst',
+  window: 'Window',
+  window_zone: 'Time zone',
+  window_start_day: 'Starts on day',
+  refill_interval: 'Refill interval',
+  max_hold: 'Longest hold',
+  notify_at: 'Note crossings at',
   mode: 'Mode',
   action: 'Action',
   failure_mode: 'When Redis is unavailable',

@@ -1,11 +1,12 @@
 import type { Violation } from '~/api/types';
 import { duration, exactNumber, plural } from './format';
-import { limitSentence, unitOf } from './rate';
+import { hasWindow, limitSentence, unitOf } from './rate';
 
 /** "10 per second, bursts to 50": the limit as it was then; null for a rule that blocks. */
 export function limitThen(violation: Violation): string | null {
-  const { rate_per_second, burst_capacity } = violation;
-  if (rate_per_second <= 0) return null;
+  const { rate_per_second, burst_capacity, limit_text } = violation;
+  if (limit_text !== '') return limit_text;
+  if (rate_per_second <= 0) return null; // older rows are of token buckets
   return limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
 }
 
@@ -47,9 +48,15 @@ function why(violation: Violation): string {
     case 'blocked':
       return `The rule ${key_pattern} blocks every request that matches. Waiting would not have helped.`;
     case 'cost_exceeds_limit':
-      return `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
-        burst_capacity,
-      )}. Waiting would not have helped.`;
+      return hasWindow(violation.algorithm)
+        ? `A request took ${tokens(cost)}, and ${key_pattern} never allows more than ${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
+        : `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
+            burst_capacity,
+          )}. Waiting would not have helped.`;
+    case 'concurrency_exceeded':
+      return `All ${plural(burst_capacity, 'place')} of ${key_pattern}${inBrackets(violation)} were taken. A request gets a place as soon as one is released.`;
+    case 'reservations_exhausted':
+      return 'The tenant had 100,000 open reservations, which is the most. Settle reservations, or let them expire.';
     case 'store_unavailable':
       return `Redis did not answer, and the rule ${key_pattern} denies until it does.`;
     default:
@@ -57,14 +64,26 @@ function why(violation: Violation): string {
   }
 }
 
-function short(violation: Violation): string {
-  const { tokens_at_time: held, cost, retry_after_ms: wait } = violation;
+function inBrackets(violation: Violation): string {
   const limit = limitThen(violation);
+  return limit ? ` (${limit})` : '';
+}
+
+function short(violation: Violation): string {
+  const { tokens_at_time: held, cost, retry_after_ms: wait, key_pattern, algorithm } = violation;
+  const later = wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`;
+  const limit = limitThen(violation);
+  if (hasWindow(algorithm)) {
+    const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
+    return `Of the limit ${key_pattern}${inBrackets(violation)} ${left}, and a request takes ${exactNumber(cost)}${later}`;
+  }
+  if (algorithm === 'leaky_bucket')
+    return `The queue of ${key_pattern}${inBrackets(violation)} was full${later}`;
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
   const lacked =
     held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
-  return `${begin} ${lacked}${wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`}`;
+  return `${begin} ${lacked}${later}`;
 }
 
 /** Whose bucket it is. */

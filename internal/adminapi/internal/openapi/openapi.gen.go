@@ -104,12 +104,27 @@ func (e AlertPer) Valid() bool {
 
 // Defines values for Algorithm.
 const (
-	TokenBucket Algorithm = "token_bucket"
+	Concurrency      Algorithm = "concurrency"
+	FixedWindow      Algorithm = "fixed_window"
+	LeakyBucket      Algorithm = "leaky_bucket"
+	SlidingWindow    Algorithm = "sliding_window"
+	SlidingWindowLog Algorithm = "sliding_window_log"
+	TokenBucket      Algorithm = "token_bucket"
 )
 
 // Valid indicates whether the value is a known member of the Algorithm enum.
 func (e Algorithm) Valid() bool {
 	switch e {
+	case Concurrency:
+		return true
+	case FixedWindow:
+		return true
+	case LeakyBucket:
+		return true
+	case SlidingWindow:
+		return true
+	case SlidingWindowLog:
+		return true
 	case TokenBucket:
 		return true
 	default:
@@ -422,10 +437,12 @@ func (e RateUnit) Valid() bool {
 
 // Defines values for Reason.
 const (
-	ReasonBlocked          Reason = "blocked"
-	ReasonCostExceedsLimit Reason = "cost_exceeds_limit"
-	ReasonLimitExceeded    Reason = "limit_exceeded"
-	ReasonStoreUnavailable Reason = "store_unavailable"
+	ReasonBlocked               Reason = "blocked"
+	ReasonConcurrencyExceeded   Reason = "concurrency_exceeded"
+	ReasonCostExceedsLimit      Reason = "cost_exceeds_limit"
+	ReasonLimitExceeded         Reason = "limit_exceeded"
+	ReasonReservationsExhausted Reason = "reservations_exhausted"
+	ReasonStoreUnavailable      Reason = "store_unavailable"
 )
 
 // Valid indicates whether the value is a known member of the Reason enum.
@@ -433,9 +450,13 @@ func (e Reason) Valid() bool {
 	switch e {
 	case ReasonBlocked:
 		return true
+	case ReasonConcurrencyExceeded:
+		return true
 	case ReasonCostExceedsLimit:
 		return true
 	case ReasonLimitExceeded:
+		return true
+	case ReasonReservationsExhausted:
 		return true
 	case ReasonStoreUnavailable:
 		return true
@@ -560,16 +581,19 @@ func (e TenantStatusAnswering) Valid() bool {
 
 // Defines values for TimelineDecisionReason.
 const (
-	TimelineDecisionReasonBlocked          TimelineDecisionReason = "blocked"
-	TimelineDecisionReasonCostExceedsLimit TimelineDecisionReason = "cost_exceeds_limit"
-	TimelineDecisionReasonLessThannil      TimelineDecisionReason = "<nil>"
-	TimelineDecisionReasonLimitExceeded    TimelineDecisionReason = "limit_exceeded"
+	TimelineDecisionReasonBlocked             TimelineDecisionReason = "blocked"
+	TimelineDecisionReasonConcurrencyExceeded TimelineDecisionReason = "concurrency_exceeded"
+	TimelineDecisionReasonCostExceedsLimit    TimelineDecisionReason = "cost_exceeds_limit"
+	TimelineDecisionReasonLessThannil         TimelineDecisionReason = "<nil>"
+	TimelineDecisionReasonLimitExceeded       TimelineDecisionReason = "limit_exceeded"
 )
 
 // Valid indicates whether the value is a known member of the TimelineDecisionReason enum.
 func (e TimelineDecisionReason) Valid() bool {
 	switch e {
 	case TimelineDecisionReasonBlocked:
+		return true
+	case TimelineDecisionReasonConcurrencyExceeded:
 		return true
 	case TimelineDecisionReasonCostExceedsLimit:
 		return true
@@ -891,7 +915,17 @@ type AlertWithSecret struct {
 	Secret string `json:"secret"`
 }
 
-// Algorithm defines model for Algorithm.
+// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+// an older release does not know its algorithm.
+//
+// | algorithm | fields | what it allows |
+// | --- | --- | --- |
+// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
 type Algorithm string
 
 // Arrival defines model for Arrival.
@@ -966,12 +1000,28 @@ type AuditObjectKind string
 
 // Bucket defines model for Bucket.
 type Bucket struct {
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
+	Algorithm Algorithm `json:"algorithm"`
+
 	// BucketKey The rule's id, a colon and the subject
 	BucketKey string `json:"bucket_key"`
 
 	// BurstCapacity Of the limit in force, which can be an override
 	BurstCapacity int64  `json:"burst_capacity"`
 	KeyPattern    string `json:"key_pattern"`
+
+	// LimitText The limit in force as people say it
+	LimitText string `json:"limit_text"`
 
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
@@ -985,7 +1035,7 @@ type Bucket struct {
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
 
-	// ResetAfterMs Time until it is full
+	// ResetAfterMs Time until it is full, or the window ends
 	ResetAfterMs int64 `json:"reset_after_ms"`
 	RuleId       int64 `json:"rule_id"`
 	Scope        Scope `json:"scope"`
@@ -993,7 +1043,7 @@ type Bucket struct {
 	// Source user: the user id alone determines the bucket
 	Source BucketSource `json:"source"`
 
-	// Tokens The present level
+	// Tokens What can be taken now: tokens, the rest of a window, or free places
 	Tokens float64 `json:"tokens"`
 }
 
@@ -1201,7 +1251,19 @@ type Matrix struct {
 // MatrixCell For an existing rule: rule_id and version, with remove or the fields to change. For a new rule: key_pattern, name and plan,
 // with the fields of a new rule.
 type MatrixCell struct {
-	Action        *Action    `json:"action,omitempty"`
+	Action *Action `json:"action,omitempty"`
+
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
 	Algorithm     *Algorithm `json:"algorithm,omitempty"`
 	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
 	Description   *string    `json:"description,omitempty"`
@@ -1211,17 +1273,36 @@ type MatrixCell struct {
 	IsActive    *bool                              `json:"is_active,omitempty"`
 	KeyPattern  *string                            `json:"key_pattern,omitempty"`
 
+	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
+	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
+
 	// Mode A shadow rule counts and reports but never decides
-	Mode          *Mode                     `json:"mode,omitempty"`
-	Name          *string                   `json:"name,omitempty"`
+	Mode *Mode   `json:"mode,omitempty"`
+	Name *string `json:"name,omitempty"`
+
+	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+	NotifyAt      *NotifyAt                 `json:"notify_at,omitempty"`
 	Plan          nullable.Nullable[string] `json:"plan,omitempty"`
 	RatePerSecond *float64                  `json:"rate_per_second,omitempty"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit *RateUnit                `json:"rate_unit,omitempty"`
-	Remove   *bool                    `json:"remove,omitempty"`
-	RuleId   nullable.Nullable[int64] `json:"rule_id,omitempty"`
-	Version  nullable.Nullable[int64] `json:"version,omitempty"`
+	RateUnit *RateUnit `json:"rate_unit,omitempty"`
+
+	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
+	Remove         *bool                             `json:"remove,omitempty"`
+	RuleId         nullable.Nullable[int64]          `json:"rule_id,omitempty"`
+	Version        nullable.Nullable[int64]          `json:"version,omitempty"`
+
+	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+	Window nullable.Nullable[Window] `json:"window,omitempty"`
+
+	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
+
+	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
+	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
 }
 
 // MatrixDiff defines model for MatrixDiff.
@@ -1250,6 +1331,9 @@ type MatrixSave struct {
 	// DryRun Say what would change and change nothing
 	DryRun *bool `json:"dry_run,omitempty"`
 }
+
+// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
+type MaxHold = string
 
 // Member defines model for Member.
 type Member struct {
@@ -1324,7 +1408,19 @@ type NewPlan struct {
 
 // NewRule The fields of a rule that callers choose
 type NewRule struct {
-	Action    *Action    `json:"action,omitempty"`
+	Action *Action `json:"action,omitempty"`
+
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
 	Algorithm *Algorithm `json:"algorithm,omitempty"`
 
 	// BurstCapacity 1 to 1000000000; only with action limit
@@ -1338,20 +1434,39 @@ type NewRule struct {
 	// KeyPattern Such as user:{user_id}:endpoint:/api/search
 	KeyPattern string `json:"key_pattern"`
 
+	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
+	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
+
 	// Mode A shadow rule counts and reports but never decides
 	Mode *Mode `json:"mode,omitempty"`
 
 	// Name Distinguishes several limits of one pattern and plan
 	Name *string `json:"name,omitempty"`
 
+	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+	NotifyAt *NotifyAt `json:"notify_at,omitempty"`
+
 	// Plan Left out or null: all plans
 	Plan nullable.Nullable[string] `json:"plan,omitempty"`
 
-	// RatePerSecond 0.000001 to 1000000000; only with action limit
+	// RatePerSecond 0.000001 to 1000000000; only with action limit and an algorithm that has a rate
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
+
+	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
+
+	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+	Window nullable.Nullable[Window] `json:"window,omitempty"`
+
+	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
+
+	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
+	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
 }
 
 // NewTenant defines model for NewTenant.
@@ -1367,15 +1482,20 @@ type NewTenant struct {
 // NextCursor What cursor takes for the next page; null at the end
 type NextCursor = string
 
+// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+type NotifyAt = []int
+
 // Override defines model for Override.
 type Override struct {
 	BurstCapacity int64 `json:"burst_capacity"`
 
 	// Expired The rule's limit applies again
-	Expired       bool                         `json:"expired"`
-	ExpiresAt     nullable.Nullable[time.Time] `json:"expires_at"`
-	InForceSince  time.Time                    `json:"in_force_since"`
-	RatePerSecond float64                      `json:"rate_per_second"`
+	Expired      bool                         `json:"expired"`
+	ExpiresAt    nullable.Nullable[time.Time] `json:"expires_at"`
+	InForceSince time.Time                    `json:"in_force_since"`
+
+	// RatePerSecond 0 if the algorithm of the rule has no rate
+	RatePerSecond float64 `json:"rate_per_second"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
@@ -1390,8 +1510,10 @@ type OverrideLimit struct {
 	BurstCapacity int64 `json:"burst_capacity"`
 
 	// ExpiresAt null: never
-	ExpiresAt     nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-	RatePerSecond float64                      `json:"rate_per_second"`
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+
+	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
@@ -1572,15 +1694,30 @@ type Reason string
 // RedisState up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
 type RedisState string
 
+// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+type RefillInterval = string
+
 // Role defines model for Role.
 type Role string
 
 // Rule defines model for Rule.
 type Rule struct {
-	Action    Action    `json:"action"`
+	Action Action `json:"action"`
+
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
 	Algorithm Algorithm `json:"algorithm"`
 
-	// BurstCapacity 0 unless action is limit
+	// BurstCapacity In tokens: the most at once, in a window, in the queue or in flight. 0 unless action is limit
 	BurstCapacity int64     `json:"burst_capacity"`
 	CreatedAt     time.Time `json:"created_at"`
 	Description   string    `json:"description"`
@@ -1588,29 +1725,51 @@ type Rule struct {
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode"`
 
-	// InForceSince When the present rate and burst came into force
+	// InForceSince When the present limit came into force
 	InForceSince time.Time `json:"in_force_since"`
 	IsActive     bool      `json:"is_active"`
 
 	// KeyPattern In its canonical form
 	KeyPattern string `json:"key_pattern"`
 
+	// LimitText The limit as people say it; empty unless action is limit
+	LimitText string `json:"limit_text"`
+
+	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
+	MaxHold nullable.Nullable[MaxHold] `json:"max_hold"`
+
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
 
+	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+	NotifyAt NotifyAt `json:"notify_at"`
+
 	// Plan null: all plans
 	Plan nullable.Nullable[string] `json:"plan"`
 
-	// RatePerSecond 0 unless action is limit
+	// RatePerSecond 0 unless action is limit and the algorithm has a rate
 	RatePerSecond float64 `json:"rate_per_second"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit  RateUnit  `json:"rate_unit"`
-	RuleId    int64     `json:"rule_id"`
-	Scope     Scope     `json:"scope"`
-	UpdatedAt time.Time `json:"updated_at"`
-	Version   int64     `json:"version"`
+	RateUnit RateUnit `json:"rate_unit"`
+
+	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval"`
+	RuleId         int64                             `json:"rule_id"`
+	Scope          Scope                             `json:"scope"`
+	UpdatedAt      time.Time                         `json:"updated_at"`
+	Version        int64                             `json:"version"`
+
+	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+	Window nullable.Nullable[Window] `json:"window"`
+
+	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day"`
+
+	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
+	WindowZone nullable.Nullable[WindowZone] `json:"window_zone"`
 }
 
 // RuleChange A creation has no before, a removal no after. In a dry run a new rule has the id 0.
@@ -1645,9 +1804,22 @@ type RuleName struct {
 	Scope  Scope                     `json:"scope"`
 }
 
-// RulePatch defines model for RulePatch.
+// RulePatch What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
+// a fixed_window.
 type RulePatch struct {
-	Action        *Action    `json:"action,omitempty"`
+	Action *Action `json:"action,omitempty"`
+
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
 	Algorithm     *Algorithm `json:"algorithm,omitempty"`
 	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
 	Description   *string    `json:"description,omitempty"`
@@ -1656,12 +1828,31 @@ type RulePatch struct {
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
 
+	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
+	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
+
 	// Mode A shadow rule counts and reports but never decides
-	Mode          *Mode    `json:"mode,omitempty"`
-	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+	Mode *Mode `json:"mode,omitempty"`
+
+	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
+	NotifyAt      *NotifyAt `json:"notify_at,omitempty"`
+	RatePerSecond *float64  `json:"rate_per_second,omitempty"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit *RateUnit `json:"rate_unit,omitempty"`
+
+	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
+
+	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+	Window nullable.Nullable[Window] `json:"window,omitempty"`
+
+	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
+
+	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
+	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
 }
 
 // Scope defines model for Scope.
@@ -1984,6 +2175,19 @@ type Verdicts struct {
 // Violation A denial, or what a shadow rule would have denied, with the rule and its limit as they were then. It stands for `count`
 // checks that differed in nothing but time, tokens and wait.
 type Violation struct {
+	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
+	// an older release does not know its algorithm.
+	//
+	// | algorithm | fields | what it allows |
+	// | --- | --- | --- |
+	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
+	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
+	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
+	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
+	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
+	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
+	Algorithm Algorithm `json:"algorithm"`
+
 	// BucketKey The rule's id, a colon and the subject
 	BucketKey string `json:"bucket_key"`
 
@@ -1996,8 +2200,11 @@ type Violation struct {
 	KeyPattern    string                    `json:"key_pattern"`
 
 	// LastAt Of the last check
-	LastAt time.Time                 `json:"last_at"`
-	Method nullable.Nullable[string] `json:"method"`
+	LastAt time.Time `json:"last_at"`
+
+	// LimitText The limit then in force as people say it; empty for a block, and in rows that an older release wrote
+	LimitText string                    `json:"limit_text"`
+	Method    nullable.Nullable[string] `json:"method"`
 
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode `json:"mode"`
@@ -2005,7 +2212,7 @@ type Violation struct {
 	// Plan The plan that decided the check
 	Plan nullable.Nullable[string] `json:"plan"`
 
-	// RatePerSecond Of the limit then in force, which can be an override; 0 unless the rule limits
+	// RatePerSecond Of the limit then in force, which can be an override; 0 unless the rule limits at a rate
 	RatePerSecond float64 `json:"rate_per_second"`
 	Reason        Reason  `json:"reason"`
 
@@ -2081,6 +2288,16 @@ type ViolationSeries struct {
 	Total int64     `json:"total"`
 	Until time.Time `json:"until"`
 }
+
+// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
+type Window = string
+
+// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
+type WindowStartDay = int
+
+// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
+type WindowZone = string
 
 // AccountID defines model for AccountID.
 type AccountID = int64

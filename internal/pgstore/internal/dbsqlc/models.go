@@ -75,6 +75,7 @@ type ApiProcess struct {
 	Degraded    int64
 	SpanMs      int64
 	RedisDown   []string
+	Algorithms  []string
 }
 
 type AuditEvent struct {
@@ -283,6 +284,8 @@ type RateLimitViolation struct {
 	Cost          float64
 	TokensAtTime  *float64
 	RetryAfterMs  *int64
+	Algorithm     string
+	LimitText     string
 }
 
 type RateLimitViolationDefault struct {
@@ -309,6 +312,8 @@ type RateLimitViolationDefault struct {
 	Cost          float64
 	TokensAtTime  *float64
 	RetryAfterMs  *int64
+	Algorithm     string
+	LimitText     string
 }
 
 type RecorderBatch struct {

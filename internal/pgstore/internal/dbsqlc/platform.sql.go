@@ -654,8 +654,29 @@ func (q *Queries) PlatformAuditPage(ctx context.Context, before int64, pageSize 
 	return items, nil
 }
 
+const processThatKnowsNot = `-- name: ProcessThatKnowsNot :one
+SELECT name, version FROM api_process
+WHERE reported_at >= now() - make_interval(secs => $1::double precision)
+    AND NOT algorithms @> ARRAY[$2::text]
+ORDER BY name, started_at, process_id
+LIMIT 1
+`
+
+type ProcessThatKnowsNotRow struct {
+	Name    string
+	Version string
+}
+
+// A live process that does not know an algorithm; none if all know it.
+func (q *Queries) ProcessThatKnowsNot(ctx context.Context, withinSeconds float64, algorithm string) (ProcessThatKnowsNotRow, error) {
+	row := q.db.QueryRow(ctx, processThatKnowsNot, withinSeconds, algorithm)
+	var i ProcessThatKnowsNotRow
+	err := row.Scan(&i.Name, &i.Version)
+	return i, err
+}
+
 const processes = `-- name: Processes :many
-SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms, redis_down FROM api_process
+SELECT process_id, name, version, started_at, reported_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms, redis_down, algorithms FROM api_process
 WHERE reported_at >= now() - make_interval(secs => $1::double precision)
 ORDER BY name, started_at, process_id
 LIMIT 1000
@@ -685,6 +706,7 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 			&i.Degraded,
 			&i.SpanMs,
 			&i.RedisDown,
+			&i.Algorithms,
 		); err != nil {
 			return nil, err
 		}
@@ -767,11 +789,11 @@ WITH forgotten AS (
 )
 INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
-    redis_down, checks, degraded, span_ms
+    redis_down, checks, degraded, span_ms, algorithms
 ) VALUES (
     $1, $2, $3, $4, $5, $6,
     $7, $8, $9,
-    $10::text[], $11, $12, $13
+    $10::text[], $11, $12, $13, $14::text[]
 )
 ON CONFLICT (process_id) DO UPDATE SET
     reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
@@ -793,6 +815,7 @@ type ReportProcessParams struct {
 	Checks      int64
 	Degraded    int64
 	SpanMs      int64
+	Algorithms  []string
 }
 
 func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) error {
@@ -810,6 +833,7 @@ func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) er
 		arg.Checks,
 		arg.Degraded,
 		arg.SpanMs,
+		arg.Algorithms,
 	)
 	return err
 }
@@ -934,11 +958,13 @@ func (q *Queries) ViolationsCounted(ctx context.Context, arg ViolationsCountedPa
 const violationsRecorded = `-- name: ViolationsRecorded :exec
 INSERT INTO rate_limit_violation (
     tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
-    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms)
+    rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms,
+    algorithm, limit_text)
 SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
     v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
     v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
-    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0)
+    nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0),
+    v.algorithm, v.limit_text
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id,
         unnest($2::timestamptz[]) AS requested_at, unnest($3::timestamptz[]) AS last_at,
@@ -953,7 +979,8 @@ FROM (
         unnest($16::text[]) AS endpoint, unnest($17::text[]) AS method,
         unnest($18::text[]) AS plan, unnest($19::double precision[]) AS cost,
         unnest($20::double precision[]) AS tokens_at_time,
-        unnest($21::bigint[]) AS retry_after_ms
+        unnest($21::bigint[]) AS retry_after_ms,
+        unnest($22::text[]) AS algorithm, unnest($23::text[]) AS limit_text
 ) AS v
 `
 
@@ -979,6 +1006,8 @@ type ViolationsRecordedParams struct {
 	Costs        []float64
 	Tokens       []float64
 	RetryAfterMs []int64
+	Algorithms   []string
+	LimitTexts   []string
 }
 
 // ” and 0 mean nothing, and NaN means that the bucket was not read.
@@ -1005,6 +1034,8 @@ func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecorded
 		arg.Costs,
 		arg.Tokens,
 		arg.RetryAfterMs,
+		arg.Algorithms,
+		arg.LimitTexts,
 	)
 	return err
 }

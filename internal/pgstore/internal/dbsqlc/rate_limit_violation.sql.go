@@ -134,7 +134,7 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 }
 
 const violation = `-- name: Violation :one
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1 AND requested_at = $2 AND violation_id = $3
 `
 
@@ -165,6 +165,8 @@ func (q *Queries) Violation(ctx context.Context, tenantID rules.TenantID, reques
 		&i.Cost,
 		&i.TokensAtTime,
 		&i.RetryAfterMs,
+		&i.Algorithm,
+		&i.LimitText,
 	)
 	return i, err
 }
@@ -182,7 +184,7 @@ func (q *Queries) ViolationArrivedAt(ctx context.Context, tenantID rules.TenantI
 }
 
 const violationsArrived = `-- name: ViolationsArrived :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1
     AND recorded_at >= coalesce($2::timestamptz, now()) - make_interval(secs => $3::double precision)
 ORDER BY recorded_at DESC, violation_id DESC
@@ -236,6 +238,8 @@ func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedPa
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}
@@ -248,7 +252,7 @@ func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedPa
 }
 
 const violationsAtEndpointBefore = `-- name: ViolationsAtEndpointBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1 AND endpoint = $2::text
     AND requested_at >= $3 AND requested_at <= $4
     AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
@@ -305,6 +309,8 @@ func (q *Queries) ViolationsAtEndpointBefore(ctx context.Context, arg Violations
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}
@@ -318,7 +324,7 @@ func (q *Queries) ViolationsAtEndpointBefore(ctx context.Context, arg Violations
 
 const violationsBefore = `-- name: ViolationsBefore :many
 
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1
     AND requested_at >= $2 AND requested_at <= $3
     AND (requested_at, violation_id) < ($3::timestamptz, $4::bigint)
@@ -375,6 +381,8 @@ func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforePara
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}
@@ -387,7 +395,7 @@ func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforePara
 }
 
 const violationsFromAddressBefore = `-- name: ViolationsFromAddressBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1 AND ip_address = $2::inet
     AND requested_at >= $3 AND requested_at <= $4
     AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
@@ -444,6 +452,8 @@ func (q *Queries) ViolationsFromAddressBefore(ctx context.Context, arg Violation
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}
@@ -556,7 +566,7 @@ func (q *Queries) ViolationsInSteps(ctx context.Context, arg ViolationsInStepsPa
 }
 
 const violationsOfRuleBefore = `-- name: ViolationsOfRuleBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1 AND rule_id = $2
     AND requested_at >= $3 AND requested_at <= $4
     AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
@@ -613,6 +623,8 @@ func (q *Queries) ViolationsOfRuleBefore(ctx context.Context, arg ViolationsOfRu
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}
@@ -625,7 +637,7 @@ func (q *Queries) ViolationsOfRuleBefore(ctx context.Context, arg ViolationsOfRu
 }
 
 const violationsOfUserBefore = `-- name: ViolationsOfUserBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1 AND user_id = $2::text
     AND requested_at >= $3 AND requested_at <= $4
     AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
@@ -682,6 +694,8 @@ func (q *Queries) ViolationsOfUserBefore(ctx context.Context, arg ViolationsOfUs
 			&i.Cost,
 			&i.TokensAtTime,
 			&i.RetryAfterMs,
+			&i.Algorithm,
+			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}

@@ -8,7 +8,8 @@ import { BurstInput } from '~/components/BurstInput';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { RateInput } from '~/components/RateInput';
 import { done } from '~/components/toast';
-import { type Limit, limitProblems, limitSentence } from '~/domain/rate';
+import { algorithms } from '~/domain/algorithm';
+import { hasRate, type Limit, limitProblems, limitSentence } from '~/domain/rate';
 import {
   beginOverride,
   endInWords,
@@ -88,14 +89,16 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
       )}
       <Multiplier rule={rule} limit={draft.limit} onChange={(limit) => change({ limit })} />
       <div className={styles.limit}>
-        <RateInput
-          label="Rate"
-          value={draft.limit}
-          error={problems.rate ?? field('/rate_per_second')}
-          onChange={(rate) => change({ limit: { ...draft.limit, ...rate } })}
-        />
+        {hasRate(rule.algorithm) && (
+          <RateInput
+            label="Rate"
+            value={draft.limit}
+            error={problems.rate ?? field('/rate_per_second')}
+            onChange={(rate) => change({ limit: { ...draft.limit, ...rate } })}
+          />
+        )}
         <BurstInput
-          label="Burst"
+          label={algorithms[rule.algorithm].burst}
           value={draft.limit.burst_capacity}
           error={problems.burst ?? field('/burst_capacity')}
           onChange={(burst_capacity) => change({ limit: { ...draft.limit, burst_capacity } })}

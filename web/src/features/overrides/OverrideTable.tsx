@@ -14,6 +14,7 @@ import { ShowMore } from '~/components/ShowMore';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { limitSentence } from '~/domain/rate';
+import { overridden } from './draft';
 import { overridesQuery, removeOverride, type Which } from './queries';
 
 interface Props {
@@ -83,7 +84,7 @@ export function OverrideTable({ tenant, which, rules, without, edit, onEdit, non
             title="Remove this override?"
             effect={
               removing &&
-              `User ${removing.user_id} goes from ${limitSentence(removing)} to ${
+              `User ${removing.user_id} goes from ${limitWith(rule, removing)} to ${
                 rule ? limitSentence(rule) : 'the rule’s limit'
               } within 2 s.`
             }
@@ -106,6 +107,10 @@ function ruleOf(rules: Rule[], { rule_id }: Override): Rule | undefined {
   return rules.find((rule) => rule.rule_id === rule_id);
 }
 
+function limitWith(rule: Rule | undefined, override: Override): string {
+  return limitSentence(rule ? overridden(rule, override) : override);
+}
+
 function userAddress(tenant: string, { user_id }: Override): LinkProps {
   return { to: '/t/$tenant/users/$user', params: { tenant, user: user_id } };
 }
@@ -125,7 +130,7 @@ const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Co
       return without === 'user' ? <RuleName {...props} /> : <RuleLink tenant={tenant} {...props} />;
     },
   },
-  { key: 'limit', header: 'Limit', render: limitSentence },
+  { key: 'limit', header: 'Limit', render: (override) => limitWith(ruleOf(rules, override), override) },
   {
     key: 'reason',
     header: 'Reason',

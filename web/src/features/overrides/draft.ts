@@ -1,6 +1,6 @@
 import type { Override, OverrideLimit, Rule } from '~/api/types';
 import { exactTime } from '~/domain/format';
-import { type Limit, limitSentence, times } from '~/domain/rate';
+import { hasRate, type Limit, limitSentence, shapeOf, times } from '~/domain/rate';
 import { type Expiry, expiresAt, expiryOf } from './expiry';
 
 /** An override in its form. What cannot be read as a number is NaN. */
@@ -15,16 +15,31 @@ const aWeek: Expiry = { length: '7d', until: '' };
 /** The saved override, or twice the rule's limit for a week. An expired override begins another week. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
   if (!saved) return { limit: times(rule, 2), reason: '', expiry: aWeek };
-  const { rate_per_second, rate_unit, burst_capacity, reason, expires_at, expired } = saved;
+  const { reason, expires_at, expired } = saved;
   const expiry = expired ? aWeek : expiryOf(expires_at);
-  return { limit: { rate_per_second, rate_unit, burst_capacity }, reason, expiry };
+  return { limit: overridden(rule, saved), reason, expiry };
+}
+
+/** The limit of a user with an override: its amounts, in the rule's kind of limit. */
+export function overridden(rule: Rule, override: Override): Limit {
+  const { rate_per_second, rate_unit, burst_capacity } = override;
+  // An override that is older than the rule's algorithm has a rate too many or too few.
+  const own = hasRate(rule.algorithm) && rate_per_second > 0;
+  const { rate_per_second: usual, rate_unit: usualUnit } = rule;
+  return {
+    ...shapeOf(rule),
+    rate_per_second: own ? rate_per_second : usual,
+    rate_unit: own ? rate_unit : usualUnit,
+    burst_capacity,
+  };
 }
 
 /** The request body of a save. */
 export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
-  const { rate_per_second, rate_unit, burst_capacity } = limit;
+  const { rate_per_second, rate_unit, burst_capacity, algorithm } = limit;
   const expires_at = expiresAt(expiry, Date.now()) ?? null;
-  return { rate_per_second, rate_unit, burst_capacity, reason: reason.trim(), expires_at };
+  const rate = hasRate(algorithm) ? { rate_per_second, rate_unit } : {};
+  return { ...rate, burst_capacity, reason: reason.trim(), expires_at };
 }
 
 export function endInWords(expires_at: string | null | undefined): string {
@@ -33,7 +48,7 @@ export function endInWords(expires_at: string | null | undefined): string {
 
 /** Mine and theirs, field by field; null: they removed the override, so the rule's limit holds. */
 export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Override | null) {
-  const saved = theirs && limitSentence(theirs);
+  const saved = theirs && limitSentence(overridden(rule, theirs));
   return [
     {
       label: 'Limit',

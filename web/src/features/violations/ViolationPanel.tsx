@@ -11,7 +11,7 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber, exactTime, plural } from '~/domain/format';
 import { splitsByUser } from '~/domain/pattern';
-import { limitSentence } from '~/domain/rate';
+import { hasRate, limitSentence } from '~/domain/rate';
 import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
 import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
@@ -180,7 +180,9 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
         ),
         'Limit at that time': limitThen(violation),
         Cost: `${exactNumber(cost)} each`,
-        'Tokens left': tokens_at_time !== null && plural(tokens_at_time, 'token'),
+        [hasRate(violation.algorithm) ? 'Tokens left' : 'Left']:
+          tokens_at_time !== null &&
+          (hasRate(violation.algorithm) ? plural(tokens_at_time, 'token') : exactNumber(tokens_at_time)),
         Wait: retry_after_ms === null ? 'Waiting would not have helped' : <Duration ms={retry_after_ms} />,
         Bucket: (
           <span className={styles.copied}>

@@ -68,14 +68,21 @@ export function violationColumns(rules: Rule[], without?: 'who'): Column<Violati
 export function OutcomeOf({ violation: { mode, reason } }: { violation: Violation }) {
   if (mode === 'shadow') return <Outcome tone="shadow">Shadow</Outcome>;
   if (reason === 'store_unavailable') return <Outcome tone="degraded">Degraded</Outcome>;
-  const word = { blocked: 'Blocked', cost_exceeds_limit: 'Cost too high', limit_exceeded: 'Denied' }[reason];
+  const word = {
+    blocked: 'Blocked',
+    cost_exceeds_limit: 'Cost too high',
+    limit_exceeded: 'Denied',
+    concurrency_exceeded: 'Too many at once',
+    reservations_exhausted: 'Too many reservations',
+  }[reason];
   return <Outcome tone="denied">{word}</Outcome>;
 }
 
 function LimitThen({ violation }: { violation: Violation }) {
-  const { rate_per_second, burst_capacity } = violation;
+  const { rate_per_second, burst_capacity, algorithm } = violation;
   const sentence = limitThen(violation);
   if (sentence === null) return <span className="soft">Blocks</span>;
+  if (algorithm !== 'token_bucket') return <span title={sentence}>{sentence}</span>;
   const rate = rateShort({ rate_per_second, rate_unit: unitOf(rate_per_second) });
   return (
     <Tooltip label={sentence}>

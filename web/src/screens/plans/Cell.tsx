@@ -3,18 +3,21 @@ import { useEffect, useRef, useState } from 'react';
 import type { Verdicts } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
+import { isPlain } from '~/domain/algorithm';
 import { exactNumber, shortNumber } from '~/domain/format';
 import {
+  hasRate,
   type Limit,
   limitProblems,
   limitSentence,
+  limitShort,
   notARate,
   parseNumber,
   parseRate,
   perUnit,
   type Rate,
-  type RateUnit,
   rateShort,
+  shapeOf,
 } from '~/domain/rate';
 import { actionLabels } from '~/domain/rule';
 import type { Unread } from './draft';
@@ -55,7 +58,8 @@ export function CellValue({ rule, limit, now, lastHour }: ValueProps) {
         <span className={styles.was}>
           <span className="aside">was </span>
           <s>
-            {rateShort(rule)} · {exactNumber(rule.burst_capacity)}
+            {limitShort(rule)}
+            {hasRate(rule.algorithm) && ` · ${exactNumber(rule.burst_capacity)}`}
           </s>
         </span>
       )}
@@ -95,18 +99,34 @@ function LimitText({ limit, from }: { limit: Limit; from?: string }) {
   return (
     <Tooltip label={limitSentence(limit)}>
       <span className={styles.limit}>
-        <span className={styles.rate}>{rateShort(limit)}</span>
-        <span className={styles.burst}>
-          burst {exactNumber(limit.burst_capacity)}
-          {from && ` · ${from}`}
-        </span>
+        <span className={styles.rate}>{limitShort(limit)}</span>
+        <span className={styles.burst}>{[besides(limit), from].filter(Boolean).join(' · ')}</span>
       </span>
     </Tooltip>
   );
 }
 
+/** What a cell says beside the rate or the number. */
+function besides(limit: Limit): string {
+  const burst = exactNumber(limit.burst_capacity);
+  switch (limit.algorithm) {
+    case 'leaky_bucket':
+      return `queue ${burst}`;
+    case 'sliding_window':
+    case 'sliding_window_log':
+      return 'sliding';
+    case 'fixed_window':
+    case 'concurrency':
+      return '';
+    default:
+      return `burst ${burst}`;
+  }
+}
+
 interface EditorProps {
   label: string;
+  /** The kind of limit of the row; null: a rate and a burst. */
+  model: Limit | null;
   start: Limit | null;
   /** The limit that applies while the cell is empty. */
   inherited?: Limit;
@@ -126,10 +146,15 @@ interface EditorProps {
 /** Edits a cell: rate and burst. Enter commits, Escape cancels. */
 export function CellEditor(props: EditorProps) {
   const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel } = props;
-  const shown = { rate: start ? rateShort(start) : '', burst: start ? String(start.burst_capacity) : '' };
+  const model = start ?? inherited ?? props.model;
+  const withRate = hasRate(model?.algorithm);
+  const shown = {
+    rate: start && withRate ? rateShort(start) : '',
+    burst: start ? String(start.burst_capacity) : '',
+  };
   const before = unread ?? shown;
-  const [rate, setRate] = useState(typed ?? before.rate);
-  const [burst, setBurst] = useState(before.burst);
+  const [rate, setRate] = useState((withRate && typed) || before.rate);
+  const [burst, setBurst] = useState((!withRate && typed) || before.burst);
   const [wrong, setWrong] = useState('');
   const box = useRef<HTMLDivElement>(null);
   const first = useRef<HTMLInputElement>(null);
@@ -141,12 +166,14 @@ export function CellEditor(props: EditorProps) {
 
   function commit(how: 'enter' | 'blur') {
     if (how === 'blur' && rate === shown.rate && burst === shown.burst) return onLeave();
-    const read = readLimit(
-      rate,
-      burst,
-      rate === shown.rate ? start : null,
-      start?.rate_unit ?? inherited?.rate_unit,
-    );
+    const read = withRate
+      ? readLimit(model, rate, burst, rate === shown.rate ? start : null)
+      : checked({
+          ...shapeOf(model as Limit),
+          rate_per_second: 0,
+          rate_unit: 'second',
+          burst_capacity: parseNumber(burst),
+        });
     if ('limit' in read) onCommit(read.limit, how);
     else if (how === 'enter') setWrong(read.wrong);
     else onUnread({ rate, burst, ...read });
@@ -168,15 +195,18 @@ export function CellEditor(props: EditorProps) {
       onKeyDown={keys}
       onBlur={(event) => !box.current?.contains(event.relatedTarget) && commit('blur')}
     >
+      {withRate && (
+        <input
+          ref={first}
+          aria-label={`Rate of ${label}`}
+          aria-invalid={wrong !== ''}
+          placeholder={inherited ? rateShort(inherited) : '10/s'}
+          value={rate}
+          onChange={(event) => setRate(event.target.value)}
+        />
+      )}
       <input
-        ref={first}
-        aria-label={`Rate of ${label}`}
-        aria-invalid={wrong !== ''}
-        placeholder={inherited ? rateShort(inherited) : '10/s'}
-        value={rate}
-        onChange={(event) => setRate(event.target.value)}
-      />
-      <input
+        ref={withRate ? undefined : first}
         aria-label={`Burst of ${label}`}
         aria-invalid={wrong !== ''}
         placeholder="burst"
@@ -197,18 +227,23 @@ export function CellEditor(props: EditorProps) {
  * Parses a typed limit. `same` is the unchanged rate, which is not parsed back from its text. An empty burst
  * becomes the number of the rate, at least 1.
  */
-function readLimit(
-  rate: string,
-  burst: string,
-  same: Rate | null,
-  unit: RateUnit = 'second',
-): { limit: Limit } | { wrong: string } {
-  const read = same ?? parseRate(rate, unit);
+function readLimit(model: Limit | null, rate: string, burst: string, same: Rate | null): Read {
+  const read = same ?? parseRate(rate, model?.rate_unit ?? 'second');
   if (!read) return { wrong: `The rate ${notARate}.` };
   const { rate_per_second, rate_unit } = read;
   const likely = Math.max(1, Math.ceil(perUnit(read).number));
   const burst_capacity = burst.trim() === '' ? likely : parseNumber(burst);
-  const limit = { rate_per_second, rate_unit, burst_capacity };
+  return checked({
+    ...(model && !isPlain(model) && shapeOf(model)),
+    rate_per_second,
+    rate_unit,
+    burst_capacity,
+  });
+}
+
+type Read = { limit: Limit } | { wrong: string };
+
+function checked(limit: Limit): Read {
   const { rate: wrongRate, burst: wrongBurst } = limitProblems(limit);
   if (wrongRate) return { wrong: `The rate ${wrongRate}.` };
   if (wrongBurst) return { wrong: `The burst ${wrongBurst}.` };

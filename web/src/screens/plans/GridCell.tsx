@@ -16,6 +16,8 @@ interface Props {
   /** The position: "row-column". */
   position: string;
   rule: Rule | null;
+  /** The kind of limit of the row. */
+  model: Limit | null;
   change: Edit | undefined;
   now: InForce;
   unread: Unread | undefined;
@@ -57,6 +59,7 @@ export function GridCell(props: Props) {
         <CellEditor
           label={label}
           start={limit}
+          model={props.model}
           inherited={now.kind === 'inherited' ? now.all : undefined}
           unread={unread}
           typed={editing.typed}

@@ -3,7 +3,7 @@ import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
-import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
+import { cellId, type Draft, type Edit, modelOf, type Place, rowId, ruleAt, type Unread } from './draft';
 import { GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
@@ -147,6 +147,7 @@ export function MatrixGrid(props: Props) {
                     place={place}
                     position={`${rowIndex}-${column}`}
                     rule={rule}
+                    model={modelOf(row)}
                     change={change}
                     now={inForce(row, plan, draft)}
                     unread={unread.get(id)}

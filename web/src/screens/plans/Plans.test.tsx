@@ -178,3 +178,46 @@ test('the focus is in a row that was just added', async () => {
   await user.keyboard('5/s{Enter}');
   expect(screen.getByText('1 change not saved')).toBeDefined();
 });
+
+test('a cell of a quota takes a number, and a new cell in its row is a quota too', async () => {
+  const window = {
+    algorithm: 'fixed_window',
+    window: 'month',
+    window_zone: 'Europe/Berlin',
+    rate_per_second: 0,
+  } as const;
+  const quota = rule({ rule_id: 3, plan: 'pro', ...window, burst_capacity: 10_000 });
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [quota] }]),
+    'POST /api/v1/tenants/acme/matrix': { dry_run: true, changes: [], text: '' },
+  });
+  const { user } = open('/t/acme/plans');
+  expect((await cell('pro')).textContent).toMatch(/^10,000\/month/);
+  (await cell('pro')).focus();
+  await user.keyboard('{Enter}');
+  expect(screen.queryByRole('textbox', { name: /Rate/ })).toBeNull();
+  await user.clear(screen.getByRole('textbox', { name: /Burst/ }));
+  await user.keyboard('20000{Enter}');
+  (await cell('free')).focus();
+  await user.keyboard('500{Enter}');
+  expect((await cell('free')).textContent).toMatch(/^500\/month/);
+  await user.click(await screen.findByRole('button', { name: 'Review changes' }));
+  await waitFor(() => expect(requests.find(({ method }) => method === 'POST')).toBeDefined());
+  expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
+    dry_run: true,
+    cells: [
+      { rule_id: 3, version: 3, rate_unit: 'second', burst_capacity: 20_000 },
+      {
+        key_pattern: 'user:{user_id}',
+        name: '',
+        plan: 'free',
+        rate_unit: 'second',
+        burst_capacity: 500,
+        algorithm: 'fixed_window',
+        window: 'month',
+        window_zone: 'Europe/Berlin',
+      },
+    ],
+  });
+});

@@ -1,6 +1,6 @@
 import type { ProblemDocument } from '~/api/problem';
 import type { MatrixCell, MatrixRow, Plan, Rule } from '~/api/types';
-import type { Limit } from '~/domain/rate';
+import { hasRate, type Limit, shapeOf } from '~/domain/rate';
 
 /** The place of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
@@ -50,7 +50,9 @@ export function byRate(plans: Plan[], rows: MatrixRow[]): Plan[] {
   const rates = (row: MatrixRow) =>
     row.rules.filter(({ plan, action, mode }) => plan !== null && action === 'limit' && mode === 'enforce');
   const [row] = rows.toSorted((a, b) => rates(b).length - rates(a).length);
-  const rate = new Map(row && rates(row).map(({ plan, rate_per_second }) => [plan, rate_per_second]));
+  const rate = new Map(
+    row && rates(row).map((rule) => [rule.plan, rule.rate_per_second || rule.burst_capacity]),
+  );
   const of = ({ name }: Plan) => rate.get(name) ?? Number.MAX_VALUE;
   return plans.toSorted((a, b) => of(a) - of(b) || a.name.localeCompare(b.name, 'en'));
 }
@@ -83,19 +85,33 @@ export function without(draft: Draft, id: string): Draft {
 export function cellsOf(draft: Draft): MatrixCell[] {
   return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
+    // A window or a number of places has a burst only.
+    const rate = limit && hasRate(limit.algorithm) ? limit.rate_per_second : undefined;
     const values = {
-      rate_per_second: limit?.rate_per_second,
+      rate_per_second: rate,
       rate_unit: limit?.rate_unit,
       burst_capacity: limit?.burst_capacity,
     };
     return base
       ? { rule_id: base.rule_id, version: base.version, ...values }
-      : { key_pattern, name, plan, ...values, ...(like && detailsOf(like)) };
+      : { key_pattern, name, plan, ...values, ...(limit && partsOf(limit)), ...(like && detailsOf(like)) };
   });
 }
 
-function detailsOf({ algorithm, failure_mode, description }: Rule) {
-  return { algorithm, failure_mode, description };
+/** What a new rule has of its row's kind of limit. */
+function partsOf(limit: Limit) {
+  return Object.fromEntries(
+    Object.entries(shapeOf(limit)).filter(([, value]) => value !== null && value !== undefined),
+  );
+}
+
+function detailsOf({ algorithm, notify_at, failure_mode, description }: Rule) {
+  return { algorithm, failure_mode, description, ...(notify_at.length > 0 && { notify_at }) };
+}
+
+/** The limit that new cells of a row are like, so that one row is one kind of limit; null for a row without any. */
+export function modelOf(row: MatrixRow): Limit | null {
+  return row.rules.find(({ action }) => action === 'limit') ?? null;
 }
 
 /** The errors by cell; errors without a cell are under ''. */

@@ -1,6 +1,6 @@
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { exactNumber } from '~/domain/format';
-import { type Limit, limitSentence, rateShort } from '~/domain/rate';
+import { hasRate, type Limit, limitSentence, limitShort, rateShort, shapeOf } from '~/domain/rate';
 import { cellId, type Draft, edited, ruleAt } from './draft';
 
 /**
@@ -42,12 +42,20 @@ export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InFo
   if (!isLimit(all)) return { kind: all };
   if (own === 'block') return { kind: 'own' };
   if (own === null) return { kind: 'inherited', all };
-  const looser = own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity;
-  return looser ? { kind: 'held', own, all } : { kind: 'own' };
+  return isLooser(own, all) ? { kind: 'held', own, all } : { kind: 'own' };
+}
+
+/** Whether a limit allows more than another; limits of different kinds are not compared. */
+function isLooser(own: Limit, all: Limit): boolean {
+  const sameKind =
+    (hasRate(own.algorithm) && hasRate(all.algorithm)) ||
+    JSON.stringify(shapeOf(own)) === JSON.stringify(shapeOf(all));
+  return sameKind && (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity);
 }
 
 /** The part of a looser limit that all plans lower: "6/min, burst 6", "burst 6". */
 export function heldTo(own: Limit, all: Limit): string {
+  if (!hasRate(all.algorithm)) return limitShort(all);
   const parts = [
     own.rate_per_second > all.rate_per_second && rateShort(all),
     own.burst_capacity > all.burst_capacity && `burst ${exactNumber(all.burst_capacity)}`,
@@ -91,7 +99,7 @@ export function split(draft: Draft, row: MatrixRow, plans: Plan[]): Draft {
   if (!isLimit(all)) return draft;
   const { key_pattern, name } = row;
   const { rate_per_second, rate_unit, burst_capacity } = all;
-  const limit = { rate_per_second, rate_unit, burst_capacity };
+  const limit = { rate_per_second, rate_unit, burst_capacity, ...shapeOf(all) };
   const like = ruleAt(row, null) ?? undefined;
   let next = draft;
   for (const plan of plans) {

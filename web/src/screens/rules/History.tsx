@@ -3,11 +3,12 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api } from '~/api/client';
-import type { AuditEntry, Rule } from '~/api/types';
+import type { AuditEntry } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import { ruleOfImage } from '~/domain/algorithm';
 import { isAsLeft, isPromotion, isUndo } from '~/domain/audit';
 import { ruleEffect } from '~/domain/rule';
 import { useRole } from '~/session';
@@ -77,7 +78,7 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
 }
 
 function Change({ entry: { action, before, after } }: { entry: AuditEntry }) {
-  const [old, now] = [before as unknown as Rule | null, after as unknown as Rule | null];
+  const [old, now] = [before && ruleOfImage(before), after && ruleOfImage(after)];
   if (action === 'create' && now)
     return (
       <span>

@@ -13,7 +13,7 @@ import { Query } from '~/components/Query';
 import { NoPermission } from '~/components/states';
 import { done } from '~/components/toast';
 import { parsePattern } from '~/domain/pattern';
-import { limitProblems } from '~/domain/rate';
+import { isValid } from '~/domain/rate';
 import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { RuleFields } from './RuleFields';
@@ -69,8 +69,7 @@ function Form({ begin }: { begin: RuleDraft }) {
   if (!edit) return <NoPermission need="edit" />;
   const problem = (pointer: string) =>
     create.error instanceof ProblemError ? create.error.field(pointer) : undefined;
-  const { rate, burst } = limitProblems(draft);
-  const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || (!rate && !burst));
+  const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || isValid(draft));
   const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
 
   return (

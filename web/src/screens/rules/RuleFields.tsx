@@ -1,17 +1,11 @@
 import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
-import { BurstInput } from '~/components/BurstInput';
-import { RateInput } from '~/components/RateInput';
-import { limitProblems, limitSentence } from '~/domain/rate';
+import { fitted, newLimit } from '~/domain/algorithm';
 import { actionLabels, choicesOf, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
+import { type FieldProps, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
-import { burstCredit, type RuleDraft, strictPacing } from './ruleDraft';
+import type { RuleDraft } from './ruleDraft';
 
-interface Props {
-  draft: RuleDraft;
-  onChange: (change: Partial<RuleDraft>) => void;
-  /** The server’s error for a field. */
-  problem: (pointer: string) => string | undefined;
-  disabled?: boolean;
+interface Props extends FieldProps {
   /** The saved rule denies; saving the draft ends that. */
   stops?: boolean;
 }
@@ -88,49 +82,8 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
   );
 }
 
-function LimitFields({ draft, onChange, problem, disabled }: Props) {
-  const wrong = limitProblems(draft);
-  return (
-    <>
-      <div className={styles.pair}>
-        <RateInput
-          label="Rate"
-          value={draft}
-          disabled={disabled}
-          error={problem('/rate_per_second') ?? wrong.rate}
-          onChange={onChange}
-        />
-        <BurstInput
-          label="Burst"
-          value={draft.burst_capacity}
-          disabled={disabled}
-          error={problem('/burst_capacity') ?? wrong.burst}
-          onChange={(burst_capacity) => onChange({ burst_capacity })}
-        />
-      </div>
-      {!disabled && !wrong.rate && (
-        <p className={styles.presets}>
-          <span>Preset:</span>
-          <button type="button" onClick={() => onChange(strictPacing(draft))}>
-            Strict pacing (burst 1)
-          </button>
-          <button type="button" onClick={() => onChange(burstCredit(draft))}>
-            Burst credit (5 min of the rate)
-          </button>
-        </p>
-      )}
-      {!wrong.rate && !wrong.burst && (
-        <p className={styles.sentence}>
-          <strong>{limitSentence(draft)}</strong>. A bucket of {draft.burst_capacity.toLocaleString('en')}{' '}
-          tokens refills at this rate. Each request takes one.
-        </p>
-      )}
-    </>
-  );
-}
-
 /** The change to another action. A new limit starts with common values. */
 function withAction(draft: RuleDraft, action: RuleDraft['action']): Partial<RuleDraft> {
-  if (action !== 'limit' || draft.rate_per_second > 0) return { action };
-  return { action, rate_per_second: 10, rate_unit: 'second', burst_capacity: 50 };
+  if (action !== 'limit' || draft.burst_capacity > 0) return { action };
+  return { action, ...fitted({ ...newLimit, algorithm: draft.algorithm }) };
 }

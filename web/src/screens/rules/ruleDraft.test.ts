@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
+import { fitted, newLimit, presets } from '~/domain/algorithm';
+import { limitProblems } from '~/domain/rate';
 import { rule } from '../../../test/fake';
-import { burstCredit, creation, differences, isDirty, newRule, patch } from './ruleDraft';
+import { creation, differences, isDirty, newRule, patch } from './ruleDraft';
 
 test('only what differs is sent', () => {
   const live = rule();
@@ -22,9 +24,51 @@ test('a bypass has no shadow', () => {
 });
 
 test('burst credit is five minutes of the rate, and at least one', () => {
-  const limit = { rate_per_second: 2, rate_unit: 'second' as const, burst_capacity: 5 };
-  expect(burstCredit(limit).burst_capacity).toBe(600);
-  expect(burstCredit({ ...limit, rate_per_second: 1e-6 }).burst_capacity).toBe(1);
+  const credit = presets.find(({ label }) => label.startsWith('Burst credit'));
+  expect(credit?.limit({ ...newLimit, rate_per_second: 2 }).burst_capacity).toBe(600);
+  expect(credit?.limit({ ...newLimit, rate_per_second: 1e-6 }).burst_capacity).toBe(1);
+});
+
+test('a preset is a limit that can be saved, whatever the draft was', () => {
+  const quota = fitted({
+    ...newLimit,
+    algorithm: 'fixed_window',
+    window: 'month',
+    window_zone: 'Europe/Berlin',
+  });
+  for (const { label, limit } of presets) {
+    for (const draft of [newLimit, quota]) {
+      expect(limitProblems(limit(draft)), label).toEqual({});
+    }
+  }
+});
+
+test('another algorithm sends what it needs, and drops what it cannot have', () => {
+  const live = rule({ refill_interval: '10s' });
+  const quota = {
+    ...live,
+    ...fitted({ ...live, algorithm: 'fixed_window', window: 'month', notify_at: [80] }),
+  };
+  expect(patch(live, quota)).toEqual({
+    algorithm: 'fixed_window',
+    rate_per_second: 0,
+    window: 'month',
+    refill_interval: null,
+    notify_at: [80],
+  });
+  expect(creation({ ...newRule, ...fitted({ ...newLimit, algorithm: 'concurrency' }) })).toEqual(
+    expect.objectContaining({ algorithm: 'concurrency', burst_capacity: 50, max_hold: '10m' }),
+  );
+  expect(creation({ ...newRule, ...fitted({ ...newLimit, algorithm: 'concurrency' }) })).not.toHaveProperty(
+    'rate_per_second',
+  );
+  expect(differences(live, quota).map(({ label, to }) => `${label}: ${to}`)).toEqual([
+    'Algorithm: Fixed window, quota',
+    'Rate: none',
+    'Window: month',
+    'Refill interval: continuous',
+    'Note crossings at: 80 %',
+  ]);
 });
 
 test('differences read as people say them', () => {

@@ -1,7 +1,9 @@
 import type { NewRule, Rule, RulePatch } from '~/api/types';
+import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
 import { exactNumber } from '~/domain/format';
-import { type Limit, perUnit, rateSentence } from '~/domain/rate';
+import { perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
+import { describeDuration, isCalendar } from '~/domain/window';
 
 /** A rule in its form. What cannot be read as a number is NaN. */
 export type RuleDraft = Pick<
@@ -9,9 +11,7 @@ export type RuleDraft = Pick<
   | 'key_pattern'
   | 'name'
   | 'plan'
-  | 'rate_per_second'
-  | 'rate_unit'
-  | 'burst_capacity'
+  | keyof LimitDraft
   | 'mode'
   | 'action'
   | 'failure_mode'
@@ -23,9 +23,7 @@ export const newRule: RuleDraft = {
   key_pattern: 'user:{user_id}',
   name: '',
   plan: null,
-  rate_per_second: 10,
-  rate_unit: 'second',
-  burst_capacity: 50,
+  ...newLimit,
   mode: 'enforce',
   action: 'limit',
   failure_mode: null,
@@ -36,13 +34,12 @@ export const newRule: RuleDraft = {
 /** A rule that blocks an address or network. */
 export function blockOf(ip: string): RuleDraft {
   const literal = ip.includes(':') ? `"${ip}"` : ip; // as IPv6 has it, in the pattern's own quotes
-  return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', rate_per_second: 0, burst_capacity: 0 };
+  return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', ...nothing };
 }
 
 /** A copy of a rule under a free name: "daily-copy", "candidate". */
 export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
-  const { key_pattern, plan, rate_per_second, rate_unit, burst_capacity } = rule;
-  const { action, failure_mode, is_active, description } = rule;
+  const { key_pattern, plan, action, failure_mode, is_active, description } = rule;
   const taken = (name: string) =>
     rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
   const base = [rule.name, mode ? 'candidate' : 'copy'].filter(Boolean).join('-');
@@ -52,9 +49,7 @@ export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
     key_pattern,
     plan,
     name,
-    rate_per_second,
-    rate_unit,
-    burst_capacity,
+    ...limitOf(rule),
     action,
     failure_mode,
     is_active: mode ? true : is_active,
@@ -72,9 +67,16 @@ export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
 
 /** The fields that can change. Pattern, plan and name identify the rule. */
 const changeable = [
+  'algorithm',
   'rate_per_second',
   'rate_unit',
   'burst_capacity',
+  'window',
+  'window_zone',
+  'window_start_day',
+  'refill_interval',
+  'max_hold',
+  'notify_at',
   'mode',
   'action',
   'failure_mode',
@@ -82,22 +84,48 @@ const changeable = [
   'description',
 ] as const;
 
-/** Fields that only limits have. */
-const limits: readonly string[] = ['rate_per_second', 'burst_capacity'];
+/** The parts of a limit, which blocks and bypasses have none of. */
+const limits = Object.keys(newLimit) as (keyof LimitDraft)[];
 
-/** The body that creates the rule. Blocks and bypasses take no tokens. */
+function limitOf(rule: LimitDraft): LimitDraft {
+  return Object.fromEntries(limits.map((field) => [field, rule[field]])) as unknown as LimitDraft;
+}
+
+/** The body that creates the rule, with the fields that its action and algorithm have. */
 export function creation(draft: RuleDraft): NewRule {
-  const { rate_per_second, burst_capacity, ...rest } = draft;
-  return draft.action === 'limit' ? draft : { ...rest, mode: modeOf(draft) };
+  const rest = Object.fromEntries(
+    Object.entries(draft).filter(([field]) => !limits.some((part) => part === field)),
+  ) as Omit<RuleDraft, keyof LimitDraft>;
+  if (draft.action !== 'limit') return { ...rest, mode: modeOf(draft) };
+  const limit = Object.entries(fitted(draft)).filter(
+    ([field, value]) => value !== null && !(field === 'rate_per_second' && value === 0),
+  );
+  return { ...rest, ...Object.fromEntries(limit) };
 }
 
 /** The body that updates the rule: the fields that differ. */
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
   const wanted: RuleDraft = { ...draft, mode: modeOf(draft) };
-  if (draft.action !== 'limit') Object.assign(wanted, { rate_per_second: 0, burst_capacity: 0 });
+  if (draft.action === 'limit') Object.assign(wanted, fitted(draft));
+  else Object.assign(wanted, { ...fitted({ ...draft, algorithm: rule.algorithm }), ...nothing });
   return Object.fromEntries(
-    changeable.filter((field) => wanted[field] !== rule[field]).map((field) => [field, wanted[field]]),
+    changeable.filter((field) => !same(wanted[field], rule[field])).map((field) => [field, wanted[field]]),
   );
+}
+
+const nothing = {
+  rate_per_second: 0,
+  burst_capacity: 0,
+  window: null,
+  window_zone: null,
+  window_start_day: null,
+  refill_interval: null,
+  max_hold: null,
+  notify_at: [],
+};
+
+function same(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 }
 
 function modeOf({ action, mode }: RuleDraft): Rule['mode'] {
@@ -108,16 +136,6 @@ export function isDirty(rule: Rule, draft: RuleDraft): boolean {
   return Object.keys(patch(rule, draft)).length > 0;
 }
 
-/** Strict pacing: a bucket of one token, so that bursts are impossible. */
-export function strictPacing(limit: Limit): Limit {
-  return { ...limit, burst_capacity: 1 };
-}
-
-/** Burst credit: five idle minutes save up tokens for one burst. */
-export function burstCredit(limit: Limit): Limit {
-  return { ...limit, burst_capacity: Math.max(1, Math.round(limit.rate_per_second * 300)) };
-}
-
 export interface FieldChange {
   label: string;
   from: string;
@@ -126,21 +144,44 @@ export interface FieldChange {
 
 /** The differences between two states of a rule, in words. */
 export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] {
+  const [old, now] = [plainOf(before), plainOf(after)];
   return changeable
-    .filter((field) => before[field] !== after[field])
-    .filter((field) => field !== 'rate_unit' || before.rate_per_second === after.rate_per_second)
-    .filter((field) => !limits.includes(field) || after.action === 'limit' || before.action === 'limit')
-    .map((field) => ({ label: fieldLabels[field], from: say(before, field), to: say(after, field) }));
+    .filter((field) => !same(old[field], now[field]))
+    .filter(
+      (field) =>
+        field !== 'rate_unit' || (old.rate_per_second === now.rate_per_second && now.rate_per_second > 0),
+    )
+    .filter((field) => field !== 'algorithm' || old.action === 'limit' || now.action === 'limit')
+    .map((field) => ({ label: fieldLabels[field], from: say(old, field), to: say(now, field) }));
+}
+
+/** The rule without what its action and algorithm cannot have. */
+function plainOf(rule: RuleDraft): RuleDraft {
+  return { ...rule, ...(rule.action === 'limit' ? fitted(rule) : nothing) };
 }
 
 function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
   switch (field) {
+    case 'algorithm':
+      return algorithms[rule.algorithm].label;
     case 'rate_per_second':
-      return rule.action === 'limit' ? rateSentence(rule) : 'none';
+      return rule.rate_per_second > 0 ? rateSentence(rule) : 'none';
     case 'rate_unit':
       return perUnit(rule).unit;
     case 'burst_capacity':
-      return rule.action === 'limit' ? exactNumber(rule.burst_capacity) : 'none';
+      return rule.burst_capacity > 0 ? exactNumber(rule.burst_capacity) : 'none';
+    case 'window':
+      return isCalendar(rule.window) ? rule.window : rule.window ? describeDuration(rule.window) : 'none';
+    case 'window_zone':
+      return rule.window_zone ?? 'UTC';
+    case 'window_start_day':
+      return String(rule.window_start_day ?? 'first');
+    case 'refill_interval':
+      return rule.refill_interval ? describeDuration(rule.refill_interval) : 'continuous';
+    case 'max_hold':
+      return rule.max_hold ? describeDuration(rule.max_hold) : 'none';
+    case 'notify_at':
+      return sharesText(rule.notify_at) || 'none';
     case 'is_active':
       return rule.is_active ? 'on' : 'off';
     case 'failure_mode':
@@ -152,4 +193,9 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
     default:
       return rule[field] || 'none';
   }
+}
+
+/** "80 %, 100 %" */
+function sharesText(shares: number[]): string {
+  return shares.map((share) => `${share} %`).join(', ');
 }

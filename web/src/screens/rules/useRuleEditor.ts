@@ -6,7 +6,7 @@ import { isStatus, ProblemError } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { done } from '~/components/toast';
-import { limitProblems } from '~/domain/rate';
+import { isValid } from '~/domain/rate';
 import { isDirty, patch, type RuleDraft } from './ruleDraft';
 
 /** The state of a rule’s form. */
@@ -61,7 +61,6 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
     },
   });
 
-  const { rate, burst } = limitProblems(draft);
   const error = isStatus(save.error, 412) ? null : save.error;
   return {
     rule: base.value,
@@ -72,7 +71,7 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
       save.reset();
     },
     dirty,
-    ready: draft.action !== 'limit' || (!rate && !burst),
+    ready: draft.action !== 'limit' || isValid(draft),
     save: () => save.mutate(base),
     saving: save.isPending,
     error,

@@ -6,7 +6,6 @@ import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
 import { duration, plural } from '~/domain/format';
-import { limitSentence, unitOf } from '~/domain/rate';
 import { actionLabels } from '~/domain/rule';
 import styles from './TryIt.module.css';
 
@@ -30,7 +29,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
           <tr>
             <th scope="col">Rule and limit</th>
             <th scope="col">Result</th>
-            <th scope="col">Tokens left</th>
+            <th scope="col">Left</th>
           </tr>
         </thead>
         <tbody>
@@ -84,11 +83,9 @@ export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>
   );
 }
 
-function limitOf({ action, rate_per_second, burst_capacity, overridden }: MatchedTier['rule']): string {
+function limitOf({ action, limit_text, overridden }: MatchedTier['rule']): string {
   if (action !== 'limit') return actionLabels[action];
-  if (rate_per_second === null || burst_capacity === null) return '–';
-  const limit = limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
-  return overridden ? `${limit} (override)` : limit;
+  return limit_text === null ? '–' : `${limit_text}${overridden ? ' (override)' : ''}`;
 }
 
 function Result({ rule, tier, decides }: MatchedTier) {

@@ -10,7 +10,7 @@ import { RuleLink } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
 import { splitsByUser } from '~/domain/pattern';
-import { limitSentence } from '~/domain/rate';
+import { hasRate } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
 import { useLevel } from './level';
@@ -85,6 +85,7 @@ interface RowProps {
 function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
   const { burst_capacity, key_pattern, rule_id, mode, overridden, bucket_key } = bucket;
+  const nouns = nounsOf(bucket);
   const label = ruleLabel(bucket);
   return (
     <li className={styles.bucket}>
@@ -94,14 +95,14 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
           {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
           {overridden && <Outcome tone="neutral">Override</Outcome>}
         </div>
-        <span className="soft">{limitSentence(bucket)}</span>
+        <span className="soft">{bucket.limit_text}</span>
       </div>
       <div className={styles.level}>
         {/* biome-ignore lint/a11y/useSemanticElements: browsers draw a meter element in colours of their own */}
         <div
           className={styles.meter}
           role="meter"
-          aria-label={`Tokens in the bucket of ${label}`}
+          aria-label={`${nouns.title} of ${label}`}
           aria-valuemin={0}
           aria-valuemax={burst_capacity}
           aria-valuenow={Math.floor(level)}
@@ -113,7 +114,9 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
         <div className={styles.reading}>
           <span>
             <strong className="numeric">{tokens(level)}</strong>{' '}
-            <span className="soft">of {exactNumber(burst_capacity)} tokens</span>
+            <span className="soft">
+              of {exactNumber(burst_capacity)} {nouns.left}
+            </span>
           </span>
           <span className="soft numeric">{rest(bucket, level)}</span>
         </div>
@@ -149,7 +152,26 @@ function tokens(level: number): string {
   return level < 10 ? level.toFixed(1) : exactNumber(Math.floor(level));
 }
 
-function rest({ burst_capacity, rate_per_second, mode }: Bucket, level: number): string {
+/** What a bucket holds, in words. */
+function nounsOf({ algorithm }: Bucket) {
+  switch (algorithm) {
+    case 'leaky_bucket':
+      return { title: 'Free places in the queue', left: 'places free' };
+    case 'concurrency':
+      return { title: 'Free places', left: 'places free' };
+    case 'token_bucket':
+      return { title: 'Tokens in the bucket', left: 'tokens' };
+    default:
+      return { title: 'What is left of the window', left: 'left' };
+  }
+}
+
+function rest(bucket: Bucket, level: number): string {
+  const { burst_capacity, rate_per_second, mode, algorithm, reset_after_ms } = bucket;
+  if (algorithm === 'concurrency') return level < 1 ? 'all places are taken' : '';
+  if (!hasRate(algorithm)) {
+    return level >= burst_capacity ? 'unused' : `all of it in ${duration(reset_after_ms)} at most`;
+  }
   const denies = mode === 'shadow' ? 'would deny' : 'denies';
   if (level < 1) return `${denies} for ${duration(((1 - level) / rate_per_second) * 1000)} more`;
   const missing = burst_capacity - level;

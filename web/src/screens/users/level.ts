@@ -16,7 +16,7 @@ export function levelAfter(
 export function useLevel(bucket: Bucket, readAt: number): number {
   const [now, setNow] = useState(readAt);
   const level = levelAfter(bucket, now - readAt);
-  const full = level >= bucket.burst_capacity;
+  const full = level >= bucket.burst_capacity || bucket.rate_per_second === 0; // a window changes at its end only
   useEffect(() => {
     if (full) return;
     const timer = setInterval(() => setNow(Date.now()), frame);

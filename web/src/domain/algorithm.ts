@@ -1,0 +1,149 @@
+import type { Rule } from '~/api/types';
+import { type Algorithm, hasRate, hasWindow, type Limit } from './rate';
+import { formatDuration, isCalendar } from './window';
+
+/** What limits of an algorithm do, for those who choose one. */
+export const algorithms: Record<Algorithm, { label: string; promise: string; burst: string }> = {
+  token_bucket: {
+    label: 'Token bucket',
+    promise: 'Allows bursts, and the rate in the long run.',
+    burst: 'Burst',
+  },
+  leaky_bucket: {
+    label: 'Queue (leaky bucket)',
+    promise: 'Smooth output: requests wait in a queue, and are denied when it is full.',
+    burst: 'Places in the queue',
+  },
+  fixed_window: {
+    label: 'Fixed window, quota',
+    promise: 'Counts anew in each minute, day or month. Twice the limit can pass around a boundary.',
+    burst: 'Requests per window',
+  },
+  sliding_window: {
+    label: 'Sliding window',
+    promise: 'About the limit in any interval, with two counters and no jumps at boundaries.',
+    burst: 'Requests per window',
+  },
+  sliding_window_log: {
+    label: 'Sliding window, exact',
+    promise: 'Never more than the limit in any interval. Remembers each request, so at most 1,000.',
+    burst: 'Requests per window',
+  },
+  concurrency: {
+    label: 'Concurrency',
+    promise: 'Limits requests in flight. Each holds a place until it is released.',
+    burst: 'Requests at once',
+  },
+};
+
+/** What a rule's limit is made of, whatever its algorithm. */
+export type LimitDraft = Pick<
+  Rule,
+  | 'algorithm'
+  | 'rate_per_second'
+  | 'rate_unit'
+  | 'burst_capacity'
+  | 'window'
+  | 'window_zone'
+  | 'window_start_day'
+  | 'refill_interval'
+  | 'max_hold'
+  | 'notify_at'
+>;
+
+/** A limit of 10 per second with bursts to 50. */
+export const newLimit: LimitDraft = {
+  algorithm: 'token_bucket',
+  rate_per_second: 10,
+  rate_unit: 'second',
+  burst_capacity: 50,
+  window: null,
+  window_zone: null,
+  window_start_day: null,
+  refill_interval: null,
+  max_hold: null,
+  notify_at: [],
+};
+
+/** The limit without what its algorithm cannot have. What the algorithm needs and lacks starts with usual values. */
+export function fitted(limit: LimitDraft): LimitDraft {
+  const { algorithm } = limit;
+  const rate = hasRate(algorithm);
+  // What cannot be read is NaN, and stays so.
+  const burst = limit.burst_capacity === 0 ? newLimit.burst_capacity : limit.burst_capacity;
+  const listed = algorithm === 'sliding_window_log' || algorithm === 'concurrency';
+  const window = !hasWindow(algorithm)
+    ? null
+    : algorithm !== 'fixed_window' && isCalendar(limit.window)
+      ? '1m'
+      : (limit.window ?? '1m');
+  return {
+    algorithm,
+    rate_per_second: rate
+      ? limit.rate_per_second === 0
+        ? newLimit.rate_per_second
+        : limit.rate_per_second
+      : 0,
+    rate_unit: limit.rate_unit,
+    burst_capacity: listed ? Math.min(burst, 1000) : burst,
+    window,
+    window_zone: isCalendar(window) ? limit.window_zone : null,
+    window_start_day: window === 'week' || window === 'month' ? limit.window_start_day : null,
+    refill_interval: algorithm === 'token_bucket' ? limit.refill_interval : null,
+    max_hold: algorithm === 'concurrency' ? (limit.max_hold ?? '10m') : null,
+    notify_at: algorithm === 'fixed_window' ? limit.notify_at : [],
+  };
+}
+
+/** Limits to start with. */
+export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft }[] = [
+  {
+    label: 'Strict pacing (burst 1)',
+    limit: (draft) =>
+      fitted({ ...draft, algorithm: 'token_bucket', burst_capacity: 1, refill_interval: null }),
+  },
+  {
+    label: 'Burst credit (5 min of the rate)',
+    limit: (draft) => {
+      const limit = fitted({ ...draft, algorithm: 'token_bucket' });
+      return { ...limit, burst_capacity: Math.max(1, Math.round(limit.rate_per_second * 300)) };
+    },
+  },
+  {
+    label: 'Quota per month',
+    limit: (draft) =>
+      fitted({
+        ...draft,
+        algorithm: 'fixed_window',
+        window: 'month',
+        window_start_day: null,
+        burst_capacity: 10_000,
+        notify_at: [80, 100],
+      }),
+  },
+  {
+    label: '20 at once',
+    limit: (draft) => fitted({ ...draft, algorithm: 'concurrency', burst_capacity: 20, max_hold: '10m' }),
+  },
+];
+
+/** A rule as the audit log has it, whose columns have other names than the API's fields. */
+export function ruleOfImage(image: Record<string, unknown>): Rule {
+  const seconds = (field: string) =>
+    typeof image[field] === 'number' ? formatDuration(image[field] as number) : null;
+  const or = <T>(value: unknown, otherwise: T) => (value ?? otherwise) as T;
+  return {
+    ...(image as unknown as Rule),
+    window: or(image.window_calendar, seconds('window_seconds')),
+    window_zone: or(image.window_zone, null),
+    window_start_day: or(image.window_start_day, null),
+    refill_interval: seconds('refill_interval_seconds'),
+    max_hold: seconds('max_hold_seconds'),
+    notify_at: or(image.notify_at, []),
+  };
+}
+
+/** Whether a limit has nothing but a rate and a burst, as most have. */
+export function isPlain({ algorithm, refill_interval }: Limit): boolean {
+  return (algorithm ?? 'token_bucket') === 'token_bucket' && !refill_interval;
+}

@@ -1,0 +1,95 @@
+/** Windows and durations as rules have them: "30s", "5m", "24h", "month". The server reads them alike. */
+
+const units = { s: 1, m: 60, h: 3600 } as const;
+
+/** The longest window, and refill interval, in seconds. */
+export const maxWindow = 31 * 86_400;
+/** The longest time that a place is held, in seconds. */
+export const maxHold = 86_400;
+
+const day = 86_400;
+
+/** A duration in seconds, or what to type instead. */
+export function parseDuration(text: string): { seconds: number } | { error: string } {
+  const found = /^([1-9]\d{0,8})([smh])$/.exec(text);
+  const seconds = found ? Number(found[1]) * units[found[2] as keyof typeof units] : 0;
+  if (seconds > 0 && seconds <= maxWindow) return { seconds };
+  return { error: `must be a duration such as 30s, 5m or 24h, at most 744h, got ${JSON.stringify(text)}` };
+}
+
+/** A number of seconds as parseDuration reads it. */
+export function formatDuration(seconds: number): string {
+  if (seconds % 3600 === 0) return `${seconds / 3600}h`;
+  if (seconds % 60 === 0) return `${seconds / 60}m`;
+  return `${seconds}s`;
+}
+
+export const calendarUnits = ['day', 'week', 'month'] as const;
+export type CalendarUnit = (typeof calendarUnits)[number];
+
+export function isCalendar(text: string | null | undefined): text is CalendarUnit {
+  return calendarUnits.some((unit) => unit === text);
+}
+
+/** A window's length or unit, or what to type instead. */
+export function parseWindow(
+  text: string,
+): { seconds: number } | { calendar: CalendarUnit } | { error: string } {
+  if (isCalendar(text)) return { calendar: text };
+  const length = parseDuration(text);
+  if ('seconds' in length) return length;
+  return {
+    error: `must be day, week, month or a duration such as 30s, 5m or 24h, got ${JSON.stringify(text)}`,
+  };
+}
+
+/** The length of a window in seconds; of the calendar's, the longest. */
+export function windowSeconds(text: string): number {
+  if (isCalendar(text)) return { day, week: 7 * day, month: 31 * day }[text];
+  const read = parseDuration(text);
+  return 'seconds' in read ? read.seconds : 0;
+}
+
+/** "10 s", "5 min", "2 h", "7 days" */
+export function describeDuration(text: string): string {
+  const read = parseDuration(text);
+  if ('error' in read) return text;
+  const { seconds } = read;
+  if (seconds === day) return '1 day';
+  if (seconds % day === 0) return `${seconds / day} days`;
+  if (seconds % 3600 === 0) return `${seconds / 3600} h`;
+  if (seconds % 60 === 0) return `${seconds / 60} min`;
+  return `${seconds} s`;
+}
+
+export interface WindowParts {
+  window?: string | null;
+  window_zone?: string | null;
+  window_start_day?: number | null;
+}
+
+export const weekdays = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'];
+
+const whole: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', [day]: 'day' };
+
+/** What stands after "per" and "in any": "minute", "90 s", "month from the 15th, Europe/Berlin". */
+export function describeWindow({ window, window_zone, window_start_day }: WindowParts): string {
+  if (!isCalendar(window)) {
+    return whole[windowSeconds(window ?? '')] ?? describeDuration(window ?? '');
+  }
+  const start = window_start_day ?? 1;
+  const from =
+    start <= 1
+      ? ''
+      : window === 'week'
+        ? ` from ${weekdays[start - 1]}`
+        : window === 'month'
+          ? ` from the ${ordinal(start)}`
+          : '';
+  return `${window}${from}${window_zone ? `, ${window_zone}` : ''}`;
+}
+
+export function ordinal(n: number): string {
+  const ending = Math.floor(n / 10) === 1 ? undefined : ['st', 'nd', 'rd'][(n % 10) - 1];
+  return `${n}${ending ?? 'th'}`;
+}

@@ -1,0 +1,223 @@
+import { NativeSelect, TextInput } from '@mantine/core';
+import { useState } from 'react';
+import { BurstInput } from '~/components/BurstInput';
+import { RateInput } from '~/components/RateInput';
+import { algorithms, fitted, presets } from '~/domain/algorithm';
+import { exactNumber } from '~/domain/format';
+import {
+  type Algorithm,
+  hasRate,
+  hasWindow,
+  isValid,
+  type LimitProblems,
+  limitProblems,
+  limitSentence,
+} from '~/domain/rate';
+import { calendarUnits, isCalendar, ordinal, weekdays } from '~/domain/window';
+import { AlgorithmChooser } from './AlgorithmChooser';
+import styles from './Rules.module.css';
+import type { RuleDraft } from './ruleDraft';
+
+export interface FieldProps {
+  draft: RuleDraft;
+  onChange: (change: Partial<RuleDraft>) => void;
+  /** The server’s error for a field. */
+  problem: (pointer: string) => string | undefined;
+  disabled?: boolean;
+}
+
+/** The limit of a rule: its algorithm, and the fields that limits of the algorithm have. */
+export function LimitFields(props: FieldProps) {
+  const { draft, onChange, problem, disabled } = props;
+  const wrong = limitProblems(draft);
+  const { algorithm } = draft;
+  return (
+    <>
+      <AlgorithmChooser
+        value={algorithm}
+        inSteps={draft.refill_interval !== null}
+        disabled={disabled}
+        error={problem('/algorithm')}
+        onChange={(chosen: Algorithm) => onChange(fitted({ ...draft, algorithm: chosen }))}
+      />
+      <div className={styles.pair}>
+        {hasRate(algorithm) && (
+          <RateInput
+            label="Rate"
+            value={draft}
+            disabled={disabled}
+            error={problem('/rate_per_second') ?? wrong.rate}
+            onChange={onChange}
+          />
+        )}
+        <BurstInput
+          label={algorithms[algorithm].burst}
+          value={draft.burst_capacity}
+          disabled={disabled}
+          error={problem('/burst_capacity') ?? wrong.burst}
+          onChange={(burst_capacity) => onChange({ burst_capacity })}
+        />
+        {algorithm === 'token_bucket' && (
+          <TextInput
+            label="Refill interval"
+            placeholder="continuous"
+            description="Tokens come in steps, such as 10s"
+            value={draft.refill_interval ?? ''}
+            disabled={disabled}
+            error={problem('/refill_interval') ?? wrong.refill_interval}
+            onChange={(event) => onChange({ refill_interval: event.currentTarget.value || null })}
+          />
+        )}
+        {algorithm === 'concurrency' && (
+          <TextInput
+            label="Longest hold"
+            description="A place that nobody releases is free after this"
+            value={draft.max_hold ?? ''}
+            disabled={disabled}
+            error={problem('/max_hold') ?? wrong.max_hold}
+            onChange={(event) => onChange({ max_hold: event.currentTarget.value })}
+          />
+        )}
+      </div>
+      {hasWindow(algorithm) && <WindowFields {...props} wrong={wrong} />}
+      {algorithm === 'fixed_window' && <NotifyAt {...props} />}
+      {!disabled && (
+        <p className={styles.presets}>
+          <span>Preset:</span>
+          {presets.map(({ label, limit }) => (
+            <button key={label} type="button" onClick={() => onChange(limit(draft))}>
+              {label}
+            </button>
+          ))}
+        </p>
+      )}
+      {isValid(draft) && (
+        <p className={styles.sentence}>
+          <strong>{limitSentence(draft)}</strong>. {explains(draft)}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What the numbers mean for requests. */
+function explains({ algorithm, burst_capacity, window }: RuleDraft): string {
+  const burst = exactNumber(burst_capacity);
+  switch (algorithm) {
+    case 'token_bucket':
+      return `A bucket of ${burst} tokens refills at this rate. Each request takes one.`;
+    case 'leaky_bucket':
+      return 'An allowed request says how long its caller waits before it goes on. Proxies cannot wait, so they deny instead.';
+    case 'fixed_window':
+      return isCalendar(window)
+        ? 'What is left of a window does not carry over to the next.'
+        : 'Windows begin at whole multiples of their length since 1970: a minute on the minute.';
+    case 'sliding_window':
+      return 'What the previous window used counts for as long as the sliding window covers it.';
+    case 'sliding_window_log':
+      return 'Each request counts for exactly as long as the window. Costs are rounded up to whole requests.';
+    default:
+      return 'Counts requests, not their cost. The caller releases its place when the request has ended.';
+  }
+}
+
+const lengths = [
+  { value: '1s', label: 'second' },
+  { value: '1m', label: 'minute' },
+  { value: '1h', label: 'hour' },
+  { value: '24h', label: '24 hours' },
+];
+
+/** The window: a length or, for fixed windows, a unit of the calendar with its zone and first day. */
+function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps & { wrong: LimitProblems }) {
+  const { window, algorithm, window_start_day } = draft;
+  const calendar = algorithm === 'fixed_window' ? calendarUnits : [];
+  const [typing, setTyping] = useState(false);
+  const known = [...calendar, ...lengths.map(({ value }) => value)].some((value) => value === window);
+  const own = typing || !known;
+  const days =
+    window === 'week'
+      ? weekdays.map((label, index) => ({ value: String(index + 1), label }))
+      : Array.from({ length: 31 }, (_, index) => ({ value: String(index + 1), label: ordinal(index + 1) }));
+  const change = (part: Partial<RuleDraft>) => onChange(fitted({ ...draft, ...part }));
+  return (
+    <div className={styles.pair}>
+      <NativeSelect
+        label="Window"
+        value={own ? 'own' : (window ?? '')}
+        disabled={disabled}
+        error={own ? undefined : (problem('/window') ?? wrong.window)}
+        data={[
+          ...lengths,
+          ...calendar.map((value) => ({ value, label: `calendar ${value}` })),
+          { value: 'own', label: 'another length' },
+        ]}
+        onChange={(event) => {
+          const chosen = event.currentTarget.value;
+          setTyping(chosen === 'own');
+          change({ window: chosen === 'own' ? '5m' : chosen, window_start_day: null });
+        }}
+      />
+      {own && (
+        <TextInput
+          label="Length"
+          description="Such as 30s, 5m or 24h"
+          value={window ?? ''}
+          disabled={disabled}
+          error={problem('/window') ?? wrong.window}
+          onChange={(event) => onChange({ window: event.currentTarget.value })}
+        />
+      )}
+      {isCalendar(window) && (
+        <TextInput
+          label="Time zone"
+          placeholder="UTC"
+          list="time-zones"
+          value={draft.window_zone ?? ''}
+          disabled={disabled}
+          error={problem('/window_zone')}
+          onChange={(event) => onChange({ window_zone: event.currentTarget.value || null })}
+        />
+      )}
+      {(window === 'week' || window === 'month') && (
+        <NativeSelect
+          label="Begins on"
+          value={String(window_start_day ?? 1)}
+          disabled={disabled}
+          error={problem('/window_start_day')}
+          data={days}
+          onChange={(event) => {
+            const day = Number(event.currentTarget.value);
+            onChange({ window_start_day: day === 1 ? null : day });
+          }}
+        />
+      )}
+      <datalist id="time-zones">
+        {Intl.supportedValuesOf('timeZone').map((zone) => (
+          <option key={zone} value={zone} />
+        ))}
+      </datalist>
+    </div>
+  );
+}
+
+/** Shares of the limit, typed as "80, 100". */
+function NotifyAt({ draft, onChange, problem, disabled }: FieldProps) {
+  const [typed, setTyped] = useState<string | null>(null);
+  const shares = draft.notify_at.join(', ');
+  return (
+    <TextInput
+      label="Note when this share of the limit is used, in %"
+      placeholder="80, 100"
+      value={typed ?? shares}
+      disabled={disabled}
+      error={problem('/notify_at')}
+      onChange={(event) => {
+        setTyped(event.currentTarget.value);
+        const numbers = event.currentTarget.value.split(/[\s,%]+/).filter((part) => /^\d+$/.test(part));
+        onChange({ notify_at: numbers.map(Number) });
+      }}
+      onBlur={() => setTyped(null)}
+    />
+  );
+}
