@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -197,6 +199,27 @@ func TestBadValuesAreRefused(t *testing.T) {
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want %q in it", values, err, want)
+		}
+	}
+}
+
+func TestTheChartWithTheValuesOfTheProductionPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n").FindAllSubmatch(page, -1)
+	if len(blocks) == 0 {
+		t.Fatal("the page has no values")
+	}
+	for _, block := range blocks {
+		got, err := render(t, string(block[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := got["Deployment limits-sluice-api"]; !ok {
+			t.Errorf("there are %q", slices.Sorted(maps.Keys(got)))
 		}
 	}
 }
