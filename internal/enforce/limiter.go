@@ -168,20 +168,9 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 // degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
 // from this process's own buckets.
 func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *Check, d *Decision, look bool) {
-	// A store would deny such a cost too, so the decision is not degraded.
-	if d.denyTooLarge(check.Cost) {
+	if !d.failOver(check.Cost) {
 		return
 	}
-	d.Degraded = true
-	if denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
-		return isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed
-	}) {
-		d.keep(func(t *TierDecision) bool { return t.Reason == StoreUnavailable })
-		return
-	}
-	d.keep(func(t *TierDecision) bool {
-		return !isLimit(t.Match) || t.Match.FailureMode == rules.FailLocal
-	})
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) == 0 {
 		return
@@ -194,6 +183,26 @@ func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *C
 		return
 	}
 	d.read(&checks[0])
+}
+
+// failOver applies the failure modes of the tiers, and leaves those that this process's own buckets decide. It reports
+// whether the check is not denied yet.
+func (d *Decision) failOver(cost Tokens) (open bool) {
+	// A store would deny such a cost too, so the decision is not degraded.
+	if d.denyTooLarge(cost) {
+		return false
+	}
+	d.Degraded = true
+	if denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
+		return isLimit(t.Match) && t.Match.FailureMode == rules.FailClosed
+	}) {
+		d.keep(func(t *TierDecision) bool { return t.Reason == StoreUnavailable })
+		return false
+	}
+	d.keep(func(t *TierDecision) bool {
+		return !isLimit(t.Match) || t.Match.FailureMode == rules.FailLocal
+	})
+	return true
 }
 
 // denyWhere denies the matching tiers and reports whether an enforced one is among them.
