@@ -161,6 +161,11 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/simulate", aViewer, x.Simulate},
 		{post, tenant + "/explain", aViewer, s.explainCheck},
 
+		{get, tenant + "/gateways/authorize", aViewer, x.GetAuthorizeMapping},
+		{put, tenant + "/gateways/authorize", anEditor, x.PutAuthorizeMapping},
+		{remove, tenant + "/gateways/authorize", anEditor, x.DeleteAuthorizeMapping},
+		{post, tenant + "/gateways/authorize/try", aViewer, s.tryAuthorizeMapping},
+
 		{get, tenant + "/rules/{rule_id}/overrides", aViewer, x.ListOverrides},
 		{get, tenant + "/rules/{rule_id}/overrides/{user_id}", aViewer, x.GetOverride},
 		{put, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.PutOverride},

@@ -6,9 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,7 +112,12 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
 		People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
-		CheckTarget: func(context.Context, string) error { return nil },
+		CheckTarget: func(_ context.Context, url string) error {
+			if strings.Contains(url, "//10.") {
+				return errors.New("not public")
+			}
+			return nil
+		},
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
 		},

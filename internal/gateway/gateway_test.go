@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -255,6 +256,15 @@ func TestAWrongMappingIsRefused(t *testing.T) {
 		if _, err := gateway.ParseAuthorize(document); err == nil {
 			t.Errorf("%s is read", document)
 		}
+	}
+}
+
+func TestClaimsAreTextOrWholeNumbers(t *testing.T) {
+	t.Parallel()
+	claims, err := gateway.ReadClaims([]byte(`{"a":"x","b":7,"c":{"d":{"e":"deep"}},"https://f.g/h":"url","i":1.5,"j":true,"k":null,"l":[1]}`),
+		[]string{"a", "b", "c.d.e", "https://f.g/h", "i", "j", "k", "l", "m", "c.d", "a.x"})
+	if want := (gateway.Claims{"a": "x", "b": "7", "c.d.e": "deep", "https://f.g/h": "url"}); err != nil || !maps.Equal(claims, want) {
+		t.Errorf("the claims are %v, %v, want %v", claims, err, want)
 	}
 }
 

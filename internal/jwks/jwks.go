@@ -17,13 +17,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -350,7 +348,7 @@ func verify(mapping *gateway.Mapping, set jwk.Set, token string, now time.Time) 
 		return nil, time.Time{}, errOther
 	}
 	expires, _ := parsed.Expiration()
-	claims, err := Claims(payload, mapping.ClaimNames())
+	claims, err := gateway.ReadClaims(payload, mapping.ClaimNames())
 	return claims, expires.Add(skew), err
 }
 
@@ -371,43 +369,4 @@ func payloadOf(token string) ([]byte, bool) {
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	return payload, err == nil
-}
-
-// Claims returns those claims of a payload that are named, as text. A name is that of a claim or, with dots, of one within
-// another. Text and whole numbers count; others are left out.
-func Claims(payload []byte, names []string) (gateway.Claims, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &all); err != nil {
-		return nil, errMalformed
-	}
-	claims := gateway.Claims{}
-	for _, name := range names {
-		if text := textOf(find(all, name)); text != "" {
-			claims[name] = text
-		}
-	}
-	return claims, nil
-}
-
-func find(claims map[string]json.RawMessage, name string) json.RawMessage {
-	if value, ok := claims[name]; ok {
-		return value
-	}
-	outer, inner, nested := strings.Cut(name, ".")
-	var within map[string]json.RawMessage
-	if !nested || json.Unmarshal(claims[outer], &within) != nil {
-		return nil
-	}
-	return find(within, inner)
-}
-
-func textOf(value json.RawMessage) string {
-	var text string
-	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
-		return text
-	}
-	if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-		return string(value)
-	}
-	return ""
 }

@@ -59,8 +59,12 @@ func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected 
 // RemoveGateway removes a mapping, so that the default one holds.
 func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind, expected rules.Expected) error {
 	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
-		if _, err := w.gatewayAt(ctx, kind, expected); err != nil {
+		stored, err := w.gatewayAt(ctx, kind, expected)
+		if err != nil {
 			return err
+		}
+		if stored.Revision == 0 {
+			return errUnchanged
 		}
 		return w.removeGateway(ctx, kind)
 	})

@@ -659,6 +659,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/gateways/authorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the mapping for proxies that ask over HTTP
+         * @description Without one of the tenant's own, the default mapping, which is empty and has version 0.
+         */
+        get: operations["getAuthorizeMapping"];
+        /**
+         * Replace the mapping
+         * @description In force within 2 s.
+         */
+        put: operations["putAuthorizeMapping"];
+        post?: never;
+        /** Return to the default mapping */
+        delete: operations["deleteAuthorizeMapping"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/gateways/authorize/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show the check that a request becomes
+         * @description Takes no tokens. The answer has the check and its explanation, as of `POST …/explain`, from the rules that this process
+         *     has read. Claims are taken as they are sent: no token is verified.
+         */
+        post: operations["tryAuthorizeMapping"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/rules/{rule_id}/overrides": {
         parameters: {
             query?: never;
@@ -3800,6 +3858,78 @@ export interface components {
              */
             degraded_share: number;
         };
+        /** @description Either a header, or a claim of the verified token; a claim within another is written with a dot */
+        MappingSource: {
+            header?: string;
+            claim?: string;
+        };
+        /** @description Where the fields of a check come from; see docs/gateways.md */
+        AuthorizeMapping: {
+            /** @description How the tokens are verified that claims are read from: with jwks_url or jwks */
+            jwt?: {
+                /** @description Authorization, if left out */
+                header?: string;
+                jwks_url?: string;
+                /** @description A JSON Web Key Set of public keys */
+                jwks?: string;
+                issuer?: string;
+                audience?: string;
+                /** @description Let requests without a valid token pass, without claims */
+                optional?: boolean;
+            };
+            user?: {
+                header?: string;
+                claim?: string;
+                /** @description Keep the header's value; otherwise the user id is its SHA-256 */
+                plain?: boolean;
+            };
+            plan?: components["schemas"]["MappingSource"];
+            cost?: {
+                header?: string;
+                /** @description A parameter of the visitor's query; counts at least the default */
+                query?: string;
+                /** @description 1, if left out */
+                default?: number;
+            };
+            endpoint?: {
+                /** @description X-Forwarded-Uri, if left out */
+                header?: string;
+                /** @description X-Forwarded-Method, if left out */
+                method_header?: string;
+                templates?: string[];
+            };
+            address?: {
+                /** @description X-Forwarded-For, if left out */
+                header?: string;
+                /** @description Proxies between the visitor and the gateway */
+                trusted_hops?: number;
+            };
+            attributes?: {
+                [key: string]: components["schemas"]["MappingSource"];
+            };
+        };
+        StoredAuthorizeMapping: {
+            mapping: components["schemas"]["AuthorizeMapping"];
+            is_default: boolean;
+            /** Format: int64 */
+            version: number;
+        };
+        SampleRequest: {
+            mapping?: components["schemas"]["AuthorizeMapping"];
+            method: string;
+            /** @description Path and query */
+            uri: string;
+            headers?: {
+                name: string;
+                value: string;
+            }[];
+            /** @description The claims of the token */
+            claims?: Record<string, never>;
+        };
+        TriedMapping: {
+            check: components["schemas"]["Check"];
+            explanation: components["schemas"]["Explanation"];
+        };
         ConfigDiff: {
             dry_run: boolean;
             plans: components["schemas"]["ConfigChange"][];
@@ -4029,6 +4159,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Plan"];
+            };
+        };
+        /** @description The mapping */
+        TheAuthorizeMapping: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StoredAuthorizeMapping"];
             };
         };
         /** @description Created */
@@ -5812,6 +5952,175 @@ export interface operations {
         requestBody: components["requestBodies"]["Check"];
         responses: {
             200: components["responses"]["TheExplanation"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAuthorizeMapping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAuthorizeMapping"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putAuthorizeMapping: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "user": {
+                 *         "header": "X-Api-Key"
+                 *       },
+                 *       "endpoint": {
+                 *         "templates": [
+                 *           "/orders/{id}"
+                 *         ]
+                 *       },
+                 *       "address": {
+                 *         "trusted_hops": 1
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["AuthorizeMapping"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAuthorizeMapping"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAuthorizeMapping: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The default mapping holds */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    tryAuthorizeMapping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "method": "GET",
+                 *       "uri": "/orders/17?limit=5",
+                 *       "headers": [
+                 *         {
+                 *           "name": "X-Forwarded-For",
+                 *           "value": "203.0.113.9"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["SampleRequest"];
+            };
+        };
+        responses: {
+            /** @description The check and its explanation */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriedMapping"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

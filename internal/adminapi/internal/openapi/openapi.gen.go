@@ -998,6 +998,60 @@ type AuditObject struct {
 // AuditObjectKind defines model for AuditObjectKind.
 type AuditObjectKind string
 
+// AuthorizeMapping Where the fields of a check come from; see docs/gateways.md
+type AuthorizeMapping struct {
+	Address *struct {
+		// Header X-Forwarded-For, if left out
+		Header *string `json:"header,omitempty"`
+
+		// TrustedHops Proxies between the visitor and the gateway
+		TrustedHops *int `json:"trusted_hops,omitempty"`
+	} `json:"address,omitempty"`
+	Attributes *map[string]MappingSource `json:"attributes,omitempty"`
+	Cost       *struct {
+		// Default 1, if left out
+		Default *float32 `json:"default,omitempty"`
+		Header  *string  `json:"header,omitempty"`
+
+		// Query A parameter of the visitor's query; counts at least the default
+		Query *string `json:"query,omitempty"`
+	} `json:"cost,omitempty"`
+	Endpoint *struct {
+		// Header X-Forwarded-Uri, if left out
+		Header *string `json:"header,omitempty"`
+
+		// MethodHeader X-Forwarded-Method, if left out
+		MethodHeader *string   `json:"method_header,omitempty"`
+		Templates    *[]string `json:"templates,omitempty"`
+	} `json:"endpoint,omitempty"`
+
+	// Jwt How the tokens are verified that claims are read from: with jwks_url or jwks
+	Jwt *struct {
+		Audience *string `json:"audience,omitempty"`
+
+		// Header Authorization, if left out
+		Header *string `json:"header,omitempty"`
+		Issuer *string `json:"issuer,omitempty"`
+
+		// Jwks A JSON Web Key Set of public keys
+		Jwks    *string `json:"jwks,omitempty"`
+		JwksUrl *string `json:"jwks_url,omitempty"`
+
+		// Optional Let requests without a valid token pass, without claims
+		Optional *bool `json:"optional,omitempty"`
+	} `json:"jwt,omitempty"`
+
+	// Plan Either a header, or a claim of the verified token; a claim within another is written with a dot
+	Plan *MappingSource `json:"plan,omitempty"`
+	User *struct {
+		Claim  *string `json:"claim,omitempty"`
+		Header *string `json:"header,omitempty"`
+
+		// Plain Keep the header's value; otherwise the user id is its SHA-256
+		Plain *bool `json:"plain,omitempty"`
+	} `json:"user,omitempty"`
+}
+
 // Bucket defines model for Bucket.
 type Bucket struct {
 	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
@@ -1238,6 +1292,12 @@ type KeyList struct {
 type Level struct {
 	AtMs   float64 `json:"at_ms"`
 	Tokens float64 `json:"tokens"`
+}
+
+// MappingSource Either a header, or a claim of the verified token; a claim within another is written with a dot
+type MappingSource struct {
+	Claim  *string `json:"claim,omitempty"`
+	Header *string `json:"header,omitempty"`
 }
 
 // Matrix defines model for Matrix.
@@ -1972,6 +2032,15 @@ type Status struct {
 	Processes []ProcessStatus `json:"processes"`
 }
 
+// StoredAuthorizeMapping defines model for StoredAuthorizeMapping.
+type StoredAuthorizeMapping struct {
+	IsDefault bool `json:"is_default"`
+
+	// Mapping Where the fields of a check come from; see docs/gateways.md
+	Mapping AuthorizeMapping `json:"mapping"`
+	Version int64            `json:"version"`
+}
+
 // Summary defines model for Summary.
 type Summary struct {
 	// Before Checks by decision; each is in one of the first three
@@ -2422,6 +2491,9 @@ type TheAccount = Account
 // TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type TheAlert = Alert
 
+// TheAuthorizeMapping defines model for TheAuthorizeMapping.
+type TheAuthorizeMapping = StoredAuthorizeMapping
+
 // TheBucketChange defines model for TheBucketChange.
 type TheBucketChange = BucketChange
 
@@ -2634,6 +2706,18 @@ type ExportAuditParams struct {
 
 // ExportAuditParamsFormat defines parameters for ExportAudit.
 type ExportAuditParamsFormat string
+
+// DeleteAuthorizeMappingParams defines parameters for DeleteAuthorizeMapping.
+type DeleteAuthorizeMappingParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// PutAuthorizeMappingParams defines parameters for PutAuthorizeMapping.
+type PutAuthorizeMappingParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
 
 // ImportConfigParams defines parameters for ImportConfig.
 type ImportConfigParams struct {
@@ -3041,6 +3125,9 @@ type CreateKeyJSONRequestBody = NewKey
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody RotateKeyJSONBody
 
+// PutAuthorizeMappingJSONRequestBody defines body for PutAuthorizeMapping for application/json ContentType.
+type PutAuthorizeMappingJSONRequestBody = AuthorizeMapping
+
 // InviteJSONRequestBody defines body for Invite for application/json ContentType.
 type InviteJSONRequestBody = NewInvitation
 
@@ -3205,6 +3292,15 @@ type ServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// DeleteAuthorizeMapping Return to the default mapping
+	// (DELETE /api/v1/tenants/{tenant}/gateways/authorize)
+	DeleteAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuthorizeMappingParams)
+	// GetAuthorizeMapping Get the mapping for proxies that ask over HTTP
+	// (GET /api/v1/tenants/{tenant}/gateways/authorize)
+	GetAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// PutAuthorizeMapping Replace the mapping
+	// (PUT /api/v1/tenants/{tenant}/gateways/authorize)
+	PutAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutAuthorizeMappingParams)
 	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ImportConfigParams)
@@ -5030,6 +5126,140 @@ func (siw *ServerInterfaceWrapper) ExportConfig(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportConfig(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteAuthorizeMapping operation middleware
+func (siw *ServerInterfaceWrapper) DeleteAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAuthorizeMappingParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteAuthorizeMapping(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAuthorizeMapping operation middleware
+func (siw *ServerInterfaceWrapper) GetAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAuthorizeMapping(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutAuthorizeMapping operation middleware
+func (siw *ServerInterfaceWrapper) PutAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutAuthorizeMappingParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutAuthorizeMapping(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8101,6 +8331,12 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/export", wrapper.ExportConfig).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.DeleteAuthorizeMapping).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.GetAuthorizeMapping).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.PutAuthorizeMapping).Methods(http.MethodPut)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/import", wrapper.ImportConfig).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/invitations", wrapper.ListInvitations).Methods(http.MethodGet)
@@ -8294,6 +8530,15 @@ type TheAlertJSONResponse struct {
 	Body Alert
 
 	Headers TheAlertResponseHeaders
+}
+
+type TheAuthorizeMappingResponseHeaders struct {
+	ETag string
+}
+type TheAuthorizeMappingJSONResponse struct {
+	Body StoredAuthorizeMapping
+
+	Headers TheAuthorizeMappingResponseHeaders
 }
 
 type TheBucketChangeJSONResponse BucketChange
@@ -9385,6 +9630,75 @@ func (response ExportConfig200ApplicationyamlResponse) VisitExportConfigResponse
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type DeleteAuthorizeMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params DeleteAuthorizeMappingParams
+}
+
+type DeleteAuthorizeMappingResponseObject interface {
+	VisitDeleteAuthorizeMappingResponse(w http.ResponseWriter) error
+}
+
+type DeleteAuthorizeMapping204Response struct {
+}
+
+func (response DeleteAuthorizeMapping204Response) VisitDeleteAuthorizeMappingResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAuthorizeMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetAuthorizeMappingResponseObject interface {
+	VisitGetAuthorizeMappingResponse(w http.ResponseWriter) error
+}
+
+type GetAuthorizeMapping200JSONResponse struct {
+	TheAuthorizeMappingJSONResponse
+}
+
+func (response GetAuthorizeMapping200JSONResponse) VisitGetAuthorizeMappingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutAuthorizeMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params PutAuthorizeMappingParams
+	Body   *PutAuthorizeMappingJSONRequestBody
+}
+
+type PutAuthorizeMappingResponseObject interface {
+	VisitPutAuthorizeMappingResponse(w http.ResponseWriter) error
+}
+
+type PutAuthorizeMapping200JSONResponse struct {
+	TheAuthorizeMappingJSONResponse
+}
+
+func (response PutAuthorizeMapping200JSONResponse) VisitPutAuthorizeMappingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -10685,6 +10999,15 @@ type StrictServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
+	// DeleteAuthorizeMapping Return to the default mapping
+	// (DELETE /api/v1/tenants/{tenant}/gateways/authorize)
+	DeleteAuthorizeMapping(ctx context.Context, request DeleteAuthorizeMappingRequestObject) (DeleteAuthorizeMappingResponseObject, error)
+	// GetAuthorizeMapping Get the mapping for proxies that ask over HTTP
+	// (GET /api/v1/tenants/{tenant}/gateways/authorize)
+	GetAuthorizeMapping(ctx context.Context, request GetAuthorizeMappingRequestObject) (GetAuthorizeMappingResponseObject, error)
+	// PutAuthorizeMapping Replace the mapping
+	// (PUT /api/v1/tenants/{tenant}/gateways/authorize)
+	PutAuthorizeMapping(ctx context.Context, request PutAuthorizeMappingRequestObject) (PutAuthorizeMappingResponseObject, error)
 	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(ctx context.Context, request ImportConfigRequestObject) (ImportConfigResponseObject, error)
@@ -12012,6 +12335,93 @@ func (sh *strictHandler) ExportConfig(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportConfigResponseObject); ok {
 		if err := validResponse.VisitExportConfigResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteAuthorizeMapping operation middleware
+func (sh *strictHandler) DeleteAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuthorizeMappingParams) {
+	var request DeleteAuthorizeMappingRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAuthorizeMapping(ctx, request.(DeleteAuthorizeMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAuthorizeMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteAuthorizeMappingResponseObject); ok {
+		if err := validResponse.VisitDeleteAuthorizeMappingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAuthorizeMapping operation middleware
+func (sh *strictHandler) GetAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetAuthorizeMappingRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAuthorizeMapping(ctx, request.(GetAuthorizeMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAuthorizeMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAuthorizeMappingResponseObject); ok {
+		if err := validResponse.VisitGetAuthorizeMappingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutAuthorizeMapping operation middleware
+func (sh *strictHandler) PutAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutAuthorizeMappingParams) {
+	var request PutAuthorizeMappingRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body PutAuthorizeMappingJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutAuthorizeMapping(ctx, request.(PutAuthorizeMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutAuthorizeMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutAuthorizeMappingResponseObject); ok {
+		if err := validResponse.VisitPutAuthorizeMappingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
