@@ -16,6 +16,7 @@ func TestProcessesAreThoseThatReportedLately(t *testing.T) {
 		Process: fleet.Process{
 			ID: "run-1", Name: "api-1", Version: "1.4.0", StartedAt: began, RulesLoaded: true, Rules: 240,
 			RulesAge: 410 * time.Millisecond, Database: "up", Redis: "partial", RedisDown: []string{"10.0.0.1:6379"},
+			Algorithms: []string{"token_bucket", "fixed_window"},
 		},
 		Count: fleet.Count{Checks: 500, Degraded: 20}, Span: 5 * time.Second,
 	}

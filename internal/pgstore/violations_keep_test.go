@@ -176,6 +176,8 @@ func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
 		alert, delivery CASCADE`)
 	exec(t, w.url, "DROP FUNCTION make_violation_partition, drop_violation_partitions")
 	exec(t, w.url, text)
+	exec(t, w.url, `ALTER TABLE rate_limit_violation
+		ADD COLUMN algorithm text NOT NULL DEFAULT 'token_bucket', ADD COLUMN limit_text text NOT NULL DEFAULT ''`) // by a later one
 	if err := pgstore.Grant(t.Context(), w.url, roleOf(t, w.url)); err != nil {
 		t.Fatal(err)
 	}
