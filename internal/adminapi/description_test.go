@@ -84,7 +84,7 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 // nothing.
 func TestAViewersOperationsAreReads(t *testing.T) {
 	t.Parallel()
-	reads := []string{"/simulate", "/explain"} // which take their question as a body
+	reads := []string{"/simulate", "/explain", "/try"} // which take their question as a body
 	for _, r := range (&surface{}).routes(&openapi.ServerInterfaceWrapper{}) {
 		isRead := r.method == http.MethodGet || slices.ContainsFunc(reads, func(s string) bool { return strings.HasSuffix(r.path, s) })
 		if strings.Contains(r.path, "{tenant}") && isRead != (r.least == aViewer) {
