@@ -42,26 +42,39 @@ func goClient(ctx context.Context, rounds int, round time.Duration) ([]line, err
 			{1, checker(shared), figures{}},
 		}
 		for i := range rounds + 1 {
-			rates := make([]float64, len(sides))
+			rates, costs := make([]float64, len(sides)), make([]float64, len(sides))
 			for range lapsPerRound {
 				for j, side := range sides {
-					rate, err := closedLoop(ctx, side.callers, round/lapsPerRound, side.call)
+					began, err := f.processors(ctx, f.onRedis)
 					if err != nil {
 						return nil, err
 					}
+					calls, rate, err := closedLoop(ctx, side.callers, round/lapsPerRound, side.call)
+					if err != nil {
+						return nil, err
+					}
+					ended, err := f.processors(ctx, f.onRedis)
+					if err != nil {
+						return nil, err
+					}
+					busy := ended.load - began.load + ended.server - began.server + ended.redis - began.redis
 					rates[j] += rate / lapsPerRound
+					costs[j] += busy / calls / lapsPerRound
 				}
 			}
 			for j := range sides {
 				if i > 0 { // the first warms up
 					sides[j].add("rate", rates[j])
 					sides[j].add("µs", 1e6/rates[j])
+					sides[j].add("checks/CPU s", 1/costs[j])
 				}
 			}
 		}
 		return []line{
 			lineOf("64 goroutines: unbatched, coalesced (checks/s)", "%.0f",
 				sides[0].median("rate"), sides[1].median("rate"), sides[1].over(sides[0].figures, "rate"), 3),
+			lineOf("64 goroutines: unbatched, coalesced (checks/CPU s)", "%.0f", sides[0].median("checks/CPU s"),
+				sides[1].median("checks/CPU s"), sides[1].over(sides[0].figures, "checks/CPU s"), 0),
 			note("a lone check beside a bare request (µs)", "%.0f", sides[2].median("µs"), sides[3].median("µs")),
 		}, nil
 	})
@@ -105,23 +118,25 @@ func (f *field) bareRequest() func(context.Context, int) error {
 	}
 }
 
-// closedLoop lets callers call again and again, and returns their calls per second.
-func closedLoop(ctx context.Context, callers int, round time.Duration, call func(context.Context, int) error) (float64, error) {
-	calls, failures := make([]int, callers), make([]error, callers)
+// closedLoop lets callers call again and again, and returns how often they did, in all and per second.
+func closedLoop(
+	ctx context.Context, callers int, round time.Duration, call func(context.Context, int) error,
+) (calls, perSecond float64, err error) {
+	counts, failures := make([]int, callers), make([]error, callers)
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
 			for user := i; time.Since(began) < round && failures[i] == nil; user += callers {
 				failures[i] = call(ctx, user%20_000)
-				calls[i]++
+				counts[i]++
 			}
 		})
 	}
 	all.Wait()
-	took, sum := time.Since(began).Seconds(), 0
-	for _, n := range calls {
-		sum += n
+	took := time.Since(began).Seconds()
+	for _, n := range counts {
+		calls += float64(n)
 	}
-	return float64(sum) / took, errors.Join(failures...)
+	return calls, calls / took, errors.Join(failures...)
 }

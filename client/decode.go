@@ -13,6 +13,7 @@ type decoder struct {
 	rest  []byte
 	bad   bool
 	depth int
+	most  int // tiers of one decision so far: checks of one tenant have about as many
 	// Texts of rules and plans repeat in a batch.
 	texts map[string]string
 }
@@ -29,18 +30,18 @@ func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
 func decodeBatch(answer []byte, checks int) (decisions []Decision, ok bool) {
 	r := decoder{rest: answer, texts: make(map[string]string)}
 	ok = true
-	r.object(func(name string) {
-		if name != "results" {
+	r.object(func(name []byte) {
+		if string(name) != "results" {
 			r.skip()
 			return
 		}
 		decisions = make([]Decision, 0, checks)
 		r.array(func() {
-			var d Decision
-			allowed, status := r.decision(&d)
-			d.Status = status
-			ok = ok && fits(allowed, status)
-			decisions = append(decisions, d)
+			decisions = append(decisions, Decision{})
+			d := &decisions[len(decisions)-1]
+			var allowed *bool
+			allowed, d.Status = r.decision(d)
+			ok = ok && fits(allowed, d.Status)
 		})
 	})
 	return decisions, ok && r.ended() && decisions != nil
@@ -60,8 +61,8 @@ func fits(allowed *bool, status int) bool {
 // decision reads a decision. Batches carry a status, too. null leaves zero.
 func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
 	d.Source = FromServer
-	r.object(func(name string) {
-		switch name {
+	r.object(func(name []byte) {
+		switch string(name) {
 		case "allowed":
 			d.Allowed = r.boolean()
 			allowed = &d.Allowed
@@ -104,10 +105,12 @@ func (r *decoder) tiers() (tiers []Tier) {
 	if r.null() {
 		return nil
 	}
+	tiers = make([]Tier, 0, r.most)
 	r.array(func() {
-		var t Tier
-		r.object(func(name string) {
-			switch name {
+		tiers = append(tiers, Tier{})
+		t := &tiers[len(tiers)-1]
+		r.object(func(name []byte) {
+			switch string(name) {
 			case "rule_id":
 				t.RuleID = int64(r.number())
 			case "name":
@@ -132,8 +135,8 @@ func (r *decoder) tiers() (tiers []Tier) {
 				r.skip()
 			}
 		})
-		tiers = append(tiers, t)
 	})
+	r.most = max(r.most, len(tiers))
 	return tiers
 }
 
@@ -172,7 +175,7 @@ func (r *decoder) ended() bool {
 	return !r.bad && len(r.rest) == 0
 }
 
-func (r *decoder) object(member func(name string)) {
+func (r *decoder) object(member func(name []byte)) {
 	if !r.take('{') {
 		r.fail()
 		return
@@ -181,12 +184,12 @@ func (r *decoder) object(member func(name string)) {
 		return
 	}
 	for !r.bad {
-		name := r.text()
+		name := r.quoted()
 		if !r.take(':') {
 			r.fail()
 			return
 		}
-		member(name)
+		member(name[1 : len(name)-1]) // Sluice escapes nothing in names
 		if r.take('}') {
 			return
 		}
@@ -310,7 +313,7 @@ func (r *decoder) skip() {
 	}
 	switch r.rest[0] {
 	case '{':
-		r.object(func(string) { r.skip() })
+		r.object(func([]byte) { r.skip() })
 	case '[':
 		r.array(r.skip)
 	case '"':

@@ -53,10 +53,14 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (in
 		return 0, nil, nil, failure(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
+	var whole bytes.Buffer
+	if n := response.ContentLength; n > 0 && n <= maxAnswer {
+		whole.Grow(int(n) + bytes.MinRead) // ReadFrom wants room to find the end
+	}
+	if _, err := whole.ReadFrom(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
 		return 0, nil, nil, failure(err)
 	}
+	answer := whole.Bytes()
 	if len(answer) > maxAnswer {
 		return 0, nil, nil, &Error{Kind: KindProtocol, Status: response.StatusCode, Detail: "The answer is too long."}
 	}
