@@ -79,9 +79,7 @@ func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate
 		rule, mistakes := newRule(tenant, &body.Rules[i])
 		mistakes = allWrong(&rule, mistakes, map[string]bool{rule.Plan: true}) // the plan does not matter here
 		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
-		candidates[i] = simulate.Candidate{
-			Limit: enforce.Limit{Rate: rule.RatePerSecond, Burst: rule.Burst}, Mode: rule.Mode, Action: rule.Action, Level: level,
-		}
+		candidates[i] = simulate.Candidate{Rule: rule, Level: level}
 	}
 	return candidates, httpapi.BodyProblem(wrong)
 }

@@ -43,17 +43,17 @@ func (e *exactTier) missing(cost enforce.Tokens) float64 {
 // drawExact draws limits to simulate, and the same in rational arithmetic.
 func drawExact(t *rapid.T) (candidates []Candidate, tiers []*exactTier) {
 	for range rapid.IntRange(1, 4).Draw(t, "candidates") {
-		c := Candidate{Mode: rules.ModeEnforce, Action: rules.ActionLimit, Limit: enforce.Limit{
-			Rate:  rapid.SampledFrom([]float64{0.1, 1.0 / 3, 7, 100.7, 1000.1 / 3}).Draw(t, "rate"),
-			Burst: rapid.Int64Range(1, 50).Draw(t, "burst"),
-		}}
+		c := candidate(
+			rapid.SampledFrom([]float64{0.1, 1.0 / 3, 7, 100.7, 1000.1 / 3}).Draw(t, "rate"),
+			rapid.Int64Range(1, 50).Draw(t, "burst"),
+		)
 		if rapid.IntRange(0, 3).Draw(t, "shadow") == 0 {
 			c.Mode = rules.ModeShadow
 		}
-		level := enforce.Tokens(rapid.Int64Range(0, c.Limit.Burst*int64(enforce.Token)).Draw(t, "level"))
+		level := enforce.Tokens(rapid.Int64Range(0, c.Burst*int64(enforce.Token)).Draw(t, "level"))
 		c.Level = &level
 		candidates = append(candidates, c)
-		tiers = append(tiers, &exactTier{level: rat(level), limit: c.Limit, shadow: c.Mode == rules.ModeShadow})
+		tiers = append(tiers, &exactTier{level: rat(level), limit: c.Limit(), shadow: c.Mode == rules.ModeShadow})
 	}
 	return candidates, tiers
 }
@@ -193,7 +193,7 @@ func TestTheCurveOfAsManyArrivalsAsThereCanBeIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			limit := Candidate{Limit: enforce.Limit{Rate: 80, Burst: 2000}, Mode: rules.ModeEnforce, Action: rules.ActionLimit}
+			limit := candidate(80, 2000)
 			got, err := Run(t.Context(), []Candidate{limit}, arrivals, pattern.Duration)
 			if err != nil {
 				t.Fatal(err)

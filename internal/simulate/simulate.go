@@ -19,12 +19,15 @@ import (
 // maxCandidates is how many rules a simulation can have.
 const maxCandidates = 64
 
+// maxListedWork caps the product of arrivals and of all bursts of limits that keep lists, which each arrival may copy.
+const maxListedWork = 100_000 * 2 * rules.MaxListed
+
 // Candidate is one rule of a simulation, which every arrival meets.
 type Candidate struct {
-	Limit  enforce.Limit // meaningless for block and bypass
-	Mode   rules.Mode
-	Action rules.Action
-	// Level is what the bucket holds at the start; nil for a full one.
+	// Rule says what it does: its action, mode and limit. Its pattern and plan mean nothing, and it counts as active.
+	rules.Rule
+	// Level is what the bucket holds at the start; nil for a full one. A log and places begin full, since nothing says
+	// when what is missing would end.
 	Level *enforce.Tokens
 }
 
@@ -70,6 +73,15 @@ type Outcome struct {
 // and duration, or the context's when it ends. The most that can be asked for takes about a second and 25 MB.
 func Run(ctx context.Context, candidates []Candidate, arrivals []Arrival, until time.Duration) (*Result, error) {
 	errs := append(wrongCandidates(candidates), wrongArrivals(arrivals)...)
+	listed := int64(0)
+	for i := range candidates {
+		if limit := candidates[i].Limit(); limit.Kind >= rules.KindSlidingWindowLog {
+			listed += limit.Burst
+		}
+	}
+	if listed > 0 && int64(len(arrivals)) > maxListedWork/listed {
+		errs.Add("rules", fmt.Sprintf("must have fewer entries: logs and places of %d at %d arrivals take too long", listed, len(arrivals)))
+	}
 	if until > rules.MaxTimeToFull {
 		errs = append(errs, rules.FieldError{Field: "duration", Message: fmt.Sprintf(
 			"must be at most %.0f days, got %v", rules.MaxTimeToFull.Hours()/24, until)})
@@ -106,12 +118,18 @@ func wrongCandidates(candidates []Candidate) rules.FieldErrors {
 		}
 		switch c.Action {
 		case rules.ActionLimit:
-			bad := c.Limit.Validate()
+			limit := c.Limit()
+			bad := limit.Validate()
 			for _, e := range bad {
 				wrong(e.Field, e.Message)
 			}
-			if full := capacity(c.Limit); len(bad) == 0 && c.Level != nil && (*c.Level < 0 || *c.Level > full) {
+			full := capacity(limit)
+			switch {
+			case len(bad) > 0 || c.Level == nil:
+			case *c.Level < 0 || *c.Level > full:
 				wrong("level", fmt.Sprintf("must be from 0 to the burst, which is %v, got %v", full, *c.Level))
+			case *c.Level < full && limit.Kind >= rules.KindSlidingWindowLog:
+				wrong("level", fmt.Sprintf("must be left out: nothing says when what is missing of a %s would end", c.Algorithm))
 			}
 		case rules.ActionBlock:
 		case rules.ActionBypass:
@@ -141,6 +159,8 @@ type simulator struct {
 	settled []enforce.State  // likewise; reused
 	drawn   []enforce.State  // by tier, as its curve ends
 	curves  []curve          // by tier
+	// ends is when the places of a concurrency limit are free again, by tier and in order. Nobody releases one.
+	ends [][]time.Duration
 }
 
 func newSimulator(candidates []Candidate, until time.Duration) *simulator {
@@ -149,11 +169,11 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	s.result.Tiers = make([]Outcome, len(candidates))
 	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1}}}
 	for i, c := range candidates {
-		rows.Rules = append(rows.Rules, rules.Rule{
-			ID: rules.RuleID(i + 1), TenantID: 1, Pattern: everyRequest, Action: c.Action, Mode: c.Mode,
-			RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst, Active: true,
-		})
-		bucket := enforce.NewState(enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst}, 0)
+		rule := c.Rule
+		rule.ID, rule.TenantID, rule.Pattern, rule.Plan, rule.FailureMode, rule.Active = rules.RuleID(i+1), 1, everyRequest, "", "", true
+		rule.InForceSince = time.Time{}
+		rows.Rules = append(rows.Rules, rule)
+		bucket := enforce.NewState(rule.Limit(), 0)
 		if c.Level != nil {
 			bucket.Level.Micros = *c.Level
 		}
@@ -198,7 +218,8 @@ func (s *simulator) Take(_ context.Context, checks []enforce.BucketCheck) error 
 		bucket := s.start[candidate]
 		s.rules, s.held, s.drawn = append(s.rules, candidate), append(s.held, bucket), append(s.drawn, *bucket)
 		s.curves = append(s.curves, curve{until: s.until})
-		s.curves[i].add(Point{0, bucket.Level.Micros})
+		s.ends = append(s.ends, nil)
+		s.curves[i].add(Point{0, left(bucket)})
 	}
 	s.settled = slices.Grow(s.settled[:0], len(check.Tiers))[:len(check.Tiers)]
 	if !check.TakeFrom(s.held, s.settled, s.at.Microseconds()) {
@@ -206,9 +227,12 @@ func (s *simulator) Take(_ context.Context, checks []enforce.BucketCheck) error 
 	}
 	for i := range check.Tiers {
 		if check.Tiers[i].Holds {
+			if limit := check.Tiers[i].Limit; limit.Kind == rules.KindConcurrency {
+				s.ends[i] = append(s.ends[i], s.at+time.Duration(limit.Interval)*time.Microsecond)
+			}
 			s.drawTo(i, s.at)
 			s.drawn[i] = *s.held[i]
-			s.curves[i].add(Point{s.at, s.drawn[i].Level.Micros})
+			s.curves[i].add(Point{s.at, left(&s.drawn[i])})
 		}
 	}
 	return nil
@@ -236,17 +260,6 @@ func (s *simulator) count(d *enforce.Decision) {
 		r.LongestWait = max(r.LongestWait, v.Wait)
 	}
 	r.Verdicts = append(r.Verdicts, v)
-}
-
-// drawTo draws a tier's bucket up to a moment before which nothing was taken since it was last drawn.
-func (s *simulator) drawTo(i int, at time.Duration) {
-	bucket := s.drawn[i]
-	drawn := time.Duration(bucket.Stamp) * time.Microsecond
-	if full := drawn + bucket.TimeToFull(); drawn < full && full < at {
-		s.curves[i].add(Point{full, capacity(bucket.Limit)})
-	}
-	bucket.Settle(bucket.Limit, 0, at.Microseconds())
-	s.curves[i].add(Point{at, bucket.Level.Micros})
 }
 
 // capacity is what a full bucket holds.

@@ -23,7 +23,9 @@ const (
 
 // candidate returns an enforced limit.
 func candidate(rate float64, burst int64) Candidate {
-	return Candidate{Limit: enforce.Limit{Rate: rate, Burst: burst}, Mode: rules.ModeEnforce, Action: rules.ActionLimit}
+	return Candidate{Rule: rules.Rule{
+		Algorithm: rules.TokenBucket, RatePerSecond: rate, Burst: burst, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+	}}
 }
 
 func simulate(t *testing.T, candidates []Candidate, arrivals []Arrival, until time.Duration) *Result {
@@ -73,11 +75,11 @@ func TestSimulatedRulesDecideAsRulesDo(t *testing.T) {
 	half := token / 2
 	shadow := candidate(1, 1)
 	shadow.Mode = rules.ModeShadow
-	shadowBlock := Candidate{Mode: rules.ModeShadow, Action: rules.ActionBlock}
+	shadowBlock := Candidate{Rule: rules.Rule{Mode: rules.ModeShadow, Action: rules.ActionBlock}}
 	low := candidate(1, 10)
 	low.Level = &half
-	block := Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBlock}
-	bypass := Candidate{Mode: rules.ModeEnforce, Action: rules.ActionBypass}
+	block := Candidate{Rule: rules.Rule{Mode: rules.ModeEnforce, Action: rules.ActionBlock}}
+	bypass := Candidate{Rule: rules.Rule{Mode: rules.ModeEnforce, Action: rules.ActionBypass}}
 	tests := map[string]struct {
 		candidates []Candidate
 		cost       enforce.Tokens
@@ -202,7 +204,7 @@ func TestSimulationsOutOfBoundsAreRefused(t *testing.T) {
 		"after a year":          {good, []Arrival{{rules.MaxTimeToFull + 1, token}}, 0, []string{"timestamps[0]"}},
 		"a cost below nothing":  {good, []Arrival{{0, -1}}, 0, []string{"timestamps[0].cost"}},
 		"an end after a year":   {good, now, rules.MaxTimeToFull + 1, []string{"duration"}},
-		"no limit":              {with(func(c *Candidate) { c.Limit = enforce.Limit{} }), now, 0, []string{"rules[0].rate_per_second", "rules[0].burst_capacity"}},
+		"no limit":              {with(func(c *Candidate) { c.RatePerSecond, c.Burst = 0, 0 }), now, 0, []string{"rules[0].rate_per_second", "rules[0].burst_capacity"}},
 		"a level above full":    {with(func(c *Candidate) { c.Level = &above }), now, 0, []string{"rules[0].level"}},
 		"no mode, no action":    {[]Candidate{good[0], {}}, now, 0, []string{"rules[1].mode", "rules[1].action"}},
 		"a bypass in shadow":    {with(func(c *Candidate) { c.Action, c.Mode = rules.ActionBypass, rules.ModeShadow }), now, 0, []string{"rules[0].mode"}},
@@ -230,7 +232,7 @@ func drawCandidates(t *rapid.T) []Candidate {
 			c.Action, c.Mode = rules.ActionBlock, rules.ModeShadow
 		}
 		if rapid.Bool().Draw(t, "started") {
-			level := enforce.Tokens(rapid.Int64Range(0, c.Limit.Burst*int64(token)).Draw(t, "level"))
+			level := enforce.Tokens(rapid.Int64Range(0, c.Burst*int64(token)).Draw(t, "level"))
 			c.Level = &level
 		}
 		candidates[i] = c
@@ -270,13 +272,13 @@ func TestASimulationDecidesAsALimiterOverMemoryDoes(t *testing.T) {
 		for i, c := range candidates {
 			row := rules.Rule{
 				ID: rules.RuleID(i), TenantID: tenantID, Pattern: global, Mode: c.Mode, Action: c.Action,
-				RatePerSecond: c.Limit.Rate, Burst: c.Limit.Burst, Active: true, InForceSince: start.Add(-time.Hour),
+				RatePerSecond: c.RatePerSecond, Burst: c.Burst, Active: true, InForceSince: start.Add(-time.Hour),
 			}
 			rows.Rules = append(rows.Rules, row)
 			if c.Action == rules.ActionLimit && c.Level != nil {
-				limit := enforce.Limit{Rate: c.Limit.Rate, Burst: c.Limit.Burst, Since: row.InForceSince.UnixMicro()}
+				limit := enforce.Limit{Rate: c.RatePerSecond, Burst: c.Burst, Since: row.InForceSince.UnixMicro()}
 				key := enforce.Key{Tenant: tenantID, Rule: row.ID}
-				if _, _, err := buckets.Credit(t.Context(), key, limit, *c.Level-enforce.Tokens(c.Limit.Burst)*token); err != nil {
+				if _, _, err := buckets.Credit(t.Context(), key, limit, *c.Level-enforce.Tokens(c.Burst)*token); err != nil {
 					t.Fatal(err)
 				}
 			}
