@@ -59,11 +59,12 @@ type CheckParts struct {
 	Observer       httpapi.Observer
 	Tokens         *jwks.Keys
 	MaxConnections int
+	TraceEndpoint  string // of a collector; "" for none
 }
 
-// NewCheckServer returns a CheckServer. The only one is in the package decide, so that the admin binary does not link
-// fasthttp.
-type NewCheckServer func(CheckParts) CheckServer
+// NewCheckServer returns a CheckServer. The only one is in the package decide, so that the admin binary links
+// neither fasthttp nor OpenTelemetry.
+type NewCheckServer func(CheckParts) (CheckServer, error)
 
 // NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
 func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, log *slog.Logger) (_ *API, err error) {
@@ -95,7 +96,7 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
 	connections := checkConnections(cfg.CheckMaxConnections, log)
-	checks := newServer(CheckParts{
+	checks, err := newServer(CheckParts{
 		Watcher:   a.watcher,
 		Limiter:   limiter,
 		KeyUsed:   a.keyUses.Note,
@@ -105,7 +106,11 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		Tokens:    a.tokens,
 
 		MaxConnections: connections,
+		TraceEndpoint:  cfg.TraceEndpoint,
 	})
+	if err != nil {
+		return nil, err
+	}
 	m.CheckConnections(connections, checks.Connections)
 	if a.checks, err = listen("check", cfg.CheckAddr, cfg.CheckCerts(), checks, log); err != nil {
 		return nil, err

@@ -100,9 +100,15 @@ func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 // answerObserved answers a request and tells the log and the Observer, as httpapi.Requests does for net/http.
 func (s *surface) answerObserved(c *fasthttp.RequestCtx, route string, answer func() error) {
 	start := time.Now()
+	span := s.trace(c, route)
 	defer func() {
 		took, status := time.Since(start), c.Response.StatusCode()
-		if s.Observer != nil {
+		if span != nil {
+			span.End(status)
+		}
+		if traced, ok := s.Observer.(httpapi.TracedObserver); ok && span != nil {
+			traced.RequestTraced(route, status, took, span.TraceID())
+		} else if s.Observer != nil {
 			s.Observer.RequestAnswered(route, status, took)
 		}
 		if s.Log.Enabled(c, slog.LevelDebug) {
@@ -111,6 +117,18 @@ func (s *surface) answerObserved(c *fasthttp.RequestCtx, route string, answer fu
 		}
 	}()
 	s.answer(c, answer)
+}
+
+// trace starts a span if the caller's trace is sampled.
+func (s *surface) trace(c *fasthttp.RequestCtx, route string) httpapi.Span {
+	if s.Tracer == nil {
+		return nil
+	}
+	parent := c.Request.Header.Peek("Traceparent")
+	if len(parent) == 0 {
+		return nil
+	}
+	return s.Tracer.Start(string(parent), string(c.Request.Header.Peek("Tracestate")), methodOf(&c.Request.Header), route)
 }
 
 // answer runs a handler, and answers its error or panic.

@@ -32,6 +32,8 @@ type Config struct {
 	Tokens Tokens
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
 	Now func() time.Time
+	// Tracer traces the requests of callers who do; nil traces none.
+	Tracer httpapi.Tracer
 	// Version is shown by healthz.
 	Version string
 	// MaxConnections caps the open connections; 0 is 16,384.

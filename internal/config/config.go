@@ -52,7 +52,8 @@ type Config struct {
 
 	DrainDelay      time.Duration
 	ShutdownTimeout time.Duration
-	Pprof           bool // at MetricsAddr
+	Pprof           bool   // at MetricsAddr
+	TraceEndpoint   string // without /v1/traces; "" traces nothing
 	LogLevel        slog.Level
 	LogFormat       string // "text" or "json"
 

@@ -158,6 +158,9 @@ func (c *Config) options() []option {
 			row("pprof", servers, "false", toggle(&c.Pprof),
 				"Answer /debug/pprof/ where the metrics are, for go tool pprof. Profiles show what the process does "+
 					"and its command line, and taking one costs processor time."),
+			row("trace-endpoint", only(API), "", webURL(&c.TraceEndpoint),
+				"An OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318. Checks whose "+
+					"traceparent says that their trace is sampled become spans there."),
 			row("log-level", everyCommand, "info", level(&c.LogLevel),
 				"The least severe events to log."),
 			row("log-format", everyCommand, "text", word(&c.LogFormat, "text", "json"),

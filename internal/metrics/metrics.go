@@ -50,7 +50,7 @@ func New(version, revision string) *Metrics {
 
 // Handler answers GET /metrics.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, EnableOpenMetrics: true})
 }
 
 // durationBuckets fit answers from memory (below 100 µs) and a store far over its budget.

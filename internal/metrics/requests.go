@@ -61,6 +61,21 @@ func (r *Requests) RequestAnswered(route string, status int, took time.Duration)
 	s.answers.Inc()
 }
 
+// RequestTraced is RequestAnswered with the trace of the request, which becomes an exemplar of its duration.
+func (r *Requests) RequestTraced(route string, status int, took time.Duration, traceID string) {
+	key := routeStatus{route, status}
+	s, ok := (*r.series.Load())[key]
+	if !ok {
+		s = r.add(key)
+	}
+	s.answers.Inc()
+	if exemplars, ok := s.duration.(prometheus.ExemplarObserver); ok {
+		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	s.duration.Observe(took.Seconds())
+}
+
 func (r *Requests) add(key routeStatus) requestSeries {
 	s := requestSeries{
 		duration: r.durations.WithLabelValues(key.route),

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -50,4 +52,18 @@ func TestNoRequestIsLostWhenManyAreTheFirstOfTheirKind(t *testing.T) {
 		}
 	}
 	assertMetric(t, m, "sluice_check_requests_total", want...)
+}
+
+func TestATracedRequestIsAnExemplar(t *testing.T) {
+	t.Parallel()
+	m := New("v1", "abc")
+	m.Requests("check").RequestTraced("/v1/check", http.StatusOK, time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736")
+	answer := httptest.NewRecorder()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	m.Handler().ServeHTTP(answer, request)
+	if page := answer.Body.String(); !strings.Contains(page, `# {trace_id="4bf92f3577b34da6a3ce929d0e0e4736"} 0.001`) {
+		t.Errorf("no exemplar in %s", page)
+	}
+	assertMetric(t, m, "sluice_check_requests_total", "route=/v1/check status=200")
 }

@@ -5,11 +5,13 @@ package decide
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/tracing"
 )
 
 // NewAPI is app.NewAPI with the check server of checkapi.
@@ -17,13 +19,30 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (*app.API,
 	return app.NewAPI(ctx, cfg, newServer, log)
 }
 
-type server struct{ *checkapi.Server }
+type server struct {
+	*checkapi.Server
+	tracer *tracing.Tracer // or nil
+}
 
 // Connections counts the connections for Prometheus.
 func (s server) Connections() metrics.Connections { return metrics.Connections(s.Server.Connections()) }
 
-func newServer(parts app.CheckParts) app.CheckServer {
-	return server{checkapi.NewServer(checkapi.Config{
+// Shutdown also sends the last spans.
+func (s server) Shutdown(ctx context.Context) error {
+	err := s.Server.Shutdown(ctx)
+	if s.tracer != nil {
+		limited, cancel := context.WithTimeout(ctx, lastSpans)
+		defer cancel()
+		_ = s.tracer.Close(limited) // those for a collector that is away are lost
+	}
+	return err
+}
+
+// lastSpans is how long a shutdown waits for the collector.
+const lastSpans = time.Second
+
+func newServer(parts app.CheckParts) (app.CheckServer, error) {
+	config := checkapi.Config{
 		Snapshots:      parts.Watcher,
 		Limiter:        parts.Limiter,
 		KeyUsed:        parts.KeyUsed,
@@ -33,5 +52,14 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Tokens:         parts.Tokens,
 		MaxConnections: parts.MaxConnections,
 		Version:        config.ReadBuild().Version,
-	})}
+	}
+	var tracer *tracing.Tracer
+	if parts.TraceEndpoint != "" {
+		var err error
+		if tracer, err = tracing.New(context.Background(), parts.TraceEndpoint, "sluice-api", config.Version, parts.Log); err != nil {
+			return nil, err
+		}
+		config.Tracer = tracer
+	}
+	return server{checkapi.NewServer(config), tracer}, nil
 }
