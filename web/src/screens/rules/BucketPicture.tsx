@@ -9,7 +9,7 @@ import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
 import { ErrorState } from '~/components/states';
 import { duration, exactNumber, plural } from '~/domain/format';
-import { type Limit, limitProblems } from '~/domain/rate';
+import { hasRate, isValid, type Limit, shapeOf } from '~/domain/rate';
 import { useTenant } from '~/session';
 import { ArrivalBars } from './ArrivalBars';
 import { type Arrivals, bundle, deniedBySlice, pictureOf, type Shape, shaped, streamOf } from './arrivals';
@@ -21,11 +21,10 @@ interface Props {
 
 /** Simulates a limit: tokens over time for adjustable traffic, computed by the code that decides checks. */
 export function BucketPicture({ limit }: Props) {
-  const { rate, burst } = limitProblems(limit);
   return (
     <Card title="Simulation" lead="Drag the bars to change the traffic, and see which requests are allowed.">
-      {rate || burst ? (
-        <p className="soft">Enter a valid rate and burst to see the simulation.</p>
+      {!isValid(limit) ? (
+        <p className="soft">Enter a valid limit to see the simulation.</p>
       ) : (
         <Picture limit={limit} />
       )}
@@ -37,12 +36,13 @@ function Picture({ limit }: Props) {
   const tenant = useTenant();
   const [shape, setShape] = useState<Shape | 'own'>('spike');
   const [own, setOwn] = useState<Arrivals | null>(null);
-  const { rate_per_second: rate, burst_capacity: burst } = limit;
+  const rule = simulated(limit);
+  const limitKey = JSON.stringify(rule);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the unit a rate was typed in changes nothing here
-  const begun = useMemo(() => shaped(shape === 'own' ? 'spike' : shape, limit), [shape, rate, burst]);
+  const begun = useMemo(() => shaped(shape === 'own' ? 'spike' : shape, limit), [shape, limitKey]);
   const arrivals = shape === 'own' && own ? own : begun;
   const [asked] = useDebouncedValue(
-    useMemo(() => ({ arrivals, rate, burst }), [arrivals, rate, burst]),
+    useMemo(() => ({ arrivals, rule: JSON.parse(limitKey) as Simulated }), [arrivals, limitKey]),
     120,
   );
 
@@ -52,11 +52,10 @@ function Picture({ limit }: Props) {
     enabled: asked.arrivals.counts.some((count) => count > 0),
     placeholderData: keepSame(queryKey),
     queryFn: async ({ signal }) => {
-      const rule = { key_pattern: 'global', rate_per_second: asked.rate, burst_capacity: asked.burst };
       const timeline = await body(
         api.POST('/api/v1/tenants/{tenant}/simulate', {
           params: { path: { tenant } },
-          body: { rules: [rule], arrivals: streamOf(asked.arrivals) },
+          body: { rules: [asked.rule], arrivals: streamOf(asked.arrivals) },
           signal,
         }),
       );
@@ -69,7 +68,11 @@ function Picture({ limit }: Props) {
     () =>
       data &&
       pictureOf(
-        { ...limit, rate_per_second: data.asked.rate, burst_capacity: data.asked.burst },
+        {
+          ...data.asked.rule,
+          rate_unit: limit.rate_unit,
+          rate_per_second: data.asked.rule.rate_per_second ?? 0,
+        },
         data.asked.arrivals,
         data.timeline,
       ),
@@ -98,10 +101,15 @@ function Picture({ limit }: Props) {
             x={picture.x}
             height={200}
             elapsed
-            yMin={burst}
+            yMin={limit.burst_capacity}
             format={(value) => exactNumber(Math.round(value * 100) / 100)}
             series={[
-              { label: 'tokens', tone: 'accent', values: picture.tokens, fill: true },
+              {
+                label: hasRate(limit.algorithm) ? 'tokens' : 'left',
+                tone: 'accent',
+                values: picture.tokens,
+                fill: true,
+              },
               { label: 'burst', tone: 'neutral', values: picture.burst, dashed: true },
               { label: 'denied', tone: 'denied', values: picture.denied, points: 'cross' },
             ]}
@@ -119,6 +127,19 @@ function Picture({ limit }: Props) {
       {data && <p className={styles.sentence}>{inWords(data.timeline, data.asked.arrivals)}</p>}
     </div>
   );
+}
+
+type Simulated = ReturnType<typeof simulated>;
+
+/** The rule to simulate: what the limit is made of, and nothing that does not change the simulation. */
+function simulated(limit: Limit) {
+  const parts = Object.entries(shapeOf(limit)).filter(([, value]) => value !== null && value !== undefined);
+  return {
+    key_pattern: 'global',
+    burst_capacity: limit.burst_capacity,
+    rate_per_second: hasRate(limit.algorithm) ? limit.rate_per_second : undefined,
+    ...(Object.fromEntries(parts) as Partial<ReturnType<typeof shapeOf>>),
+  };
 }
 
 /** "120 requests in 30 s: 97 allowed, 23 denied, the first after 8 s; the longest wait is 2 s." */

@@ -1,5 +1,5 @@
 import type { Simulation, Timeline } from '~/api/types';
-import { type Limit, timeToFull } from '~/domain/rate';
+import { hasRate, type Limit, timeToFull } from '~/domain/rate';
 
 /** The number of requests in each of equal slices of time. */
 export interface Arrivals {
@@ -35,10 +35,15 @@ const windows = [
   365 * 86_400,
 ];
 
+/** How many requests a second a limit allows in the long run. */
+function rateOf(limit: Limit): number {
+  return hasRate(limit.algorithm) ? limit.rate_per_second : (limit.burst_capacity / timeToFull(limit)) * 1000;
+}
+
 /** A window that shows the limit’s effect: about twice the time to fill an empty bucket. */
 export function windowMs(limit: Limit): number {
   const wanted = (timeToFull(limit) / 1000) * 2.5;
-  const single = 12 / limit.rate_per_second; // with a burst of one, a dozen refills
+  const single = 12 / rateOf(limit); // with a burst of one, a dozen refills
   const found = windows.find((seconds) => seconds >= Math.max(wanted, single)) ?? windows.at(-1);
   return (found as number) * 1000;
 }
@@ -48,7 +53,7 @@ export type Shape = 'spike' | 'steady' | 'ramp';
 /** The traffic to start with: a spike, just above the rate, or a ramp. */
 export function shaped(shape: Shape, limit: Limit): Arrivals {
   const sliceMs = windowMs(limit) / slices;
-  const rate = (limit.rate_per_second * sliceMs) / 1000;
+  const rate = (rateOf(limit) * sliceMs) / 1000;
   const most = Math.max(4, Math.ceil(Math.max(rate * 4, limit.burst_capacity / 2)));
   const spike = rate * 1.2 + (limit.burst_capacity / 3) * 1.4;
   const wanted = (index: number) => {
@@ -105,7 +110,9 @@ export function pictureOf(limit: Limit, arrivals: Arrivals, { tiers, decisions }
   const end = arrivals.sliceMs * slices;
   const last = levels.at(-1);
   const points = levels.map(({ at_ms, tokens }) => ({ at: at_ms, tokens, denied: null as number | null }));
-  if (last && last.at_ms < end) {
+  if (last && last.at_ms < end && limit.rate_per_second === 0) {
+    points.push({ at: end, tokens: last.tokens, denied: null }); // what comes back later is not known here
+  } else if (last && last.at_ms < end) {
     const full = last.at_ms + ((limit.burst_capacity - last.tokens) / limit.rate_per_second) * 1000;
     if (full < end) points.push({ at: full, tokens: limit.burst_capacity, denied: null });
     const tokens = Math.min(
