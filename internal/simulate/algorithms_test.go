@@ -10,7 +10,7 @@ import (
 
 func TestEveryAlgorithmIsSimulatedWithItsCurve(t *testing.T) {
 	t.Parallel()
-	second := func(n time.Duration) time.Duration { return n * time.Second }
+	second := func(n int64) time.Duration { return time.Duration(n) * time.Second }
 	arrivals := []Arrival{{second(1), token}, {second(1), token}, {second(1), token}, {second(11), token}}
 	window := func(algorithm rules.Algorithm, length time.Duration) func(*rules.Rule) {
 		return func(r *rules.Rule) {
