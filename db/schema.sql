@@ -252,7 +252,7 @@ CREATE TABLE api_key (
     CONSTRAINT api_key_key_id_check CHECK (key_id ~ '^[0-9A-Za-z]{1,64}$'),
     CONSTRAINT api_key_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
     CONSTRAINT api_key_digest_check CHECK (octet_length(digest) = 32),
-    CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY['check', 'explain', 'manage'])
+    CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY['check', 'explain', 'manage', 'refund', 'report'])
 );
 
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);

@@ -59,7 +59,7 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 	return b, nil
 }
 
-func (b *buckets) shared() enforce.Buckets {
+func (b *buckets) shared() enforce.ReservingBuckets {
 	if b.redis == nil {
 		return b.local
 	}
@@ -95,7 +95,7 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	if b.redis == nil {
 		return m.Decisions("memory")
 	}
-	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions)
+	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions, b.redis.ForgottenReservations)
 	b.redis.Observe(m.StoreQueue(func() int { return b.redis.Waiting() }))
 	return m.Decisions("redis")
 }

@@ -45,6 +45,9 @@ type recording struct{ recorder *violations.Recorder }
 var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
 func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
+	if decision.Reason == enforce.ReservationsExhausted {
+		return // no rule was violated
+	}
 	c := recordings.Get().(*violations.Check)
 	tiers := c.Tiers[:0]
 	for i := range decision.Tiers {

@@ -14,12 +14,18 @@ import (
 // Permission is one thing an API key may do.
 type Permission string
 
-// What API keys may do: ask checks, ask for explanations, and manage the tenant.
+// What API keys may do: ask checks, ask for explanations, manage the tenant, give back what others reserved, and report how
+// what stands behind the limits does.
 const (
 	PermissionCheck   Permission = "check"
 	PermissionExplain Permission = "explain"
 	PermissionManage  Permission = "manage"
+	PermissionRefund  Permission = "refund"
+	PermissionReport  Permission = "report"
 )
+
+// Permissions are all permissions.
+var Permissions = []Permission{PermissionCheck, PermissionExplain, PermissionManage, PermissionRefund, PermissionReport}
 
 // Key is an API key as checks know it: never the secret, only its digest.
 type Key struct {
@@ -63,10 +69,10 @@ func (k *NamedKey) Validate(now time.Time) rules.FieldErrors {
 	}
 	errs.Add("name", rules.WrongLine(k.Name, maxKeyNameLength))
 	if len(k.Permissions) == 0 {
-		errs.Add("permissions", "must be at least one of check, explain and manage")
+		errs.Add("permissions", "must be at least one of check, explain, manage, refund and report")
 	}
 	for _, permission := range k.Permissions {
-		errs.Add("permissions", rules.WrongChoice(permission, PermissionCheck, PermissionExplain, PermissionManage))
+		errs.Add("permissions", rules.WrongChoice(permission, Permissions...))
 	}
 	if !k.ExpiresAt.IsZero() {
 		errs.Add("expires_at", rules.WrongExpiry(k.ExpiresAt, now))

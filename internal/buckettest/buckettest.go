@@ -1,4 +1,5 @@
-// Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor.
+// Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor, and
+// RunReservations that of enforce.Reserver.
 //
 // It has three standards. The decision scripts in testdata are right in exact arithmetic. The reference in reference.go is
 // a dozen lines over enforce.Bucket; a store must agree with it bit for bit. On random histories, with edited limits and
@@ -24,6 +25,8 @@ type Store struct {
 	// Credit and CreditOnce are those of enforce.Creditor, at a time as above. Run does not need them.
 	Credit     func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error)
 	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error)
+	// SettleReservation is that of enforce.Reserver, at a time as above. Run does not need it.
+	SettleReservation func(now int64, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement) (enforce.Settled, error)
 	// Settle is enforce.Settler.Settle, at a time as above.
 	Settle func(now int64, edits []enforce.Edit) error
 	// Newer replaces a bucket by a value in the format of a newer release. It is nil if releases do not share the store.

@@ -85,7 +85,7 @@ func drawStep(t *rapid.T, limit enforce.Limit) int64 {
 type history struct {
 	now, latest int64 // latest is the highest that now ever was
 	tenant      rules.TenantID
-	limits      [3][2]enforce.Limit // of each rule, the present limit and the one before
+	limits      [4][2]enforce.Limit // of each rule, the present limit and the one before; the first is that of runExact
 	subjects    int                 // drawn so far
 	holders     uint64
 	draw        func(t *rapid.T, since int64) enforce.Limit
@@ -105,9 +105,9 @@ func newHistory(t *rapid.T, tenant rules.TenantID, draw func(t *rapid.T, since i
 func (h *history) elapsed() time.Duration { return time.Duration(h.now-epoch) * time.Microsecond }
 
 func (h *history) advance(t *rapid.T, s Store) {
-	h.now = max(0, h.now+drawStep(t, h.limits[0][0]))
+	h.now = max(0, h.now+drawStep(t, h.limits[1][0]))
 	h.latest = max(h.latest, h.now)
-	rule := rules.RuleID(rapid.IntRange(0, len(h.limits)-1).Draw(t, "rule"))
+	rule := rules.RuleID(rapid.IntRange(1, len(h.limits)-1).Draw(t, "rule"))
 	switch rapid.IntRange(0, 9).Draw(t, "edit") {
 	case 0, 1:
 		// Since is the database's clock; its order is the order of edits.
@@ -150,7 +150,7 @@ func (h *history) drawReadAt(t *rapid.T, limit enforce.Limit) int64 {
 
 func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 	var one enforce.BucketCheck
-	for rule := range h.limits {
+	for rule := 1; rule < len(h.limits); rule++ {
 		if rapid.IntRange(0, 3).Draw(t, "skip") == 0 {
 			continue
 		}
@@ -168,7 +168,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 		}
 		one.Tiers = append(one.Tiers, tier)
 	}
-	one.ReadAt = h.drawReadAt(t, h.limits[rapid.IntRange(0, 2).Draw(t, "rule read")][1])
+	one.ReadAt = h.drawReadAt(t, h.limits[rapid.IntRange(1, len(h.limits)-1).Draw(t, "rule read")][1])
 	if len(one.Tiers) > 0 {
 		first := one.Tiers[0]
 		one.Cost = drawCost(t, first.Limit, h.reference[first.Key].Level)

@@ -58,8 +58,8 @@ func (h questionHeaders) Values(name string) [][]byte {
 // The answer is 200 without a body, or 429 (503 for a closed tier) with a problem document. With ?deny=403 a refusal is
 // 403, and X-Sluice-Status has its status. Visitors see refusals, so 401 is about the visitor's token only; a wrong key of
 // the proxy is 500.
-func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
-	x := scratchOf(c)
+func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
+	x, tenant := scratchOf(c), by.tenant
 	h := &c.Request.Header
 	path := pathOf(h)
 	_, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
@@ -74,7 +74,7 @@ func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, tenant *snapshot.Tena
 		return refusedAs(c, err, as403)
 	}
 	x.checks = append(x.checks[:0], check)
-	x.decide(c, s.Limiter, tenant)
+	x.decide(c, s.Limiter, by)
 	d := &x.decisions[0]
 	x.headers.Reset()
 	x.headers.AddRateLimit(d, s.Now(), checkjson.Jitter(&tenant.Tenant, &x.checks[0].Request))
@@ -118,7 +118,7 @@ func (s *surface) checkOf(tenant *snapshot.Tenant, r *gateway.Request) (check en
 	if err != nil {
 		return check, httpapi.InvalidRequest.Problem(err.Error())
 	}
-	check = enforce.Check{Request: mapped.Request, Cost: enforce.Tokens(mapped.Cost)}
+	check = enforce.Check{Request: mapped.Request, Cost: enforce.Tokens(mapped.Cost), Proxied: true}
 	if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
 		return check, httpapi.InvalidRequest.Problem("The plan of the request is not one of the tenant.")
 	}

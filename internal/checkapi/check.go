@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // scratch is the reusable memory of one request. Strings read from it are copies; nothing else may be used after release.
@@ -57,15 +56,15 @@ func scratchOf(c *fasthttp.RequestCtx) *scratch {
 }
 
 // check handles POST /v1/check.
-func (s *surface) check(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
-	x := scratchOf(c)
+func (s *surface) check(c *fasthttp.RequestCtx, by caller) error {
+	x, tenant := scratchOf(c), by.tenant
 	if err := x.readCheck(c.PostBody()); err != nil {
 		return err
 	}
 	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.OnePlan); err != nil {
 		return err
 	}
-	x.decide(c, s.Limiter, tenant)
+	x.decide(c, s.Limiter, by)
 	d := &x.decisions[0]
 	x.answer = checkjson.AppendDecision(x.answer[:0], d)
 	x.headers.Reset()
@@ -78,8 +77,8 @@ func (s *surface) check(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
 }
 
 // checkBatch handles POST /v1/check/batch.
-func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
-	x := scratchOf(c)
+func (s *surface) checkBatch(c *fasthttp.RequestCtx, by caller) error {
+	x, tenant := scratchOf(c), by.tenant
 	x.read(c.PostBody())
 	x.checks = checkjson.DecodeBatch(&x.reader, x.checks[:0])
 	if err := x.reader.Close(); err != nil {
@@ -88,7 +87,7 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) er
 	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.BatchPlan); err != nil {
 		return err
 	}
-	x.decide(c, s.Limiter, tenant)
+	x.decide(c, s.Limiter, by)
 	x.answer = checkjson.AppendBatch(x.answer[:0], x.decisions)
 	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
@@ -108,13 +107,16 @@ func (x *scratch) readCheck(body []byte) error {
 	return x.reader.Close()
 }
 
-func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *snapshot.Tenant) {
+func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, by caller) {
+	for i := range x.checks {
+		x.checks[i].Key = by.key.ID
+	}
 	if n := len(x.checks); cap(x.decisions) < n {
 		x.decisions = make([]enforce.Decision, n)
 	} else {
 		x.decisions = x.decisions[:n]
 	}
-	limiter.Decide(ctx, tenant, x.checks, x.decisions)
+	limiter.Decide(ctx, by.tenant, x.checks, x.decisions)
 }
 
 // explain handles POST /v1/explain.
@@ -123,8 +125,8 @@ func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, tenant *
 // bypass; the source of the plan (see checkjson.Explain); the matched rules, in the order of the tiers; the rules that nearly
 // matched, with the reason; the tenant's enforcement, which in shadow makes every rule's mode shadow; and the headers that
 // the check would get.
-func (s *surface) explain(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error {
-	answer, err := checkjson.Explain(c, s.Limiter, c.PostBody(), tenant, s.Now())
+func (s *surface) explain(c *fasthttp.RequestCtx, by caller) error {
+	answer, err := checkjson.Explain(c, s.Limiter, c.PostBody(), by.tenant, s.Now())
 	if err != nil {
 		return err
 	}

@@ -236,7 +236,7 @@ func (c *conn) readBody(a *admission, length int) error {
 		}
 	}
 	if c.timed { // the key may have been revoked, and the rules changed, while the body came
-		a.tenant, a.err = c.server.surface.authorize(h, a.route)
+		a.caller, a.err = c.server.surface.authorize(h, a.route)
 	}
 	return nil
 }

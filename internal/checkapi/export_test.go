@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // Routes are all routes, as "POST /v1/check".
@@ -40,7 +38,7 @@ func (s *Server) Held() int {
 
 // Capture has a handler see the requests of a path that were read, instead of its own.
 func (s *Server) Capture(path string, see func(*fasthttp.RequestCtx)) {
-	s.surface.routes[path].handler = func(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
+	s.surface.routes[path].handler = func(c *fasthttp.RequestCtx, _ caller) error {
 		see(c)
 		return nil
 	}

@@ -4,19 +4,17 @@ import (
 	"net/http"
 
 	"github.com/valyala/fasthttp"
-
-	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // healthz handles GET /healthz.
-func (s *surface) healthz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
+func (s *surface) healthz(c *fasthttp.RequestCtx, _ caller) error {
 	c.Response.Header.Set("Cache-Control", "no-store")
 	write(c, http.StatusOK, jsonType, s.alive)
 	return nil
 }
 
 // readyz handles GET /readyz.
-func (s *surface) readyz(c *fasthttp.RequestCtx, _ *snapshot.Tenant) error {
+func (s *surface) readyz(c *fasthttp.RequestCtx, _ caller) error {
 	now := s.Readiness()
 	c.Response.Header.Set("Cache-Control", "no-store")
 	write(c, now.Status(), jsonType, now.AppendJSON(nil))

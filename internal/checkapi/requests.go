@@ -10,14 +10,13 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 // admission is what the headers of a request decide, before its body is read.
 type admission struct {
-	name   string // of the route in logs and metrics
-	route  *route // nil if none was found
-	tenant *snapshot.Tenant
+	name  string // of the route in logs and metrics
+	route *route // nil if none was found
+	caller
 	last   bool // the caller asked to close the connection
 	broken bool // the connection must be closed, because of the request's framing or too many headers
 	err    error
@@ -47,7 +46,7 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	}
 	a.name = a.route.path
 	if a.route.permission != "" {
-		if a.tenant, a.err = s.authorize(h, a.route); a.err != nil || a.route.asksForVisitor {
+		if a.caller, a.err = s.authorize(h, a.route); a.err != nil || a.route.asksForVisitor {
 			return a
 		}
 		a.err = requireJSON(h)
@@ -72,7 +71,7 @@ func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
 		if a.err != nil {
 			return a.err
 		}
-		return a.route.handler(c, a.tenant)
+		return a.route.handler(c, a.caller)
 	})
 }
 

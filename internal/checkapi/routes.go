@@ -51,9 +51,14 @@ type surface struct {
 	alive  []byte            // the answer of healthz
 }
 
-// handler answers a request, or returns an error, which the caller sees if it is a *httpapi.Problem. The tenant is nil on
-// routes without a permission.
-type handler func(c *fasthttp.RequestCtx, tenant *snapshot.Tenant) error
+// handler answers a request, or returns an error, which the caller sees if it is a *httpapi.Problem.
+type handler func(c *fasthttp.RequestCtx, by caller) error
+
+// caller is who sends a request; it is zero on routes without a permission.
+type caller struct {
+	tenant *snapshot.Tenant
+	key    *snapshot.Key
+}
 
 // route answers one path. GET routes answer HEAD, too.
 type route struct {
@@ -82,6 +87,7 @@ func newSurface(c Config) *surface {
 	for _, r := range []route{
 		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
 		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
+		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
 		{!visitors, http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
 		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
 		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},

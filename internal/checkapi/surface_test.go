@@ -132,6 +132,16 @@ func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 	return h.store.Take(ctx, checks)
 }
 
+// SettleReservation makes the harness the rest of the Limiter's shared buckets.
+func (h *harness) SettleReservation(
+	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
+) (enforce.Settled, error) {
+	if h.storeErr != nil {
+		return enforce.Settled{}, h.storeErr
+	}
+	return h.store.SettleReservation(ctx, tenant, id, with)
+}
+
 // Decided and StoreAnswered make the harness the Limiter's Observer.
 func (h *harness) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {
 	h.mu.Lock()

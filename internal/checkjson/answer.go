@@ -14,6 +14,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// reservationRetryAfter is the wait while too many reservations are open.
+const reservationRetryAfter = time.Second
+
 // storeRetryAfter is the wait for a closed tier while the store does not answer.
 const storeRetryAfter = time.Second
 
@@ -50,9 +53,13 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 	b = strconv.AppendBool(append(b, `"allowed":`...), d.Allowed)
 	b = httpapi.AppendText(append(b, `,"plan":`...), d.Plan)
 	deciding := d.DecidingTier()
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		b = append(b, `,"violated_tier":null,"violated_rule":null,"violated_rule_id":null,"reason":null`...)
-	} else {
+	case deciding == nil:
+		b = append(b, `,"violated_tier":null,"violated_rule":null,"violated_rule_id":null`...)
+		b = httpapi.AppendText(append(b, `,"reason":`...), string(d.Reason))
+	default:
 		rule := deciding.Match.Rule
 		b = httpapi.AppendText(append(b, `,"violated_tier":`...), string(rule.Scope()))
 		b = httpapi.AppendText(append(b, `,"violated_rule":`...), rule.Pattern.String())
@@ -60,9 +67,12 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 		b = httpapi.AppendText(append(b, `,"reason":`...), string(d.Reason))
 	}
 	b = append(b, `,"retry_after_ms":`...)
-	if d.Allowed {
+	switch {
+	case d.Allowed:
 		b = append(b, '0')
-	} else {
+	case deciding == nil:
+		b = httpapi.AppendMillis(b, reservationRetryAfter)
+	default:
 		b = appendWait(b, deciding)
 	}
 	b = appendLimit(append(b, `,"limit":`...), deciding)
@@ -75,6 +85,9 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 	b = appendReset(append(b, `,"reset_after_ms":`...), deciding)
 	if d.Delay > 0 {
 		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), d.Delay)
+	}
+	if d.HasReservation {
+		b = httpapi.AppendText(append(b, `,"reservation":`...), d.Reservation.String())
 	}
 	b = strconv.AppendBool(append(b, `,"degraded":`...), d.Degraded)
 	b = append(b, `,"tiers":[`...)

@@ -24,7 +24,7 @@ const (
 	MaxBatchBody = 1 << 20
 )
 
-const checkFields = "user_id, plan, endpoint, method, ip, cost and attributes"
+const checkFields = "user_id, plan, endpoint, method, ip, cost, attributes, reserve and reserve_for"
 
 // DecodeCheck reads one check. r records what is wrong with it.
 func DecodeCheck(r *httpapi.Reader) enforce.Check {
@@ -48,6 +48,10 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 			c.Cost = decodeCost(r)
 		case "attributes":
 			c.Attributes = decodeAttributes(r)
+		case "reserve":
+			c.Reserve = r.Bool()
+		case "reserve_for":
+			c.ReserveFor = decodeReserveFor(r)
 		default:
 			r.RefuseUnknown(checkFields)
 		}

@@ -82,6 +82,8 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	switch d.Reason {
 	case enforce.LimitExceeded, enforce.ConcurrencyExceeded:
 		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, jitter))
+	case enforce.ReservationsExhausted:
+		t.addInt("Retry-After", seconds(reservationRetryAfter))
 	case enforce.StoreUnavailable:
 		t.addInt("Retry-After", seconds(storeRetryAfter))
 	}

@@ -47,7 +47,7 @@ func (c *Config) options() []option {
 			row("default-plan", only(AdminCreateTenant), "", text(&c.Arguments.DefaultPlan, "PLAN"),
 				"The plan of users who were assigned none. It is created with the tenant."),
 			row("permissions", only(AdminCreateKey), "check",
-				permissions(&c.Arguments.Permissions, auth.PermissionCheck, auth.PermissionExplain, auth.PermissionManage),
+				permissions(&c.Arguments.Permissions, auth.Permissions...),
 				"What the key may do, separated by commas."),
 			row("grant-to", only(AdminMigrate), "", text(&c.Arguments.GrantTo, "ROLE"),
 				"The database role that the other programs run as; it may then read and write rows, and only add "+

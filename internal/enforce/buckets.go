@@ -34,6 +34,9 @@ type BucketCheck struct {
 	Tiers []Tier
 	// Holder holds the places that the check takes, if a tier is a concurrency limit.
 	Holder Holder
+	// Reserve asks to keep what the check takes, so that it can be settled; nil asks for nothing. An allowed check then
+	// has a reservation, also if it took nothing.
+	Reserve *Reservation
 	// Look asks what a take would answer, and takes nothing.
 	Look bool
 	// NoDelay denies where a queue would make the caller wait.
@@ -41,6 +44,8 @@ type BucketCheck struct {
 
 	// Allowed is the answer: every enforced tier holds Cost.
 	Allowed bool
+	// Exhausted is part of the answer: the check is denied only because its tenant has MaxReservations open.
+	Exhausted bool
 	// Answered marks a check that was answered although Take returned an error.
 	Answered bool
 	// Recalled marks a denial by a DenialCache, without the store. Then only the tiers that do not hold Cost have an
@@ -50,8 +55,10 @@ type BucketCheck struct {
 
 // TakeFrom decides the check on buckets in this process's memory, as Buckets.Take promises. held[i] is the bucket of
 // Tiers[i], or nil if nobody used it; TakeFrom updates it in place. If it returns true, the store must also keep state[i]
-// of each tier that it Takes from and that had no bucket. state has room for all tiers.
+// of each tier that it Takes from and that had no bucket. state has room for all tiers. A store sets Exhausted before if the
+// check may not reserve.
 func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken bool) {
+	wasExhausted := c.Exhausted
 	c.Allowed = true
 	for i := range c.Tiers {
 		tier := &c.Tiers[i]
@@ -68,6 +75,9 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 		if !tier.Holds && !tier.Shadow {
 			c.Allowed = false
 		}
+	}
+	if c.Exhausted = wasExhausted && c.Allowed; c.Exhausted {
+		c.Allowed = false
 	}
 	taken = c.Allowed && c.Cost > 0 && !c.Look
 	for i := range c.Tiers {

@@ -16,8 +16,12 @@ type Check struct {
 	// Proxied: the caller is a proxy, which can neither wait nor release. A queue that would delay the check denies it, and
 	// concurrency rules are left out.
 	Proxied bool
-	// Holder holds the places that the check takes of concurrency rules.
-	Holder Holder
+	// Reserve keeps what the check takes open for ReserveFor (0: DefaultReserveFor), so that it can be settled. A check that
+	// meets a concurrency rule reserves in any case.
+	Reserve    bool
+	ReserveFor time.Duration
+	// Key is the id of the API key that asks; only checks that reserve need it.
+	Key string
 }
 
 // Reason says why a check was denied.
@@ -29,7 +33,9 @@ const (
 	ConcurrencyExceeded Reason = "concurrency_exceeded"
 	Blocked             Reason = "blocked"
 	CostExceedsLimit    Reason = "cost_exceeds_limit"
-	StoreUnavailable    Reason = "store_unavailable"
+	// ReservationsExhausted: the tenant has MaxReservations open. No tier decides.
+	ReservationsExhausted Reason = "reservations_exhausted"
+	StoreUnavailable      Reason = "store_unavailable"
 )
 
 // Decision answers a check.
@@ -46,14 +52,18 @@ type Decision struct {
 	Recalled bool
 	// Delay is how long the caller of an allowed check waits before it goes on: the longest of its enforced queues.
 	Delay time.Duration
+	// Reservation names what an allowed check keeps open, if HasReservation.
+	Reservation    ReservationID
+	HasReservation bool
 	// Deciding is the index in Tiers of the tier that denied the check. If allowed, it is that of the enforced limit with
-	// the fewest whole tokens (ties: the longest reset, the lowest rule id), or -1 if there is none.
+	// the fewest whole tokens (ties: the longest reset, the lowest rule id), or -1 if there is none, or if reservations are exhausted.
 	Deciding int
 	// Tiers are in order of rule id. It lacks tiers that failed open, limits behind a bypass or a block and, in a recalled
 	// denial, tiers that may hold the cost.
 	Tiers []TierDecision
 
-	matches []rules.Match // what Tiers point into
+	matches     []rules.Match // what Tiers point into
+	isExhausted bool
 }
 
 // Reset clears the decision for reuse of its memory.

@@ -45,7 +45,7 @@ const (
 // Memory is bounded: each bucket has one slot, where the latest entry replaces others. An eviction costs a round trip,
 // never a wrong answer. Nothing waits for a lock.
 type DenialCache struct {
-	store Buckets
+	store ReservingBuckets
 	clock func() time.Duration // monotonic
 	seed  maphash.Seed
 	// lastStored is when an entry was last stored. It spares look-ups while nobody is denied.
@@ -64,10 +64,10 @@ type denial struct {
 	asked, answered time.Duration
 }
 
-var _ Buckets = (*DenialCache)(nil)
+var _ ReservingBuckets = (*DenialCache)(nil)
 
 // NewDenialCache returns a cache in front of a store. The clock must never go back; nil is this process's own.
-func NewDenialCache(store Buckets, clock func() time.Duration) *DenialCache {
+func NewDenialCache(store ReservingBuckets, clock func() time.Duration) *DenialCache {
 	if clock == nil {
 		start := time.Now()
 		clock = func() time.Duration { return time.Since(start) }
@@ -106,11 +106,16 @@ func (c *DenialCache) Take(ctx context.Context, checks []BucketCheck) error {
 	c.remember(rest, now, err)
 	for i := range checks {
 		if !checks[i].Recalled { // its tiers have their answers already
-			checks[i].Allowed, checks[i].Answered = rest[0].Allowed, rest[0].Answered
+			checks[i].Allowed, checks[i].Answered, checks[i].Exhausted = rest[0].Allowed, rest[0].Answered, rest[0].Exhausted
 			rest = rest[1:]
 		}
 	}
 	return err
+}
+
+// SettleReservation implements Reserver. What it gives back may go unnoticed for denialLife.
+func (c *DenialCache) SettleReservation(ctx context.Context, tenant rules.TenantID, id ReservationID, with Settlement) (Settled, error) {
+	return c.store.SettleReservation(ctx, tenant, id, with)
 }
 
 // denyFromCache answers a check that the store would deny, and reports whether it did.

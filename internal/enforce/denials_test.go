@@ -41,13 +41,13 @@ func (f *front) another() *enforce.DenialCache {
 
 // counted counts the checks that reach a store.
 type counted struct {
-	enforce.Buckets
+	enforce.ReservingBuckets
 	checks *int
 }
 
 func (c counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	*c.checks += len(checks)
-	return c.Buckets.Take(ctx, checks)
+	return c.ReservingBuckets.Take(ctx, checks)
 }
 
 // take takes some tokens from a few tiers.

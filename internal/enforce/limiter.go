@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -19,18 +20,37 @@ type Observer interface {
 	StoreAnswered(took time.Duration, err error)
 }
 
+// ReservingBuckets is a store of buckets with reservations.
+type ReservingBuckets interface {
+	Buckets
+	Reserver
+}
+
 // Limiter decides checks.
 type Limiter struct {
-	shared   Buckets
-	local    Buckets
+	shared   ReservingBuckets
+	local    ReservingBuckets
 	observer Observer
 	now      func() time.Time
+}
+
+// SettleReservation settles a reservation of a tenant in the shared buckets or, if it is not there or they do not answer, in
+// this process's own, where a degraded decision left it. See Reserver.
+func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID, with Settlement) (Settled, error) {
+	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
+	if settled.Found || errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
+		return settled, err
+	}
+	if own, localErr := l.local.SettleReservation(ctx, tenant.Tenant.ID, id, with); own.Found || localErr != nil {
+		return own, localErr
+	}
+	return settled, err
 }
 
 // NewLimiter returns a Limiter over the buckets that all processes share. Rules that fail local use local when those do not
 // answer; it must always answer. If the shared buckets are in this process, they can serve as both. now judges only when
 // overrides expire; nil is time.Now.
-func NewLimiter(shared, local Buckets, observer Observer, now func() time.Time) *Limiter {
+func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() time.Time) *Limiter {
 	if now == nil {
 		now = time.Now
 	}
@@ -85,8 +105,8 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	tiers := bucketTiers(tenant, d.Tiers, nil)
 	if len(tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		look := bucketCheck(tenant, check)
-		look.Tiers, look.Look = tiers, true
+		look := bucketCheck(tenant, check, tiers)
+		look.Tiers, look.Look, look.Reserve = tiers, true, nil
 		looks := []BucketCheck{look}
 		switch err := l.takeShared(ctx, looks); {
 		case err == nil:
@@ -175,8 +195,11 @@ func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *C
 	if len(tiers) == 0 {
 		return
 	}
-	local := bucketCheck(tenant, check)
+	local := bucketCheck(tenant, check, tiers)
 	local.Tiers, local.Look = tiers, look
+	if look {
+		local.Reserve = nil
+	}
 	checks := []BucketCheck{local}
 	if err := l.local.Take(ctx, checks); err != nil {
 		denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
@@ -229,6 +252,10 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 // read copies the store's answer into the decision. The check's tiers are those of the limits among d.Tiers, in the same
 // order.
 func (d *Decision) read(check *BucketCheck) {
+	d.isExhausted = check.Exhausted
+	if check.Reserve != nil && check.Allowed {
+		d.Reservation, d.HasReservation = check.Reserve.ID, true
+	}
 	next := 0
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
@@ -282,8 +309,14 @@ func (d *Decision) conclude() {
 			d.Deciding = i
 		}
 	}
-	if t := d.DecidingTier(); t != nil && !t.Allowed {
-		d.Allowed, d.Reason, d.Delay = false, t.Reason, 0
+	switch t := d.DecidingTier(); {
+	case t != nil && !t.Allowed:
+		d.Allowed, d.Reason = false, t.Reason
+	case d.isExhausted:
+		d.Allowed, d.Reason, d.Deciding = false, ReservationsExhausted, -1
+	}
+	if !d.Allowed {
+		d.Delay = 0
 	}
 }
 

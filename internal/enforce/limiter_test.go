@@ -45,7 +45,7 @@ func newWorld(t *testing.T, rows snapshot.Rows) *world {
 	}
 	w := &world{t: t, now: start, tenant: snapshot.New(rows).Tenant(tenantID)}
 	clock := func() int64 { return w.now.UnixMicro() }
-	w.shared = &outage{Buckets: membucket.New(membucket.Options{Clock: clock})}
+	w.shared = &outage{ReservingBuckets: membucket.New(membucket.Options{Clock: clock})}
 	local := membucket.New(membucket.Options{Clock: clock})
 	w.limiter = enforce.NewLimiter(w.shared, local, &w.seen, func() time.Time { return w.now })
 	return w
@@ -76,7 +76,7 @@ func pattern(t *testing.T, text string) rules.Pattern {
 
 // outage is a store that can be told to fail.
 type outage struct {
-	enforce.Buckets
+	enforce.ReservingBuckets
 	err error
 }
 
@@ -84,7 +84,7 @@ func (o *outage) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if o.err != nil {
 		return o.err
 	}
-	return o.Buckets.Take(ctx, checks)
+	return o.ReservingBuckets.Take(ctx, checks)
 }
 
 var errAway = errors.New("the store is away")
@@ -420,7 +420,7 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, snapshot.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "global"), RatePerSecond: 1, Burst: 2}}})
-	w.shared.Buckets = cancellable{w.shared.Buckets}
+	w.shared.ReservingBuckets = cancellable{w.shared.ReservingBuckets}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	decisions := make([]enforce.Decision, 1)
@@ -431,10 +431,10 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 }
 
 // breaksOff answers the first check, and then fails.
-type breaksOff struct{ enforce.Buckets }
+type breaksOff struct{ enforce.ReservingBuckets }
 
 func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error {
-	if err := b.Buckets.Take(ctx, checks[:1]); err != nil {
+	if err := b.ReservingBuckets.Take(ctx, checks[:1]); err != nil {
 		return err
 	}
 	checks[0].Answered = true
@@ -442,13 +442,13 @@ func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error
 }
 
 // cancellable fails as a network store does when its context ends.
-type cancellable struct{ enforce.Buckets }
+type cancellable struct{ enforce.ReservingBuckets }
 
 func (c cancellable) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return c.Buckets.Take(ctx, checks)
+	return c.ReservingBuckets.Take(ctx, checks)
 }
 
 func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {

@@ -1,7 +1,9 @@
 package enforce
 
 import (
+	"cmp"
 	"sync"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -21,7 +23,7 @@ func (s *scratch) add(tenant *snapshot.Tenant, index int, check *Check, tiers []
 	before := len(s.tiers)
 	s.tiers = bucketTiers(tenant, tiers, s.tiers)
 	if len(s.tiers) > before {
-		s.checks = append(s.checks, bucketCheck(tenant, check))
+		s.checks = append(s.checks, bucketCheck(tenant, check, s.tiers[before:]))
 		s.indices = append(s.indices, index)
 		s.tierEnds = append(s.tierEnds, len(s.tiers))
 	}
@@ -51,9 +53,23 @@ func (s *scratch) release() {
 // keptChecks is the largest scratch that is reused.
 const keptChecks = 64
 
-// bucketCheck returns a check as a store sees it, without its tiers.
-func bucketCheck(tenant *snapshot.Tenant, check *Check) BucketCheck {
-	return BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), Holder: check.Holder, NoDelay: check.Proxied}
+// bucketCheck returns a check as a store sees it. Its tiers are set by the caller.
+func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketCheck {
+	b := BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
+	life := time.Duration(0)
+	if check.Reserve {
+		life = cmp.Or(check.ReserveFor, DefaultReserveFor)
+	}
+	for i := range tiers {
+		if limit := &tiers[i].Limit; limit.Kind == rules.KindConcurrency && check.Cost > 0 {
+			life = max(life, time.Duration(limit.Interval)*time.Microsecond)
+		}
+	}
+	if life > 0 {
+		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key}
+		b.Holder = b.Reserve.ID.Holder()
+	}
+	return b
 }
 
 func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Tier {

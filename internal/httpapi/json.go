@@ -128,6 +128,18 @@ func (r *Reader) Number() string {
 	return t.String()
 }
 
+// Bool reads true or false.
+func (r *Reader) Bool() bool {
+	switch r.decoder.PeekKind() {
+	case jsontext.KindTrue, jsontext.KindFalse:
+		t := r.token()
+		return !r.broken && t.Bool()
+	}
+	r.Skip()
+	r.Refuse("must be true or false")
+	return false
+}
+
 // Skip reads a value of any kind.
 func (r *Reader) Skip() {
 	if !r.broken {

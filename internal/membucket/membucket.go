@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones.
@@ -59,6 +60,9 @@ type Store struct {
 	held      []*enforce.State // of the current check; reused
 	settled   []enforce.State  // likewise
 	credits   map[enforce.Key]pastCredit
+
+	reservations map[rules.TenantID]*reservations
+	expired      int64 // reservations
 }
 
 type bucket struct {
@@ -71,11 +75,12 @@ var (
 	_ enforce.Buckets  = (*Store)(nil)
 	_ enforce.Creditor = (*Store)(nil)
 	_ enforce.Settler  = (*Store)(nil)
+	_ enforce.Reserver = (*Store)(nil)
 )
 
 // New returns an empty store.
 func New(options Options) *Store {
-	s := &Store{clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket), credits: map[enforce.Key]pastCredit{}}
+	s := &Store{clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket), credits: map[enforce.Key]pastCredit{}, reservations: map[rules.TenantID]*reservations{}}
 	if s.max <= 0 {
 		s.max = DefaultMaxBuckets
 	}
@@ -104,9 +109,19 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	for i := range check.Tiers {
 		s.held = append(s.held, s.bucket(check.Tiers[i].Key))
 	}
+	tenant := rules.TenantID(0)
+	if check.Reserve != nil && len(check.Tiers) > 0 {
+		tenant = check.Tiers[0].Key.Tenant
+		open := s.reservationsOf(tenant, now)
+		check.Exhausted = open != nil && open.Len() >= enforce.MaxReservations
+	}
 	// TakeFrom writes old buckets before new ones are inserted, because an insertion might sweep an idle bucket of this
 	// check.
-	if !check.TakeFrom(s.held, s.settled, now) {
+	taken := check.TakeFrom(s.held, s.settled, now)
+	if check.Reserve != nil && check.Allowed && !check.Look && len(check.Tiers) > 0 {
+		s.reserve(check, tenant, now)
+	}
+	if !taken {
 		return
 	}
 	for i, held := range s.held {

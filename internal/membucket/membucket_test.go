@@ -35,6 +35,10 @@ func TestConformance(t *testing.T) {
 				now = at
 				return s.CreditOnce(t.Context(), id, key, limit, amount)
 			},
+			SettleReservation: func(at int64, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement) (enforce.Settled, error) {
+				now = at
+				return s.SettleReservation(t.Context(), tenant, id, with)
+			},
 			Settle: func(at int64, edits []enforce.Edit) error {
 				now = at
 				return s.Settle(t.Context(), edits)
@@ -42,7 +46,7 @@ func TestConformance(t *testing.T) {
 			State: func() map[string]string {
 				state := map[string]string{}
 				for key, b := range s.buckets {
-					state[fmt.Sprintf("%#v", key)] = fmt.Sprintf("%#v", b.Bucket)
+					state[fmt.Sprintf("%#v", key)] = fmt.Sprintf("%#v", b.State)
 				}
 				return state
 			},
@@ -50,6 +54,7 @@ func TestConformance(t *testing.T) {
 	}
 	buckettest.Run(t, open)
 	buckettest.RunCredits(t, open)
+	buckettest.RunReservations(t, open)
 }
 
 func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.BucketCheck {

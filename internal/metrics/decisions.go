@@ -29,7 +29,8 @@ type Decisions struct {
 // The values of labels. Other values are not counted.
 var (
 	reasons = [...]enforce.Reason{
-		enforce.LimitExceeded, enforce.Blocked, enforce.CostExceedsLimit, enforce.StoreUnavailable,
+		enforce.LimitExceeded, enforce.ConcurrencyExceeded, enforce.Blocked, enforce.CostExceedsLimit, enforce.StoreUnavailable,
+		enforce.ReservationsExhausted,
 	}
 	scopes       = [...]rules.Scope{rules.ScopeUser, rules.ScopeEndpoint, rules.ScopeGlobal, rules.ScopeIP}
 	failureModes = [...]rules.FailureMode{rules.FailLocal, rules.FailOpen, rules.FailClosed}

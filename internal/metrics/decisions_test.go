@@ -139,7 +139,7 @@ func TestCountersWithFixedLabelsStartAtZero(t *testing.T) {
 	m := New("v1", "abc")
 	m.Decisions("redis")
 	for name, want := range map[string]int{
-		"sluice_checks_total":             (1 + 1 + 4) * 2,
+		"sluice_checks_total":             (1 + 1 + 6) * 2,
 		"sluice_tier_decisions_total":     4 * 2 * 2,
 		"sluice_degraded_decisions_total": 3,
 		"sluice_store_duration_seconds":   2,

@@ -120,7 +120,7 @@ const maxNodes = 200
 
 // SharedStore registers the states of Redis's circuit breakers by node address, and counters of broken bucket states that
 // were replaced by full buckets and of bucket states in an unknown format. A node that left the cluster has no series.
-func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown func() int64) {
+func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown, reservationsForgotten func() int64) {
 	m.gauge("sluice_store_breaker_state",
 		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
 		func() float64 { return float64(worst(breakers())) })
@@ -136,6 +136,9 @@ func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, s
 	m.counter("sluice_bucket_states_unknown_total",
 		"Times that a bucket in Redis had a format of a newer release, which this process does not know. Failure modes decided.",
 		func() float64 { return float64(statesUnknown()) })
+	m.counter("sluice_reservations_forgotten_total",
+		"Reservations in Redis that ended without being settled; their estimates stay charged.",
+		func() float64 { return float64(reservationsForgotten()) })
 }
 
 // UnsettledEdits registers a counter of edits that slow limits and did not reach idle buckets.

@@ -33,7 +33,7 @@ func everything() *Metrics {
 	m.UnreadableRules(func() int64 { return 9 })
 	m.SharedStore(func() map[string]Breaker {
 		return map[string]Breaker{"10.0.0.1:6379": {State: BreakerClosed}, "10.0.0.2:6379": {State: BreakerOpen, Trips: 3}}
-	}, func() int64 { return 6 }, func() int64 { return 16 })
+	}, func() int64 { return 6 }, func() int64 { return 16 }, func() int64 { return 21 })
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	queue := m.StoreQueue(func() int { return 13 })
@@ -141,7 +141,7 @@ func TestNodesThatFailAreShownAndTheirNumberIsBounded(t *testing.T) {
 	}
 	breakers["10.0.0.1:9999"] = Breaker{State: BreakerOpen}
 	m := New("v1", "abc")
-	m.SharedStore(func() map[string]Breaker { return breakers }, func() int64 { return 0 }, func() int64 { return 0 })
+	m.SharedStore(func() map[string]Breaker { return breakers }, func() int64 { return 0 }, func() int64 { return 0 }, func() int64 { return 0 })
 	page := scrape(t, m)
 	if got := strings.Count(page, "sluice_store_node_breaker_state{"); got != maxNodes {
 		t.Errorf("%d nodes have series, want %d", got, maxNodes)

@@ -89,7 +89,7 @@ func (m *Metrics) Violations() *Violations {
 // Decided counts the violations of one decision.
 func (v *Violations) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	switch {
-	case check.Cost == 0 || decision.Bypassed:
+	case check.Cost == 0 || decision.Bypassed || decision.Reason == enforce.ReservationsExhausted:
 	case !decision.Allowed:
 		v.count(tenant, decision.DecidingTier().Match)
 	default:

@@ -161,7 +161,7 @@ func keyFromRow(row dbsqlc.ApiKey) auth.Key {
 		Revision:    row.Revision,
 	}
 	for i := range key.Permissions {
-		key.Permissions[i] = oneOf(key.Permissions[i], auth.PermissionCheck, auth.PermissionExplain, auth.PermissionManage)
+		key.Permissions[i] = oneOf(key.Permissions[i], auth.Permissions...)
 	}
 	copy(key.Digest[:], row.Digest)
 	return key

@@ -103,6 +103,7 @@ func (n *node) sendPacked(b *batch, apart bool) {
 			broken, script.err = script.readReply(script.cmd.Val())
 			n.store.broken.Add(int64(broken))
 			n.store.unknown.Add(int64(script.unknownTiers))
+			n.store.forgotten.Add(script.forgotten)
 		}
 		if script.err != nil {
 			script.err = n.withAddr(script.err)

@@ -50,11 +50,12 @@ const (
 
 // Store implements enforce.Buckets, enforce.Creditor and enforce.Settler. It is safe for concurrent use.
 type Store struct {
-	rdb     redis.UniversalClient
-	prefix  string // of all keys
-	budget  time.Duration
-	broken  atomic.Int64
-	unknown atomic.Int64
+	rdb       redis.UniversalClient
+	prefix    string // of all keys
+	budget    time.Duration
+	broken    atomic.Int64
+	unknown   atomic.Int64
+	forgotten atomic.Int64 // reservations
 	// single is the node that rdb is connected to; nil for a Redis Cluster.
 	single *node
 	// cluster is nil unless rdb is a Redis Cluster.
@@ -84,6 +85,7 @@ var (
 	_ enforce.Buckets  = (*Store)(nil)
 	_ enforce.Creditor = (*Store)(nil)
 	_ enforce.Settler  = (*Store)(nil)
+	_ enforce.Reserver = (*Store)(nil)
 )
 
 // New returns a store on a client made with Options; with other settings a client repeats scripts or waits longer than
@@ -128,7 +130,7 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 		err := o.result()
 		for i := range checks {
 			copy(checks[i].Tiers, own[i].Tiers)
-			checks[i].Allowed, checks[i].Answered = own[i].Allowed, own[i].Answered
+			checks[i].Allowed, checks[i].Answered, checks[i].Exhausted = own[i].Allowed, own[i].Answered, own[i].Exhausted
 		}
 		return err
 	case <-ctx.Done():
@@ -165,7 +167,7 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 			return fmt.Errorf("a check has %d tiers: at most %d fit a script", len(check.Tiers), maxTiers)
 		}
 		check.Answered = len(check.Tiers) == 0
-		check.Allowed = check.Answered
+		check.Allowed, check.Exhausted = check.Answered, false
 	}
 	var err error
 	if s.single != nil {

@@ -55,6 +55,10 @@ func TestConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
+			SettleReservation: func(now int64, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement) (enforce.Settled, error) {
+				s.stamp = func() int64 { return now }
+				return s.SettleReservation(t.Context(), tenant, id, with)
+			},
 			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				before, after, _, err = s.credit(t.Context(), credit{key: key, limit: limit, amount: amount, stamp: now})
@@ -67,6 +71,7 @@ func TestConformance(t *testing.T) {
 	}
 	buckettest.Run(t, open)
 	buckettest.RunCredits(t, open)
+	buckettest.RunReservations(t, open)
 }
 
 func TestProductionTimeIsThatOfRedis(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
 	waitsBytes = 16
-	replyBytes = 4 + 8 + 2 // between tiers and limits in a reply
+	replyBytes = 4 + 8 + 2 + 1 + 4 // between tiers and limits in a reply
 )
 
 // The flags of a check in the wiring.
@@ -67,6 +67,7 @@ type script struct {
 	args         []any
 	cmd          *noRetryCmd
 	err          error // why there is no answer
+	forgotten    int64 // reservations that nobody settled
 	unknownTiers int   // tiers whose bucket has a version that take.lua does not know
 }
 
@@ -82,11 +83,12 @@ func (s *script) reset(prefix string, single bool) {
 	}
 }
 
-// add adds a check, unless the script would become too long, or two checks differ in the limit of a bucket or in ReadAt.
+// add adds a check, unless the script would become too long, or two checks differ in the limit of a bucket or in ReadAt,
+// or a check reserves.
 // They do in a batch that is gathered while rules are reloaded; in two scripts they are decided as they would be one by
 // one.
 func (s *script) add(check *enforce.BucketCheck) bool {
-	if len(s.checks) > 0 && s.readAt != check.ReadAt {
+	if len(s.checks) > 0 && (s.readAt != check.ReadAt || check.Reserve != nil || s.checks[0].Reserve != nil) {
 		return false
 	}
 	s.tierPlaces = s.tierPlaces[:0]
@@ -131,6 +133,13 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 		}
 		s.wires = append(s.wires, wire)
 	}
+	if check.Reserve != nil {
+		tenant := check.Tiers[0].Key.Tenant
+		s.text = appendRecordKey(s.text, s.prefix, tenant, check.Reserve.ID)
+		s.endArg()
+		s.text = appendIndexKey(s.text, s.prefix, tenant)
+		s.endArg()
+	}
 	return true
 }
 
@@ -165,6 +174,9 @@ func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 // command returns the call by digest, or by source. A stamp of 0 leaves the time to Redis.
 func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
 	s.keyCount = len(s.limitOf)
+	if s.checks[0].Reserve != nil {
+		s.keyCount += 2
+	}
 	s.text = s.text[:s.textEnds[s.keyCount-1]] // a second call starts behind the keys
 	s.textEnds = s.textEnds[:s.keyCount]
 	for _, limit := range s.limitOf {
@@ -191,8 +203,12 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 		s.text = appendCalendar(s.text, s.limits[i], stamp)
 	}
 	s.endArg()
-	for i := 0; s.hasPlaces && i < len(s.checks); i++ {
+	for i := 0; (s.hasPlaces || s.checks[0].Reserve != nil) && i < len(s.checks); i++ {
 		s.text = append(s.text, s.checks[i].Holder[:]...)
+	}
+	s.endArg()
+	if reserve := s.checks[0].Reserve; reserve != nil {
+		s.text = appendReservation(s.text, reserve)
 	}
 	s.endArg()
 	if stamp != 0 {
@@ -247,13 +263,15 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	}
 	broken = int(uint32At(reply[end:]))
 	stamp := int64(float(reply[end+4:]))
+	exhausted := reply[end+14] == 1
+	s.forgotten = int64(uint32At(reply[end+15:]))
 	rest := reply[end+replyBytes:]
 	foreign := int(reply[end+12]) | int(reply[end+13])<<8
 	if len(rest) < foreign*(2+limitBytes) {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
 	}
 	for _, check := range s.checks {
-		check.Allowed, check.Answered = true, true
+		check.Allowed, check.Answered, check.Exhausted = !exhausted, true, exhausted
 		for i := range check.Tiers {
 			tier := &check.Tiers[i]
 			amount := int64(float(reply))

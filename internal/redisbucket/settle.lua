@@ -390,6 +390,65 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
     end
   end
 
+  -- release frees the place of a holder, or with an end keeps it until then; State.release and State.Extend.
+  local function release(b, holder, ends)
+    for at = 1, #b.entries, 16 do
+      if sub(b.entries, at, at + 7) == holder then
+        local kept = ends and holder .. pack('<d', ends) or ''
+        b.entries = sub(b.entries, 1, at - 1) .. kept .. sub(b.entries, at + 16)
+        if not ends then b.micros = b.micros + TOKEN end
+        return true
+      end
+    end
+    return false
+  end
+
+  -- give_back gives back what was taken at a time, as far as that still counts, and returns how much; State.giveBack.
+  local function give_back(b, amount, taken)
+    local full, kind = b.burst * TOKEN, b.kind
+    if kind == FIXED_WINDOW then
+      local open = b.interval > 0 and now - now % b.interval or b.place and opens[b.place] or now
+      if open > taken then return 0 end
+    elseif kind == SLIDING_WINDOW then
+      local open = now - now % b.interval
+      if taken < open then
+        if taken < open - b.interval then amount = 0 end
+        amount = min(amount, b.former)
+        b.former = b.former - amount
+        return amount
+      end
+    elseif kind == LOG then
+      for at = 1, #b.entries, 10 do
+        local time, count = unpack_struct('<dH', b.entries, at)
+        if time == taken then
+          amount = min(amount, count * TOKEN)
+          b.micros, count = b.micros + amount, count - amount / TOKEN
+          local kept = count > 0 and pack('<dH', time, count) or ''
+          b.entries = sub(b.entries, 1, at - 1) .. kept .. sub(b.entries, at + 10)
+          return amount
+        end
+      end
+      return 0
+    end
+    amount = min(amount, full - b.micros)
+    b.micros = b.micros + amount
+    if b.micros == full then b.fraction = 0 end
+    return amount
+  end
+
+  -- take_more takes on top, and returns how much; State.takeMore.
+  local function take_more(b, amount)
+    if b.kind == 0 then
+      amount = min(amount, max(0, b.micros + b.burst * TOKEN))
+      b.micros = b.micros - amount
+      return amount
+    end
+    amount = min(amount, max(0, left(b)))
+    if amount > 0 then take(b, amount, '') end
+    return amount
+  end
+
+  tools.release, tools.give_back, tools.take_more = release, give_back, take_more
   tools.settle, tools.take, tools.left, tools.charge, tools.write = settle, take, left, charge, write
   tools.wait, tools.time_to_full, tools.fill = wait, time_to_full, fill
   return tools

@@ -18,9 +18,12 @@ var (
 	takeText string
 	//go:embed credit.lua
 	creditText string
+	//go:embed settlement.lua
+	settlementText string
 
-	takeSource   = sourceOf(takeText)
-	creditSource = sourceOf(creditText)
+	takeSource       = sourceOf(takeText)
+	creditSource     = sourceOf(creditText)
+	settlementSource = sourceOf(settlementText)
 )
 
 // constants are the numbers that scripts have names for. Lua 5.1 has no constants, so the names are replaced.
@@ -45,6 +48,9 @@ var constants = map[string]int64{
 	"LOOK":     flagLook,
 	"NO_DELAY": flagNoDelay,
 	"MIXED":    flagMixed,
+
+	"MAX_RESERVATIONS": enforce.MaxReservations,
+	"MAX_RESERVE_FOR":  enforce.MaxReserveFor.Milliseconds(),
 
 	// For micros, which are never below -1e15.
 	"OUTSIDE": outsideMicros,

@@ -1,6 +1,6 @@
 -- Answers up to 64 checks, all or nothing each, in order. settle.lua comes before it.
 --
---   KEYS     the distinct buckets
+--   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the place of its limit in ARGV[3]; then for each check how
 --            many tiers it has, its flags (1: a look, 2: no delay, 4: mixed), and, for each tier, 2 × its key's place,
 --            + 1 for shadow
@@ -8,28 +8,32 @@
 --   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
 --   ARGV[4]  the calendars of these limits, 32 bytes each
 --   ARGV[5]  the checks' holders, 8 bytes each; empty if no limit has places
---   ARGV[6]  the time in microseconds, from tests only
+--   ARGV[6]  for a check that reserves, which is alone in its script: for how long in microseconds (double), the id (16
+--            bytes), and the id of the API key; else empty
+--   ARGV[7]  the time in microseconds, from tests only
 --
 -- The reply is one string: for each check and tier 2 × what is left in micros (double), + 1 if the bucket held the
 -- cost, and the fraction (32 bits); then how many values were broken (32 bits), the time (double), and how many
--- limits in force are not the caller's (16 bits); then, for each of these, its key's place (16 bits) and the limit (32
+-- limits in force are not the caller's (16 bits), whether only the number of open reservations denies (byte), and how many
+-- reservations were forgotten without being settled (32 bits); then, for each of these, its key's place (16 bits) and the limit (32
 -- bytes); then, for each tier whose limit in force is a window that slides, after how many microseconds it holds
 -- the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
 -- OUTSIDE for one whose windows are all before or after the time: the check got no answer.
 -- Places count from 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, rep = math.min, math.max, string.rep
+local min, max, rep, format = math.min, math.max, string.rep, string.format
 local KEYS, ARGV = KEYS, ARGV
 
-local now, slack = read_clock(ARGV[6])
+local now, slack = read_clock(ARGV[7])
 local last_limit = (#ARGV[3] - 8) / 32 - 1
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
-local keys = #KEYS
+local reserves = #ARGV[6] > 0
+local keys = reserves and #KEYS - 2 or #KEYS
 local states, wiring
 if keys <= CHUNK then
-  states = call('MGET', unpack(KEYS))
+  states = call('MGET', unpack(KEYS, 1, keys))
 else
   states = {}
   for first = 1, keys, CHUNK do
@@ -125,6 +129,7 @@ end
 
 -- Walk the checks in order.
 local reply, n = {}, 0
+local exhausted, forgotten, reserved = 0, 0, nil
 local costs = ARGV[2]
 local at, check, cost_at = keys + 1, -7, 1
 while at <= words do
@@ -166,6 +171,26 @@ while at <= words do
     end
     reply[n + 1], reply[n + 2] = level * 2 + holds, fraction
     n = n + 2
+  end
+  if allowed and reserves then
+    local index = KEYS[keys + 2]
+    forgotten = call('ZREMRANGEBYSCORE', index, '-inf', format('%.0f', now))
+    if call('ZCARD', index) >= MAX_RESERVATIONS then
+      allowed, exhausted = false, 1
+    else
+      reserved = {} -- the tiers that are charged, if only by a cost of 0
+      for tier = first, last do
+        local wire = wiring[tier]
+        if reply[r + (tier - first) * 2 + 1] % 2 == 1 then
+          local i = (wire - wire % 2) / 2 + 1
+          local place = wiring[i]
+          local amount = own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost
+          if kinds[place] >= LOG then amount = tools.charge(kinds[place], amount) end
+          reserved[#reserved + 1] = pack('<H', #KEYS[i]) .. KEYS[i] .. pack('<dIddHHd',
+            rates[place], bursts[place], sinces[place], intervals[place], kinds[place], 0, amount)
+        end
+      end
+    end
   end
   if allowed and largest > 0 and flags % 2 ~= LOOK then
     local r = r
@@ -212,7 +237,7 @@ while at <= words do
   at = last + 1
 end
 
--- Write what changed. Nothing was written before this line, and nothing below can fail but for want of memory, which
+-- Write what changed. No bucket was written before this line, and nothing below can fail but for want of memory, which
 -- Redis tells at the first write.
 for i = 1, keys do
   if changed[i] then
@@ -241,9 +266,19 @@ for i = 1, keys do
   end
 end
 
+-- The record of a reservation; see settlement.lua.
+if reserved then
+  local life, id, key = unpack_struct('<d', ARGV[6]), string.sub(ARGV[6], 9, 24), string.sub(ARGV[6], 25)
+  local ms = format('%.0f', math.ceil(life / 1000))
+  call('SET', KEYS[keys + 1], pack('<BdddB', 1, now, unpack_struct('<d', costs), life, #key) .. key .. table.concat(reserved),
+    'PX', ms)
+  call('ZADD', KEYS[keys + 2], format('%.0f', now + life), id)
+  call('PEXPIRE', KEYS[keys + 2], MAX_RESERVE_FOR)
+end
+
 local answers = ''
 for first = 1, n, CHUNK do
   local last = min(first + CHUNK - 1, n)
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
-return answers .. pack('<IdH', broken, now, #foreign) .. table.concat(foreign) .. table.concat(waits)
+return answers .. pack('<IdHBI', broken, now, #foreign, exhausted, forgotten) .. table.concat(foreign) .. table.concat(waits)

@@ -238,6 +238,11 @@ func (s *simulator) Take(_ context.Context, checks []enforce.BucketCheck) error 
 	return nil
 }
 
+// SettleReservation finds none: simulated checks do not reserve.
+func (s *simulator) SettleReservation(context.Context, rules.TenantID, enforce.ReservationID, enforce.Settlement) (enforce.Settled, error) {
+	return enforce.Settled{}, nil
+}
+
 func (s *simulator) count(d *enforce.Decision) {
 	r := &s.result
 	v := Verdict{At: s.at, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1}

@@ -44,6 +44,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Settle a reservation
+         * @description Replaces the estimate of a reserved check by what it really cost, once. A lower cost gives the rest back; a higher one takes
+         *     the rest, from token buckets even below zero, by at most one burst. Without a cost the estimate stays. Places of
+         *     concurrency rules are freed. `extend` keeps the reservation and its places as long again, at most 24 hours after the
+         *     check, and settles nothing. A reservation that was settled before, or has ended, is answered `"settled": false`.
+         *
+         *     To give back what another key reserved needs the permission `refund`.
+         */
+        post: operations["settle"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/explain": {
         parameters: {
             query?: never;
@@ -2006,7 +2031,7 @@ export interface components {
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
         /** @enum {string} */
-        Permission: "check" | "explain" | "manage";
+        Permission: "check" | "explain" | "manage" | "refund" | "report";
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
@@ -2030,6 +2055,16 @@ export interface components {
             attributes?: {
                 [key: string]: string;
             };
+            /**
+             * @description The cost is an estimate: an allowed answer has a reservation to settle
+             * @default false
+             */
+            reserve?: boolean;
+            /**
+             * @description Seconds until an unsettled reservation is forgotten
+             * @default 600
+             */
+            reserve_for?: number;
         };
         /**
          * @example {
@@ -2084,6 +2119,13 @@ export interface components {
             remaining: number | null;
             /** Format: int64 */
             reset_after_ms: number | null;
+            /**
+             * Format: int64
+             * @description Only there if a queue delays the caller: how long it waits before it goes on
+             */
+            delay_ms?: number;
+            /** @description Only there if something can be settled: see /v1/settle */
+            reservation?: string;
             /** @description Decided by a failure mode, without Redis */
             degraded: boolean;
             tiers: components["schemas"]["Tier"][];
@@ -2109,8 +2151,16 @@ export interface components {
             remaining: number | null;
             /** Format: int64 */
             retry_after_ms: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description null if the bucket was not read, or for concurrency
+             */
             reset_after_ms: number | null;
+            /**
+             * Format: int64
+             * @description Only there if this tier's queue delays the caller
+             */
+            delay_ms?: number;
         };
         Explanation: {
             decision: components["schemas"]["Decision"];
@@ -4549,6 +4599,67 @@ export interface operations {
                 content: {
                     "application/json": {
                         results: components["schemas"]["BatchResult"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    settle: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "reservation": "tuY6wqDZR9m3WSBMPqWHzQ",
+                 *       "cost": 812.5
+                 *     }
+                 */
+                "application/json": {
+                    reservation: string;
+                    /**
+                     * Format: double
+                     * @description At most 6 decimals
+                     */
+                    cost?: number;
+                    /** @default false */
+                    extend?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Whether the reservation was open */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "settled": true,
+                     *       "charged": 812.5
+                     *     }
+                     */
+                    "application/json": {
+                        settled: boolean;
+                        /**
+                         * Format: double
+                         * @description What it cost in the end: the least that any of its buckets was charged
+                         */
+                        charged?: number;
+                        /** @description Only there if it was asked for */
+                        extended?: boolean;
                     };
                 };
             };

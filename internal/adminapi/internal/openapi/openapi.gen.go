@@ -335,6 +335,8 @@ const (
 	Check   Permission = "check"
 	Explain Permission = "explain"
 	Manage  Permission = "manage"
+	Refund  Permission = "refund"
+	Report  Permission = "report"
 )
 
 // Valid indicates whether the value is a known member of the Permission enum.
@@ -345,6 +347,10 @@ func (e Permission) Valid() bool {
 	case Explain:
 		return true
 	case Manage:
+		return true
+	case Refund:
+		return true
+	case Report:
 		return true
 	default:
 		return false

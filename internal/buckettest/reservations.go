@@ -1,0 +1,285 @@
+package buckettest
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// RunReservations runs the conformance suite of enforce.Reserver. It calls open for each test, from parallel tests.
+func RunReservations(t *testing.T, open func(t *testing.T) Store) {
+	promises := map[string]func(*testing.T, Store){
+		"a reservation is settled once":                                 settlesOnce,
+		"a lower cost gives the rest back, a higher one takes the rest": replacesTheEstimate,
+		"a token bucket goes into debt by at most one burst":            boundsDebt,
+		"a refund goes into the same window only":                       refundsTheSameWindow,
+		"a place is free when its check is settled or forgotten":        freesPlaces,
+		"an extended reservation keeps its place":                       extends,
+		"a denied check reserves nothing":                               deniedReservesNothing,
+		"only the key that reserved gives back":                         guardsRefunds,
+		"a reservation ends by itself":                                  endsByItself,
+	}
+	for name, check := range promises {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, open(t))
+		})
+	}
+	t.Run("random histories with reservations agree with the reference bit for bit", func(t *testing.T) {
+		t.Parallel()
+		runReservationHistories(t, open(t))
+	})
+}
+
+const reserver = "a key"
+
+// reserving returns a check that reserves for ten minutes.
+func reserving(id byte, tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
+	check := checkOf(tokens, tiers...)
+	check.Reserve = &enforce.Reservation{ID: enforce.ReservationID{id, 1, 2}, Life: 10 * time.Minute, Key: reserver}
+	check.Holder = check.Reserve.ID.Holder()
+	return check
+}
+
+func settleAt(t *testing.T, s Store, now int64, id byte, with enforce.Settlement) enforce.Settled {
+	t.Helper()
+	if with.Key == "" {
+		with.Key = reserver
+	}
+	settled, err := s.SettleReservation(now, 1, enforce.ReservationID{id, 1, 2}, with)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	return settled
+}
+
+func cost(tokens float64) enforce.Settlement {
+	return enforce.Settlement{Cost: enforce.Tokens(tokens * float64(enforce.Token)), HasCost: true}
+}
+
+func expectSettled(t *testing.T, got enforce.Settled, found bool, tokens float64) {
+	t.Helper()
+	want := enforce.Settled{Found: found, Charged: enforce.Tokens(tokens * float64(enforce.Token))}
+	if got != want {
+		t.Errorf("settled as %+v, want %+v", got, want)
+	}
+}
+
+// left expects what a look finds.
+func left(t *testing.T, s Store, now int64, tier enforce.Tier, tokens float64) {
+	t.Helper()
+	expectTokens(t, take(t, s, now, checkOf(0, tier))[0], tokens)
+}
+
+func settlesOnce(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, tier)), true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(1)), true, 1)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(0)), false, 0)
+	expectSettled(t, settleAt(t, s, after(0), 2, cost(0)), false, 0)
+	left(t, s, after(0), tier, 9)
+}
+
+func replacesTheEstimate(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 100, 0)}
+	listed := enforce.Tier{Key: key(2, "42"), Limit: enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: 100, Interval: 60e6, Since: epoch}}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 10, tier, listed), reserving(2, 10, tier, listed), reserving(3, 10, tier, listed)), true, true, true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(2.5)), true, 2.5)
+	expectSettled(t, settleAt(t, s, after(0), 2, cost(30.5)), true, 30.5)
+	expectSettled(t, settleAt(t, s, after(0), 3, enforce.Settlement{}), true, 10)
+	left(t, s, after(0), tier, 100-2.5-30.5-10)
+	left(t, s, after(0), listed, 100-3-31-10)
+}
+
+func boundsDebt(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
+	window := enforce.Tier{Key: key(2, "42"), Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 20, Interval: 60e6, Since: epoch}}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 5, tier)), true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(12)), true, 12)
+	answers := take(t, s, after(0), checkOf(1, tier))
+	expectAllowed(t, answers, false)
+	if wait, _ := answers[0].Tiers[0].Wait(&answers[0]); wait != 3*time.Second {
+		t.Errorf("two tokens in debt, one more comes after %v, want 3 s", wait)
+	}
+	expectAllowed(t, take(t, s, after(3*time.Second), reserving(2, 1, tier, window)), true)
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 2, cost(1000)), true, 11) // one, and a burst of debt
+	expectAllowed(t, take(t, s, after(13*time.Second), checkOf(1, tier)), false)
+	expectAllowed(t, take(t, s, after(14*time.Second), checkOf(1, tier)), true)
+	left(t, s, after(14*time.Second), window, 0) // windows have no debt
+}
+
+func refundsTheSameWindow(t *testing.T, s Store) {
+	fixed := enforce.Tier{Key: key(1, "42"), Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 10, Interval: 60e6, Since: epoch}}
+	sliding := enforce.Tier{Key: key(2, "42"), Limit: enforce.Limit{Kind: rules.KindSlidingWindow, Burst: 10, Interval: 60e6, Since: epoch}}
+	expectAllowed(t, take(t, s, after(30*time.Second), reserving(1, 4, fixed, sliding), reserving(2, 4, fixed, sliding)), true, true)
+	expectSettled(t, settleAt(t, s, after(40*time.Second), 1, cost(1)), true, 1)
+	left(t, s, after(40*time.Second), fixed, 5)
+	left(t, s, after(40*time.Second), sliding, 5)
+	expectAllowed(t, take(t, s, after(90*time.Second), checkOf(1, fixed)), true)
+	expectSettled(t, settleAt(t, s, after(90*time.Second), 2, cost(0)), true, 0) // the sliding window still counts half of it
+	left(t, s, after(90*time.Second), fixed, 9)
+	left(t, s, after(90*time.Second), sliding, 9.5)
+}
+
+func places(burst int64, hold time.Duration) enforce.Limit {
+	return enforce.Limit{Kind: rules.KindConcurrency, Burst: burst, Interval: hold.Microseconds(), Since: epoch}
+}
+
+func freesPlaces(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: places(2, time.Minute)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 1, tier), reserving(2, 1, tier), reserving(3, 1, tier)), true, true, false)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(7)), true, 7)
+	expectAllowed(t, take(t, s, after(time.Second), reserving(4, 1, tier), reserving(5, 1, tier)), true, false)
+	expectAllowed(t, take(t, s, after(time.Minute), reserving(6, 1, tier), reserving(7, 1, tier)), true, false)
+	expectSettled(t, settleAt(t, s, after(time.Minute), 2, enforce.Settlement{}), true, 1) // its place was forgotten
+	left(t, s, after(time.Minute), tier, 0)
+}
+
+func extends(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: places(1, 15*time.Minute)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 1, tier)), true)
+	expectSettled(t, settleAt(t, s, after(9*time.Minute), 1, enforce.Settlement{Extend: true}), true, 1)
+	left(t, s, after(23*time.Minute), tier, 0)
+	expectSettled(t, settleAt(t, s, after(20*time.Minute), 1, enforce.Settlement{Extend: true}), false, 0) // it was open for ten minutes more
+	left(t, s, after(24*time.Minute), tier, 1)
+}
+
+func deniedReservesNothing(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 1, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 2, tier)), false)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(0)), false, 0)
+	expectKeys(t, s, 0)
+}
+
+func guardsRefunds(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, tier), reserving(2, 4, tier)), true, true)
+	theirs := cost(0)
+	theirs.Key = "another key"
+	if _, err := s.SettleReservation(after(0), 1, enforce.ReservationID{1, 1, 2}, theirs); !errors.Is(err, enforce.ErrRefundForbidden) {
+		t.Errorf("another key's refund: %v", err)
+	}
+	left(t, s, after(0), tier, 2)
+	theirs.MayRefund = true
+	expectSettled(t, settleAt(t, s, after(0), 1, theirs), true, 0)
+	more := cost(5)
+	more.Key = "another key"
+	expectSettled(t, settleAt(t, s, after(0), 2, more), true, 5)
+	left(t, s, after(0), tier, 5)
+}
+
+func endsByItself(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 10, Interval: 3600e6, Since: epoch}}
+	one := reserving(1, 4, tier)
+	one.Reserve.Life = time.Millisecond
+	expectAllowed(t, take(t, s, after(0), one), true)
+	expectSettled(t, settleAt(t, s, after(2*time.Millisecond), 1, cost(0)), false, 0)
+	left(t, s, after(2*time.Millisecond), tier, 6) // the estimate stays
+}
+
+// openReservation is a reservation of a random history.
+type openReservation struct {
+	id      enforce.ReservationID
+	at      int64
+	ends    int64
+	cost    enforce.Tokens
+	charges []enforce.Charge
+}
+
+// runReservationHistories takes and settles at random, and compares each answer with the reference.
+func runReservationHistories(t *testing.T, s Store) {
+	var tenant atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t, rules.TenantID(3_000_000+tenant.Add(1)), drawAnyLimit)
+		var open []openReservation
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			h.advance(t, s)
+			if len(open) > 0 && rapid.Bool().Draw(t, "settle") {
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				one := open[i]
+				open = append(open[:i], open[i+1:]...)
+				h.settleReservation(t, s, &one)
+				continue
+			}
+			one := h.drawAsk(t)
+			if len(one.Tiers) == 0 {
+				continue
+			}
+			h.holders++
+			id := enforce.ReservationID{byte(h.holders), byte(h.holders >> 8), 7}
+			one.Look, one.Holder = false, id.Holder()
+			one.Reserve = &enforce.Reservation{ID: id, Life: time.Hour, Key: reserver}
+			checks := []enforce.BucketCheck{one}
+			want := clone(checks)
+			h.reference.take(h.now, want)
+			if err := s.Take(h.now, checks); err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			if err := equalAnswers(checks, want); err != nil {
+				t.Fatalf("%v after the start: %v", h.elapsed(), err)
+			}
+			if want[0].Allowed {
+				open = append(open, openReservation{
+					id: id, at: h.now, ends: h.now + time.Hour.Microseconds(), cost: one.Cost, charges: want[0].Charges(),
+				})
+			}
+		}
+	})
+}
+
+// settleReservation settles in the store and in the reference, and looks at the buckets.
+func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
+	// A store may have forgotten what its clock says is over.
+	for i := range one.charges {
+		if h.mayBeGone(one.charges[i].Key) || h.unsure[one.charges[i].Key] {
+			return
+		}
+	}
+	if h.latest >= one.ends || h.now < one.at {
+		return
+	}
+	with := enforce.Settlement{Key: reserver, HasCost: true, Cost: max(0, one.cost+enforce.Tokens(rapid.Int64Range(-3_000_000, 3_000_000).Draw(t, "difference")))}
+	want := enforce.Settled{Found: true, Charged: with.Cost}
+	var tiers []enforce.Tier
+	for i := range one.charges {
+		charge := &one.charges[i]
+		state, used := h.reference[charge.Key]
+		if !used {
+			state = enforce.NewState(charge.Limit, h.now)
+		}
+		mustWrite := state.Settle(charge.Limit, 0, h.now)
+		before := state
+		if charged, counts := charge.Settle(&state, with, one.at, one.id.Holder()); counts {
+			want.Charged = min(want.Charged, charged)
+		}
+		if state != before || mustWrite {
+			h.reference[charge.Key] = state
+		}
+		tiers = append(tiers, enforce.Tier{Key: charge.Key, Limit: state.Limit})
+	}
+	got, err := s.SettleReservation(h.now, h.tenant, one.id, with)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	if got != want {
+		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
+	}
+	if len(tiers) == 0 {
+		return
+	}
+	looks := []enforce.BucketCheck{{Tiers: tiers}}
+	wantLooks := clone(looks)
+	h.reference.take(h.now, wantLooks)
+	if err := s.Take(h.now, looks); err != nil {
+		t.Fatalf("look: %v", err)
+	}
+	if err := equalAnswers(looks, wantLooks); err != nil {
+		t.Fatalf("%v after the start, after a settlement: %v", h.elapsed(), err)
+	}
+}

@@ -1,0 +1,221 @@
+package enforce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The bounds of reservations.
+const (
+	// MaxReservations is how many reservations a tenant may have open. One more is denied, with ReservationsExhausted.
+	MaxReservations = 100_000
+	// DefaultReserveFor is how long a reservation is open unless the check says otherwise, and MaxReserveFor the longest.
+	DefaultReserveFor = 10 * time.Minute
+	MaxReserveFor     = 24 * time.Hour
+)
+
+// ReservationID names a reservation of a tenant. It is random, so nobody can guess another's.
+type ReservationID [16]byte
+
+// newReservationID returns a random id.
+func newReservationID() (id ReservationID) {
+	_, _ = rand.Read(id[:]) // it never fails
+	return id
+}
+
+// String writes the id as callers see it.
+func (id ReservationID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// ParseReservationID parses a String.
+func ParseReservationID(text string) (id ReservationID, ok bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return id, err == nil && copy(id[:], b) == len(id) && len(b) == len(id)
+}
+
+// Holder returns who holds the places that a reservation took.
+func (id ReservationID) Holder() Holder { return Holder(id[:holderBytes]) }
+
+// Reservation asks a store to keep what a check took, so that it can be settled later.
+type Reservation struct {
+	ID ReservationID
+	// Life is how long the reservation stays open: at most MaxReserveFor.
+	Life time.Duration
+	// Key is the id of the API key that reserves.
+	Key string
+}
+
+// Reserver is a store whose reservations can be settled. It keeps them beside their buckets, so they are lost only with
+// those.
+type Reserver interface {
+	// SettleReservation settles a reservation, or extends it. It happens at most once, however many processes are asked. Charges of
+	// a reservation that is not open stay as they are, and Settled.Found is false.
+	//
+	// An error means that the store could not answer in time, and the reservation may have been settled; or it is
+	// ErrRefundForbidden, and nothing has changed.
+	SettleReservation(ctx context.Context, tenant rules.TenantID, id ReservationID, with Settlement) (Settled, error)
+}
+
+// Settlement says what becomes of a reservation.
+type Settlement struct {
+	// Cost replaces the estimate, if HasCost; otherwise the estimate stays. Places are freed in both cases.
+	Cost    Tokens
+	HasCost bool
+	// Extend keeps the reservation and its places for as long again, at most MaxReserveFor after the check, and settles
+	// nothing.
+	Extend bool
+	// Key is the id of the API key that settles. Only the key that reserved may give back, unless MayRefund.
+	Key       string
+	MayRefund bool
+}
+
+// Forbidden reports whether the settlement would give back what another key reserved.
+func (w Settlement) Forbidden(reservedBy string, estimate Tokens) bool {
+	return w.HasCost && w.Cost < estimate && w.Key != reservedBy && !w.MayRefund
+}
+
+// Settled is the answer to a Settlement.
+type Settled struct {
+	// Found: the reservation was open, and is settled or extended now.
+	Found bool
+	// Charged is what the reservation cost in the end: the least that any of its buckets was charged. It is less than
+	// the cost where a bucket could not go deeper into debt, and more where its window had ended before a refund.
+	Charged Tokens
+}
+
+// ErrRefundForbidden means that another key has reserved, and the settling one may not refund.
+var ErrRefundForbidden = errors.New("only the key that reserved may give back, or one with the permission refund")
+
+// Charge is what a reservation took from one bucket.
+type Charge struct {
+	Key    Key
+	Limit  Limit // in force at the time
+	Amount Tokens
+}
+
+// Charges returns what a check took from its buckets.
+func (c *BucketCheck) Charges() []Charge {
+	var charges []Charge
+	for i := range c.Tiers {
+		if tier := &c.Tiers[i]; tier.Holds {
+			limit := tier.Bucket.Limit
+			charges = append(charges, Charge{tier.Key, limit, charge(limit, c.costOf(tier))})
+		}
+	}
+	return charges
+}
+
+// Settle changes what a reservation took at a time, and returns what its bucket is charged now; counts is false where that
+// says nothing about the cost, as for places. The state must be settled.
+//
+// What is given back goes into the same window only. What is taken on top can put a token bucket into debt, by at most one
+// burst; the other algorithms give what is left.
+func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (charged Tokens, counts bool) {
+	if s.Limit.Kind == rules.KindConcurrency {
+		s.release(holder)
+		return 0, false
+	}
+	if c.Limit.Kind == rules.KindConcurrency || !with.HasCost {
+		return c.Amount, c.Limit.Kind != rules.KindConcurrency
+	}
+	switch wanted := charge(s.Limit, with.Cost); {
+	case wanted < c.Amount:
+		return c.Amount - s.giveBack(c.Amount-wanted, taken), true
+	default:
+		return c.Amount + s.takeMore(wanted-c.Amount), true
+	}
+}
+
+// Extend restarts the time for which a place is held, if the state has it.
+func (s *State) Extend(holder Holder) {
+	if s.Limit.Kind != rules.KindConcurrency {
+		return
+	}
+	for at := 0; at < len(s.Entries); at += placeBytes {
+		if s.Entries[at:at+holderBytes] == string(holder[:]) {
+			s.Entries = s.Entries[:at] + placeOf(holder, s.Stamp+s.Limit.Interval) + s.Entries[at+placeBytes:]
+			return
+		}
+	}
+}
+
+// release frees the place of a holder.
+func (s *State) release(holder Holder) {
+	for at := 0; at < len(s.Entries); at += placeBytes {
+		if s.Entries[at:at+holderBytes] == string(holder[:]) {
+			s.Entries = s.Entries[:at] + s.Entries[at+placeBytes:]
+			s.Level.Micros += Token
+			return
+		}
+	}
+}
+
+// giveBack gives back what was taken at a time, as far as that still counts, and returns how much.
+func (s *State) giveBack(amount Tokens, taken int64) Tokens {
+	full := capacity(s.Limit)
+	switch s.Limit.Kind {
+	case rules.KindFixedWindow:
+		if start, _ := s.Limit.WindowAt(s.Stamp); start > taken {
+			return 0
+		}
+	case rules.KindSlidingWindow:
+		start, _ := s.Limit.WindowAt(s.Stamp)
+		if taken < start {
+			if taken < start-s.Limit.Interval {
+				amount = 0
+			}
+			amount = min(amount, s.Former)
+			s.Former -= amount
+			return amount
+		}
+	case rules.KindSlidingWindowLog:
+		return s.logGiveBackAt(amount, taken)
+	}
+	amount = min(amount, full-s.Level.Micros)
+	if s.Level.Micros += amount; s.Level.Micros == full {
+		s.Level.Fraction = 0
+	}
+	return amount
+}
+
+// takeMore takes on top, and returns how much.
+func (s *State) takeMore(amount Tokens) Tokens {
+	switch s.Limit.Kind {
+	case rules.KindTokenBucket:
+		amount = min(amount, max(0, s.Level.Micros+capacity(s.Limit)))
+		s.Level.Micros -= amount
+		return amount
+	case rules.KindSlidingWindowLog:
+		amount = min(amount, max(0, s.Level.Micros))
+	default:
+		amount = min(amount, max(0, s.left()))
+	}
+	if amount > 0 {
+		s.take(amount, Holder{})
+	}
+	return amount
+}
+
+// logGiveBackAt removes whole tokens that the log took at a time.
+func (s *State) logGiveBackAt(amount Tokens, taken int64) Tokens {
+	for at := 0; at < len(s.Entries); at += logBytes {
+		if timeAt(s.Entries, at) != taken {
+			continue
+		}
+		count := Tokens(countAt(s.Entries, at)) * Token
+		amount = min(amount, count)
+		s.Level.Micros += amount
+		before, after := s.Entries[:at], s.Entries[at+logBytes:]
+		if count > amount {
+			left := uint16((count - amount) / Token)
+			before += string(append(appendTime(nil, taken), byte(left), byte(left>>8)))
+		}
+		s.Entries = before + after
+		return amount
+	}
+	return 0
+}
