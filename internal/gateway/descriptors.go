@@ -1,0 +1,375 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Descriptors is the mapping for proxies that speak Envoy's rate limit service. All of it can be left out: then the tenant
+// answers the domain that is its slug, and DefaultKeys fill the fields of a check.
+type Descriptors struct {
+	// Keys says which entries of a descriptor fill a field of the check: user_id, endpoint, method, plan or ip. Of several
+	// entries for one field the first counts. Without it, DefaultKeys hold.
+	Keys map[string]string `json:"keys,omitempty"`
+	// Domains are those that the tenant answers beside its slug, and what is special about them.
+	Domains map[string]Domain `json:"domains,omitempty"`
+}
+
+// Domain says how the descriptors of a domain are named.
+type Domain struct {
+	// Templates fold descriptors into one name, as those of endpoints do. A template is a list of steps, one for each entry
+	// of the descriptors that fit it: a key, key=value, or key=value with a star that stands for any text. Of the steps that
+	// fit an entry key=value comes first, then the stars in the order of the templates, then the key alone, without a way
+	// back. In a domain with templates, a descriptor that fits none has no name.
+	Templates [][]string `json:"templates,omitempty"`
+}
+
+// DefaultKeys are the keys that fill a field of the check.
+var DefaultKeys = map[string]string{
+	"user_id": fieldUser, "endpoint": fieldEndpoint, "path": fieldEndpoint, "method": fieldMethod, "plan": fieldPlan,
+	"ip": fieldIP, "remote_address": fieldIP,
+}
+
+const (
+	fieldUser     = "user_id"
+	fieldEndpoint = "endpoint"
+	fieldMethod   = "method"
+	fieldPlan     = "plan"
+	fieldIP       = "ip"
+)
+
+// The attributes that every descriptor has: its domain, and its name, which is the keys of its entries in order or the
+// template that it fits, joined with commas.
+const (
+	DomainAttribute     = "domain"
+	DescriptorAttribute = "descriptor"
+)
+
+// The bounds of a mapping.
+const (
+	maxDomains   = 100
+	maxSteps     = 16
+	maxFieldKeys = 64
+	// MaxDescriptorTemplates is for all domains of a tenant together.
+	MaxDescriptorTemplates = 1000
+)
+
+// Entry is one key and value of a descriptor.
+type Entry struct{ Key, Value string }
+
+// DescriptorMapping is a compiled Descriptors. It is immutable.
+type DescriptorMapping struct {
+	document Descriptors
+	keys     map[string]string
+	domains  map[string]*step
+}
+
+// DefaultDescriptors is the mapping of a tenant that has none.
+var DefaultDescriptors = new(Descriptors).Compile()
+
+// ParseDescriptors reads a stored document; see ParseAuthorize.
+func ParseDescriptors(document string) (*Descriptors, error) {
+	d := new(Descriptors)
+	decoder := json.NewDecoder(strings.NewReader(document))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(d); err != nil {
+		return nil, fmt.Errorf("read the mapping: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("read the mapping: more follows it")
+	}
+	if wrong := d.Validate(); len(wrong) > 0 {
+		return nil, fmt.Errorf("read the mapping: %w", wrong)
+	}
+	return d, nil
+}
+
+// Document returns the mapping as it is stored.
+func (d *Descriptors) Document() string {
+	text, _ := json.Marshal(d) // texts and maps of texts have no error
+	return string(text)
+}
+
+// Validate returns all that is wrong with a mapping. Fields within fields are separated by dots.
+func (d *Descriptors) Validate() rules.FieldErrors {
+	var errs rules.FieldErrors
+	if len(d.Keys) > maxFieldKeys {
+		errs.Add("keys", fmt.Sprintf("must be at most %d", maxFieldKeys))
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.Keys)) {
+		errs.Add("keys", wrongText(key, maxText))
+		errs.Add("keys."+key, rules.WrongChoice(d.Keys[key], fieldUser, fieldEndpoint, fieldMethod, fieldPlan, fieldIP))
+	}
+	if len(d.Domains) > maxDomains {
+		errs.Add("domains", fmt.Sprintf("must be at most %d", maxDomains))
+	}
+	templates := 0
+	for _, name := range slices.Sorted(maps.Keys(d.Domains)) {
+		errs.Add("domains", wrongText(name, rules.MaxAttributeValueLength))
+		seen := map[string]bool{}
+		for i, template := range d.Domains[name].Templates {
+			at := "domains." + name + ".templates." + strconv.Itoa(i)
+			templates++
+			switch text := TemplateName(template); {
+			case len(template) == 0 || len(template) > maxSteps:
+				errs.Add(at, fmt.Sprintf("must have 1 to %d steps", maxSteps))
+			case seen[text]:
+				errs.Add(at, "stands there twice")
+			default:
+				seen[text] = true
+			}
+			for _, s := range template {
+				errs.Add(at, wrongText(s, maxText))
+				if strings.HasPrefix(s, "=") {
+					errs.Add(at, "must have a key in each step")
+				}
+			}
+		}
+	}
+	if templates > MaxDescriptorTemplates {
+		errs.Add("domains", fmt.Sprintf("must have at most %d templates", MaxDescriptorTemplates))
+	}
+	if len(d.Document()) > maxDocument {
+		errs.Add("domains", fmt.Sprintf("must take at most %d KiB", maxDocument>>10))
+	}
+	return errs
+}
+
+func wrongText(text string, longest int) string {
+	switch {
+	case text == "":
+		return "must not be empty"
+	case len(text) > longest:
+		return fmt.Sprintf("must have at most %d bytes", longest)
+	case !isPlain(text):
+		return "must be UTF-8 without NUL"
+	}
+	return ""
+}
+
+func isPlain(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
+
+// step is what is known after some entries of a descriptor.
+type step struct {
+	name  string // of the template that ends here, or ""
+	exact map[Entry]*step
+	stars []star
+	keys  map[string]*step
+}
+
+type star struct {
+	key   string
+	parts []string // of the value, around its stars
+	text  string
+	next  *step
+}
+
+func newStep() *step { return &step{exact: map[Entry]*step{}, keys: map[string]*step{}} }
+
+// Compile returns the mapping for requests. The document must be valid.
+func (d *Descriptors) Compile() *DescriptorMapping {
+	m := &DescriptorMapping{document: *d, keys: d.Keys, domains: map[string]*step{}}
+	if m.keys == nil {
+		m.keys = DefaultKeys
+	}
+	for name, domain := range d.Domains {
+		root := newStep()
+		for _, template := range domain.Templates {
+			at := root
+			for _, s := range template {
+				at = at.add(s)
+			}
+			at.name = Shorten(TemplateName(template), rules.MaxAttributeValueLength)
+		}
+		if len(domain.Templates) == 0 {
+			root = nil
+		}
+		m.domains[name] = root
+	}
+	return m
+}
+
+// add returns the step behind one of a template.
+func (s *step) add(text string) *step {
+	key, value, hasValue := strings.Cut(text, "=")
+	if !hasValue {
+		return orNew(s.keys, key)
+	}
+	if !strings.Contains(value, "*") {
+		return orNew(s.exact, Entry{key, value})
+	}
+	for i := range s.stars {
+		if s.stars[i].text == text {
+			return s.stars[i].next
+		}
+	}
+	next := newStep()
+	s.stars = append(s.stars, star{key, strings.Split(value, "*"), text, next})
+	return next
+}
+
+func orNew[K comparable](steps map[K]*step, key K) *step {
+	if steps[key] == nil {
+		steps[key] = newStep()
+	}
+	return steps[key]
+}
+
+// after returns the step behind an entry, or nil.
+func (s *step) after(e Entry) *step {
+	if next := s.exact[e]; next != nil {
+		return next
+	}
+	for i := range s.stars {
+		if s.stars[i].key == e.Key && s.stars[i].fits(e.Value) {
+			return s.stars[i].next
+		}
+	}
+	return s.keys[e.Key]
+}
+
+// fits reports whether the parts of the star's value are in a text, in order, the first at its beginning and the last at its
+// end.
+func (s *star) fits(text string) bool {
+	last := len(s.parts) - 1
+	rest, ok := strings.CutPrefix(text, s.parts[0])
+	for _, part := range s.parts[1:last] {
+		var found bool
+		_, rest, found = strings.Cut(rest, part)
+		ok = ok && found
+	}
+	return ok && strings.HasSuffix(rest, s.parts[last])
+}
+
+// Document returns what the mapping was compiled from. Do not change it.
+func (m *DescriptorMapping) Document() *Descriptors { return &m.document }
+
+// Answers reports whether a tenant with the slug answers a domain.
+func (m *DescriptorMapping) Answers(slug, domain string) bool {
+	_, named := m.domains[domain]
+	return named || domain == slug
+}
+
+// Check returns what a descriptor asks of the rules. Every entry is an attribute; the entries that Keys names also fill a
+// field. Attributes of one name get .2, .3 and so on behind it. A text that is no value of the field, because it is too long
+// or not UTF-8 without NUL, is replaced by its hash: a visitor could otherwise make it to get an error, which proxies let
+// pass. An address that is none is left out.
+func (m *DescriptorMapping) Check(domain string, entries []Entry) (r rules.Request) {
+	r.Attributes = make([]rules.Attribute, 0, len(entries)+2)
+	add := func(name, value string) {
+		r.Attributes = append(r.Attributes, rules.Attribute{Name: name, Value: Shorten(value, rules.MaxAttributeValueLength)})
+	}
+	add(DomainAttribute, domain)
+	if name := m.name(domain, entries); name != "" {
+		add(DescriptorAttribute, name)
+	}
+	for _, e := range entries {
+		switch m.keys[e.Key] {
+		case fieldUser:
+			fill(&r.UserID, e.Value, rules.MaxUserIDLength)
+		case fieldEndpoint:
+			fill(&r.Endpoint, e.Value, maxEndpoint)
+		case fieldMethod:
+			fill(&r.Method, e.Value, maxMethod)
+		case fieldPlan:
+			fill(&r.Plan, e.Value, maxPlan)
+		case fieldIP:
+			if !r.IP.IsValid() {
+				r.IP = parseAddress(e.Value)
+			}
+		}
+		add(freeName(r.Attributes, AttributeName(e.Key)), e.Value)
+	}
+	return r
+}
+
+func fill(field *string, value string, longest int) {
+	if *field == "" {
+		*field = Shorten(value, longest)
+	}
+}
+
+// name returns the name of a descriptor, or "" if it has none.
+func (m *DescriptorMapping) name(domain string, entries []Entry) string {
+	at := m.domains[domain]
+	if at == nil {
+		if len(entries) == 1 && !strings.ContainsAny(entries[0].Key, `,\`) {
+			return entries[0].Key
+		}
+		keys := make([]string, len(entries))
+		for i := range entries {
+			keys[i] = entries[i].Key
+		}
+		return TemplateName(keys)
+	}
+	for _, e := range entries {
+		if at = at.after(e); at == nil {
+			return ""
+		}
+	}
+	return at.name
+}
+
+// TemplateName joins the steps of a template, or the keys of a descriptor, so that no two lists are alike.
+func TemplateName(steps []string) string {
+	var b strings.Builder
+	for i, s := range steps {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if strings.ContainsAny(s, `,\`) {
+			s = strings.NewReplacer(`\`, `\\`, `,`, `\,`).Replace(s)
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+// Shorten returns a text that fits a field of a check, or else its hash: sha256- and the SHA-256 in unpadded base64url.
+func Shorten(text string, longest int) string {
+	if len(text) <= longest && isPlain(text) {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// AttributeName returns the name of the attribute of an entry: its key, with _ for what no name may have.
+func AttributeName(key string) string {
+	if rules.IsAttributeName(key) {
+		return key
+	}
+	name := strings.Map(func(c rune) rune {
+		if c < utf8.RuneSelf && rules.IsAttributeName(string(c)) {
+			return c
+		}
+		return '_'
+	}, key)
+	if name == "" {
+		name = "_"
+	}
+	return Shorten(name, rules.MaxAttributeNameLength)
+}
+
+// freeName returns a name that no attribute has yet.
+func freeName(taken []rules.Attribute, name string) string {
+	isTaken := func(name string) bool {
+		return slices.ContainsFunc(taken, func(a rules.Attribute) bool { return a.Name == name })
+	}
+	free := name
+	for n := 2; isTaken(free); n++ {
+		free = name[:min(len(name), rules.MaxAttributeNameLength-3)] + "." + strconv.Itoa(n)
+	}
+	return free
+}
