@@ -140,7 +140,7 @@ func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 
 func TestSluiceDevRefusesToBeReachable(t *testing.T) {
 	t.Parallel()
-	for _, option := range []string{"--check-addr", "--admin-addr", "--metrics-addr"} {
+	for _, option := range []string{"--check-addr", "--grpc-addr", "--admin-addr", "--metrics-addr"} {
 		for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {
 			t.Run(option+" "+address, func(t *testing.T) {
 				t.Parallel()
@@ -176,7 +176,8 @@ var (
 
 func startDev(t *testing.T, dir string, env []string) *dev {
 	t.Helper()
-	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0")
+	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+		"--grpc-addr", "127.0.0.1:0")
 	// In good order even if the test fails: it has servers of its own to stop.
 	t.Cleanup(func() { p.stop(t) })
 	p.await(t, &p.stdout, printedEnd)

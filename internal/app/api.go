@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
@@ -39,13 +41,14 @@ type API struct {
 	recorder *violations.Recorder
 	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
 	checks   *listener
+	grpc     *listener // nil if it is off
 	metrics  *listener
 	drain    drain
 }
 
 // CheckServer answers checks.
 type CheckServer interface {
-	server
+	Server
 	Connections() metrics.Connections
 }
 
@@ -53,6 +56,7 @@ type CheckServer interface {
 type CheckParts struct {
 	Watcher        *snapshot.Watcher
 	Limiter        *enforce.Limiter
+	Creditor       enforce.Creditor
 	KeyUsed        func(key *snapshot.Key, at time.Time)
 	Readiness      func() httpapi.Readiness
 	Log            *slog.Logger
@@ -62,12 +66,15 @@ type CheckParts struct {
 	TraceEndpoint  string // of a collector; "" for none
 }
 
-// NewCheckServer returns a CheckServer. The only one is in the package decide, so that the admin binary links
-// neither fasthttp nor OpenTelemetry.
-type NewCheckServer func(CheckParts) (CheckServer, error)
+// NewServers makes the servers that answer checks. The only ones are in the package decide, so that the admin binary links
+// neither fasthttp nor gRPC nor OpenTelemetry.
+type NewServers struct {
+	Check func(CheckParts) (CheckServer, error)
+	GRPC  func(CheckParts) Server
+}
 
 // NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
-func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, log *slog.Logger) (_ *API, err error) {
+func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slog.Logger) (_ *API, err error) {
 	a := &API{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
@@ -96,9 +103,10 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
 	connections := checkConnections(cfg.CheckMaxConnections, log)
-	checks, err := newServer(CheckParts{
+	parts := CheckParts{
 		Watcher:   a.watcher,
 		Limiter:   limiter,
+		Creditor:  a.buckets.creditor(),
 		KeyUsed:   a.keyUses.Note,
 		Readiness: a.readiness,
 		Log:       log,
@@ -107,7 +115,8 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 
 		MaxConnections: connections,
 		TraceEndpoint:  cfg.TraceEndpoint,
-	})
+	}
+	checks, err := servers.Check(parts)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +125,12 @@ func NewAPI(ctx context.Context, cfg config.Config, newServer NewCheckServer, lo
 		return nil, err
 	}
 	showCertificate(m, "check", a.checks)
+	if cfg.GRPCAddr != "" {
+		if a.grpc, err = listen("gRPC", cfg.GRPCAddr, cfg.GRPCCerts(), servers.GRPC(parts), log, "h2"); err != nil {
+			return nil, err
+		}
+		showCertificate(m, "grpc", a.grpc)
+	}
 	a.metrics, err = listenForScrapes(cfg, m, a.readiness, log)
 	return a, err
 }
@@ -150,6 +165,14 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 // CheckAddr is the address of the check endpoint.
 func (a *API) CheckAddr() net.Addr { return a.checks.Addr() }
 
+// GRPCAddr is the address of the gRPC service, or nil if it is off.
+func (a *API) GRPCAddr() net.Addr {
+	if a.grpc == nil {
+		return nil
+	}
+	return a.grpc.Addr()
+}
+
 // MetricsAddr is the address of the metrics.
 func (a *API) MetricsAddr() net.Addr { return a.metrics.Addr() }
 
@@ -159,7 +182,7 @@ func (a *API) Load(ctx context.Context) error { return a.watcher.Refresh(ctx) }
 // Close releases what NewAPI opened; Run calls it.
 func (a *API) Close() error {
 	var errs []error
-	for _, l := range []*listener{a.checks, a.metrics} {
+	for _, l := range []*listener{a.checks, a.grpc, a.metrics} {
 		if l != nil {
 			errs = append(errs, l.close())
 		}
@@ -198,7 +221,7 @@ func (a *API) Run(ctx context.Context) error {
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		defer endMetrics()
-		return a.checks.serve(ctx, a.cfg.ShutdownTimeout)
+		return a.serveChecks(ctx)
 	})
 	group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
 	if a.recorder != nil { // until the last check was recorded
@@ -206,6 +229,16 @@ func (a *API) Run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	return errors.Join(err, a.Close())
+}
+
+// serveChecks serves HTTP and gRPC. If one fails, the other ends as well.
+func (a *API) serveChecks(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.checks.serve(ctx, a.cfg.ShutdownTimeout) })
+	if a.grpc != nil {
+		group.Go(func() error { return a.grpc.serve(ctx, a.cfg.ShutdownTimeout) })
+	}
+	return group.Wait()
 }
 
 // checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a restart

@@ -66,6 +66,14 @@ func (b *buckets) shared() enforce.ReservingBuckets {
 	return b.cached
 }
 
+// creditor returns the store that gives back: the shared one.
+func (b *buckets) creditor() enforce.Creditor {
+	if b.redis == nil {
+		return b.local
+	}
+	return b.redis
+}
+
 // settler returns an EditSettler of the buckets in Redis and in memory.
 func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}

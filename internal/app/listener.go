@@ -19,20 +19,20 @@ import (
 
 type listener struct {
 	net.Listener
-	server server
+	server Server
 	certs  *certs.Source
 }
 
-// server is an *http.Server or a CheckServer.
-type server interface {
+// Server is an *http.Server, a CheckServer or one of gRPC.
+type Server interface {
 	Serve(l net.Listener) error
 	Shutdown(ctx context.Context) error
 	Close() error
 }
 
-// listen binds an address. With a certificate its connections are TLS, of HTTP/1.1 only: the limits of connections and
-// requests are written for one request at a time.
-func listen(what, addr string, files certs.Files, server server, log *slog.Logger) (*listener, error) {
+// listen binds an address. With a certificate its connections are TLS, of HTTP/1.1 only unless a protocol is named: the
+// limits of connections and requests are written for one request at a time.
+func listen(what, addr string, files certs.Files, server Server, log *slog.Logger, protocols ...string) (*listener, error) {
 	source, err := certs.Open(files, log)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,10 @@ func listen(what, addr string, files certs.Files, server server, log *slog.Logge
 		return nil, fmt.Errorf("listen for %s requests: %w", what, err)
 	}
 	if files.Cert.Path != "" {
-		l = tls.NewListener(l, source.Server("http/1.1"))
+		if len(protocols) == 0 {
+			protocols = []string{"http/1.1"}
+		}
+		l = tls.NewListener(l, source.Server(protocols...))
 	}
 	return &listener{l, server, source}, nil
 }

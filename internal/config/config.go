@@ -25,11 +25,13 @@ type Config struct {
 	RedisPrefix string
 	DataDir     string
 
-	// CheckAddr, AdminAddr and MetricsAddr are host:port; an empty host is every interface, port 0 a free one.
+	// CheckAddr, GRPCAddr, AdminAddr and MetricsAddr are host:port; an empty host is every interface, port 0 a free one.
 	CheckAddr      string
+	GRPCAddr       string // "" for no gRPC
 	AdminAddr      string
 	MetricsAddr    string
 	CheckTLS       TLS
+	GRPCTLS        TLS
 	AdminTLS       TLS
 	MetricsTLS     TLS
 	CheckURL       string // without /v1/check; "" if unknown
@@ -71,6 +73,9 @@ type TLS struct {
 
 // CheckCerts are the files of CheckTLS, with the options that name them.
 func (c Config) CheckCerts() certs.Files { return c.CheckTLS.files("check", "client-ca") }
+
+// GRPCCerts are those of GRPCTLS.
+func (c Config) GRPCCerts() certs.Files { return c.GRPCTLS.files("grpc", "client-ca") }
 
 // AdminCerts are those of AdminTLS.
 func (c Config) AdminCerts() certs.Files { return c.AdminTLS.files("admin", "client-ca") }

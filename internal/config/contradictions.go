@@ -18,7 +18,7 @@ func (p *parser) contradictions(c *Config) {
 		return o.flag() + " " + o.value.show() + " (the default)"
 	}
 	listeners := []struct{ name, addr string }{
-		{"check-addr", c.CheckAddr}, {"admin-addr", c.AdminAddr}, {"metrics-addr", c.MetricsAddr},
+		{"check-addr", c.CheckAddr}, {"grpc-addr", c.GRPCAddr}, {"admin-addr", c.AdminAddr}, {"metrics-addr", c.MetricsAddr},
 	}
 	for i, one := range listeners {
 		for _, other := range listeners[i+1:] {
@@ -74,7 +74,7 @@ func (p *parser) contradictTLS(c *Config) {
 	for _, side := range []struct {
 		name string
 		TLS
-	}{{"check", c.CheckTLS}, {"admin", c.AdminTLS}, {"metrics", c.MetricsTLS}, {"redis", c.RedisTLS}} {
+	}{{"check", c.CheckTLS}, {"grpc", c.GRPCTLS}, {"admin", c.AdminTLS}, {"metrics", c.MetricsTLS}, {"redis", c.RedisTLS}} {
 		name, t, prefix := side.name, side.TLS, "--"+side.name+"-tls-"
 		if (t.Cert == "") != (t.Key == "") {
 			p.complain("%scert and %skey need each other; give both", prefix, prefix)

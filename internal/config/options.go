@@ -97,6 +97,8 @@ func (c *Config) options() []option {
 			row("check-max-connections", deciders, "16384", count(&c.CheckMaxConnections, 16, 1_000_000),
 				"How many connections may be open where checks are answered. At the limit, new ones take the place "+
 					"of the longest idle. An idle connection takes about 24 KiB of memory and a file descriptor."),
+			row("grpc-addr", deciders, "", address(&c.GRPCAddr),
+				"Where Envoy's rate limit service is answered over gRPC. Without it there is none.").on(SluiceDev, "127.0.0.1:8082"),
 			row("admin-addr", only(AdminServe, SluiceDev), ":8081", address(&c.AdminAddr),
 				"Where the admin API and the web UI are. Browsers keep its cookies only over TLS, or on "+
 					"loopback.").on(SluiceDev, "127.0.0.1:8081"),
@@ -112,6 +114,7 @@ func (c *Config) options() []option {
 		),
 		group("TLS of the listeners", slices.Concat(
 			listenerTLS("check", only(API), &c.CheckTLS),
+			listenerTLS("grpc", only(API), &c.GRPCTLS),
 			listenerTLS("admin", only(AdminServe), &c.AdminTLS),
 			listenerTLS("metrics", only(API, AdminServe), &c.MetricsTLS),
 		)...),

@@ -11,6 +11,20 @@ import (
 type mappings struct {
 	authorize    *gateway.Mapping // nil for the default
 	authorizeErr error
+
+	descriptors    *gateway.DescriptorMapping // nil for the default
+	descriptorsErr error
+}
+
+// Descriptors returns the tenant's mapping for proxies that speak Envoy's rate limit service; see Authorize.
+func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
+	switch {
+	case t.mappings.descriptorsErr != nil:
+		return nil, t.mappings.descriptorsErr
+	case t.mappings.descriptors == nil:
+		return gateway.DefaultDescriptors, nil
+	}
+	return t.mappings.descriptors, nil
 }
 
 // Authorize returns the tenant's mapping for proxies that ask over HTTP. It is an error if this process cannot read the
@@ -50,9 +64,17 @@ func compileMappings(gateways table[rules.GatewayKind, rules.Gateway]) (m mappin
 		document, err := gateway.ParseAuthorize(row.Document)
 		if err != nil {
 			m.authorizeErr = fmt.Errorf("the mapping of the gateway %s: %w", row.Kind, err)
-			return m
+		} else {
+			m.authorize = document.Compile()
 		}
-		m.authorize = document.Compile()
+	}
+	if row, ok := gateways.get(rules.GatewayDescriptors); ok {
+		document, err := gateway.ParseDescriptors(row.Document)
+		if err != nil {
+			m.descriptorsErr = fmt.Errorf("the mapping of the gateway %s: %w", row.Kind, err)
+		} else {
+			m.descriptors = document.Compile()
+		}
 	}
 	return m
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rlsapi"
 	"github.com/sluicegate/sluice/internal/tracing"
 )
 
-// NewAPI is app.NewAPI with the check server of checkapi.
+// NewAPI is app.NewAPI with the servers of checkapi and rlsapi.
 func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (*app.API, error) {
-	return app.NewAPI(ctx, cfg, newServer, log)
+	return app.NewAPI(ctx, cfg, app.NewServers{Check: newServer, GRPC: newGRPC}, log)
 }
 
 type server struct {
@@ -62,4 +63,17 @@ func newServer(parts app.CheckParts) (app.CheckServer, error) {
 		config.Tracer = tracer
 	}
 	return server{checkapi.NewServer(config), tracer}, nil
+}
+
+func newGRPC(parts app.CheckParts) app.Server {
+	return rlsapi.NewServer(rlsapi.Config{
+		Snapshots:      parts.Watcher,
+		Limiter:        parts.Limiter,
+		Creditor:       parts.Creditor,
+		KeyUsed:        parts.KeyUsed,
+		Readiness:      parts.Readiness,
+		Log:            parts.Log,
+		Observer:       parts.Observer,
+		MaxConnections: parts.MaxConnections,
+	})
 }

@@ -13,7 +13,9 @@ func TestOnlyProgramsThatAnswerChecksLinkTheCheckServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []string{"/internal/checkapi\n", "github.com/valyala/fasthttp\n", "go.opentelemetry.io/otel/sdk/trace\n"} {
+		for _, part := range []string{
+			"/internal/checkapi\n", "github.com/valyala/fasthttp\n", "/internal/rlsapi\n", "google.golang.org/grpc\n", "go.opentelemetry.io/otel/sdk/trace\n",
+		} {
 			if got := strings.Contains(string(deps), part); got != want {
 				t.Errorf("%s links %s: %t, want %t", program, strings.TrimSpace(part), got, want)
 			}

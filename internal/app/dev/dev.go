@@ -133,6 +133,7 @@ const greeting = `
 Sluice is running. %s
 Admin    http://%s (sign in as %s with the password %s)
 API      http://%s/api/v1/docs
+gRPC     %s (Envoy's rate limit service)
 Metrics  http://%s/metrics
 Rules    go run ./cmd/admin export --tenant %s, with SLUICE_DATABASE_URL=%s
 Data     %s
@@ -162,6 +163,6 @@ func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Confi
 	if !works {
 		try = fmt.Sprintf(tryYours, api.CheckAddr())
 	}
-	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), demoEmail, demoPassword, admin.Addr(), api.MetricsAddr(), demoSlug, database, kept)
+	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), demoEmail, demoPassword, admin.Addr(), api.GRPCAddr(), api.MetricsAddr(), demoSlug, database, kept)
 	return err
 }

@@ -38,6 +38,7 @@ func runDev(t *testing.T, databaseURL string) (greeting, log string, err error) 
 	cfg, err := config.Parse("sluice", []string{
 		"dev", "--database-url", databaseURL, "--data-dir", t.TempDir(),
 		"--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+		"--grpc-addr", "127.0.0.1:0",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

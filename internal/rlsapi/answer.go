@@ -1,0 +1,118 @@
+package rlsapi
+
+import (
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+type (
+	descriptorStatus = rls.RateLimitResponse_DescriptorStatus
+	unit             = rls.RateLimitResponse_RateLimit_Unit
+)
+
+// statusOf describes the tier that decided, as the top level of an answer in JSON does. Without one, because no rule limits
+// the descriptor or because only the denials of the request are known, there is no limit.
+func statusOf(d *enforce.Decision) *descriptorStatus {
+	s := &descriptorStatus{Code: rls.RateLimitResponse_OK}
+	if !d.Allowed {
+		s.Code = rls.RateLimitResponse_OVER_LIMIT
+	}
+	t := d.DecidingTier()
+	switch {
+	case t != nil && t.BucketRead:
+		s.CurrentLimit = &rls.RateLimitResponse_RateLimit{
+			Name: t.Match.Rule.Name, RequestsPerUnit: uint32(t.Limit.Burst), Unit: unitOf(t),
+		}
+		if d.Allowed || d.Reason == enforce.CostExceedsLimit {
+			s.LimitRemaining = uint32(max(0, t.Remaining.Whole()))
+		}
+		s.DurationUntilReset = durationpb.New(untilReset(t))
+	case d.Reason == enforce.StoreUnavailable:
+		s.DurationUntilReset = durationpb.New(time.Second)
+	}
+	return s
+}
+
+// untilReset is when a denied check may pass, or else when the window ends or the bucket is full, rounded up to seconds.
+func untilReset(t *enforce.TierDecision) time.Duration {
+	wait := t.ResetAfter
+	switch {
+	case t.RetryAfter > 0:
+		wait = t.RetryAfter
+	case t.Limit.Kind == rules.KindFixedWindow:
+		_, end := t.Limit.WindowAt(t.Stamp)
+		wait = time.Duration(end-t.Stamp) * time.Microsecond
+	}
+	return (wait + time.Second - 1).Truncate(time.Second)
+}
+
+const day = 24 * time.Hour
+
+// unitOf is the unit whose length is the tier's window. UNKNOWN stands for other lengths.
+func unitOf(t *enforce.TierDecision) unit {
+	window := t.Window()
+	switch window {
+	case time.Second:
+		return rls.RateLimitResponse_RateLimit_SECOND
+	case time.Minute:
+		return rls.RateLimitResponse_RateLimit_MINUTE
+	case time.Hour:
+		return rls.RateLimitResponse_RateLimit_HOUR
+	case day:
+		return rls.RateLimitResponse_RateLimit_DAY
+	case 7 * day:
+		return rls.RateLimitResponse_RateLimit_WEEK
+	}
+	if t.Limit.Kind == rules.KindFixedWindow && window >= 28*day && window <= 31*day+time.Hour {
+		return rls.RateLimitResponse_RateLimit_MONTH
+	}
+	return rls.RateLimitResponse_RateLimit_UNKNOWN
+}
+
+// headersOf are the headers of the descriptor that decides the request: of those that are denied the one that waits longest,
+// else the one with the fewest tokens. Envoy itself makes X-RateLimit-* of the statuses.
+func headersOf(tenant *snapshot.Tenant, checks []enforce.Check, decisions []enforce.Decision, now time.Time) []*core.HeaderValue {
+	decides := -1
+	for i := range decisions {
+		if decisions[i].DecidingTier() != nil && (decides < 0 || before(&decisions[i], &decisions[decides])) {
+			decides = i
+		}
+	}
+	if decides < 0 {
+		return nil
+	}
+	var h checkjson.Headers
+	h.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &checks[decides].Request))
+	var headers []*core.HeaderValue
+	for name, value := range h.All() {
+		switch name {
+		case "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset":
+		default:
+			headers = append(headers, &core.HeaderValue{Key: name, Value: string(value)})
+		}
+	}
+	return headers
+}
+
+// before reports whether a decision describes a request rather than another. Both have a deciding tier.
+func before(a, b *enforce.Decision) bool {
+	if a.Allowed != b.Allowed {
+		return !a.Allowed
+	}
+	one, other := a.DecidingTier(), b.DecidingTier()
+	if a.Allowed {
+		return one.Remaining < other.Remaining
+	}
+	if one.BucketRead != other.BucketRead {
+		return !one.BucketRead // a block, or a rule that fails closed, has no end
+	}
+	return one.RetryAfter > other.RetryAfter
+}
