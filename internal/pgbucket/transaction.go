@@ -1,0 +1,336 @@
+package pgbucket
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// transaction locks rows, lets a function decide on them, and writes what changed. Its memory is reused.
+type transaction struct {
+	checks []*enforce.BucketCheck
+	places map[enforce.Key]int // of a key's row
+	rows   []row
+	order  []int // places by key, as they are locked
+
+	now int64 // microseconds since the Unix epoch
+
+	credit *pastCredit // or nil; see CreditOnce
+
+	held    []*enforce.State // of one check
+	settled []enforce.State  // likewise
+	params  []byte
+}
+
+// row is a bucket's row in the table.
+type row struct {
+	key    stored
+	at     [6]byte // its place in the table, as PostgreSQL writes a tid
+	found  bool    // there is one, and it is locked
+	holds  bool    // it holds a bucket
+	newer  bool    // in a format of a newer release
+	before enforce.State
+	state  enforce.State
+}
+
+// isChanged reports whether the row must be written.
+func (r *row) isChanged(held bool) bool { return r.holds && (!held || r.state != r.before) }
+
+var transactions = sync.Pool{New: func() any { return &transaction{places: map[enforce.Key]int{}} }}
+
+func newTransaction() *transaction { return transactions.Get().(*transaction) }
+
+func (t *transaction) release() {
+	clear(t.checks)
+	clear(t.places)
+	clear(t.rows)
+	clear(t.held[:cap(t.held)])
+	clear(t.settled[:cap(t.settled)])
+	t.checks, t.rows, t.order, t.credit = t.checks[:0], t.rows[:0], t.order[:0], nil
+	transactions.Put(t)
+}
+
+func (t *transaction) add(check *enforce.BucketCheck) {
+	t.checks = append(t.checks, check)
+	for i := range check.Tiers {
+		t.place(check.Tiers[i].Key)
+	}
+}
+
+// place returns the place of a key's row.
+func (t *transaction) place(key enforce.Key) int {
+	place, ok := t.places[key]
+	if !ok {
+		place = len(t.rows)
+		t.places[key] = place
+		t.rows = append(t.rows, row{key: storedKey(key)})
+		t.order = append(t.order, place)
+	}
+	return place
+}
+
+// decideChecks decides the checks in order. It can be called again after a failure.
+func (t *transaction) decideChecks() {
+	for _, check := range t.checks {
+		n := len(check.Tiers)
+		t.held, t.settled = slices.Grow(t.held[:0], n)[:n], slices.Grow(t.settled[:0], n)[:n]
+		newer := false
+		for i := range check.Tiers {
+			r := &t.rows[t.places[check.Tiers[i].Key]]
+			t.held[i] = nil
+			if r.holds {
+				t.held[i] = &r.state
+			}
+			newer = newer || r.newer
+		}
+		if newer || !check.TakeFrom(t.held, t.settled, t.now) {
+			continue
+		}
+		for i := range check.Tiers {
+			if check.Tiers[i].Holds && t.held[i] == nil {
+				r := &t.rows[t.places[check.Tiers[i].Key]]
+				r.state, r.holds = t.settled[i], true
+			}
+		}
+	}
+}
+
+// markAnswered marks the checks that were decided, and returns how many were not.
+func (t *transaction) markAnswered() (refused int) {
+	for _, check := range t.checks {
+		check.Answered = !slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.places[tier.Key]].newer })
+		if !check.Answered {
+			check.Allowed = false
+			refused++
+		}
+	}
+	return refused
+}
+
+// maxAttempts bounds how often a transaction that changed nothing begins again. Each conflict is about another new bucket,
+// whose row the next attempt locks.
+const maxAttempts = 8
+
+// run runs a transaction on a connection of a pool, and begins again if it certainly changed nothing.
+func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) error {
+	slices.SortFunc(t.order, func(a, b int) int { return t.rows[a].key.compare(t.rows[b].key) })
+	for attempt := 1; ; attempt++ {
+		changed, err := s.attempt(ctx, pool, t, decide)
+		if err == nil || changed || attempt == maxAttempts || ctx.Err() != nil || isLockTimeout(err) || !mayPass(err) {
+			return err
+		}
+	}
+}
+
+// mayPass reports whether a transaction that failed may succeed at once: it lost a race with another one, or its
+// connection was stale.
+func mayPass(err error) bool {
+	var answer *pgconn.PgError
+	if !errors.As(err, &answer) {
+		return !errors.Is(err, errConnect)
+	}
+	switch answer.Code {
+	case "23505", "40001", "40P01": // unique_violation, serialization_failure, deadlock_detected
+		return true
+	case "57P01", "57P02", "25P03": // the server shut down since, or ended an idle transaction
+		return true
+	}
+	return false
+}
+
+// isLockTimeout reports whether another transaction held a row for too long: lock_not_available.
+func isLockTimeout(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.Code == "55P03"
+}
+
+var errConnect = errors.New("connect to postgres")
+
+// attempt runs a transaction once. mayHaveTaken says that a failed one may have changed something.
+func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) (mayHaveTaken bool, err error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errConnect, err)
+	}
+	defer conn.Release() // closes a connection in a transaction
+	p := conn.Conn().PgConn().StartPipeline(ctx)
+	defer func() {
+		if closeErr := p.Close(); closeErr != nil && err == nil {
+			err = closeErr
+		}
+	}()
+	if err := s.lock(p, t); err != nil {
+		return false, err
+	}
+	decide()
+	return s.write(p, t)
+}
+
+var (
+	binaryFormat = []int16{1}
+	noParams     = [][]byte{}
+)
+
+// lock sends the first round trip: it locks the rows and then reads the clock.
+func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
+	statements := s.statements.Load()
+	p.SendQueryStatement(statements.begin, nil, nil, nil)
+	tenants, rules, subjects := t.keyParams(t.order)
+	p.SendQueryStatement(statements.lock, [][]byte{tenants, rules, subjects}, binaryFormat, binaryFormat)
+	var stamp []byte
+	if now := s.stamp(); now != 0 {
+		stamp = binary.BigEndian.AppendUint64(nil, uint64(now))
+	}
+	p.SendQueryStatement(statements.clock, [][]byte{stamp}, binaryFormat, binaryFormat)
+	if t.credit != nil {
+		t.credit.sendRecall(p, statements)
+	}
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	for i := range t.rows {
+		t.rows[i] = row{key: t.rows[i].key}
+	}
+	if err := drain(p, nil); err != nil { // begin
+		return err
+	}
+	if err := drain(p, func(values [][]byte) { s.readRow(t, values) }); err != nil {
+		return err
+	}
+	err := drain(p, func(values [][]byte) { t.now = int64(binary.BigEndian.Uint64(values[0])) })
+	if err == nil && t.credit != nil {
+		err = drain(p, t.credit.readRecall)
+	}
+	if err != nil {
+		return err
+	}
+	return drain(p, nil) // sync
+}
+
+// readRow reads a locked row.
+func (s *Store) readRow(t *transaction, values [][]byte) {
+	place := int(binary.BigEndian.Uint64(values[0]))
+	r := &t.rows[t.order[place-1]]
+	r.found = true
+	copy(r.at[:], values[1])
+	r.state, r.newer, r.holds = parseState(values[2])
+	r.before = r.state
+	if !r.holds && !r.newer {
+		s.broken.Add(1) // and is a full bucket
+	}
+}
+
+// write sends the second round trip: it writes the changed buckets and commits, or ends a transaction without any.
+func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, err error) {
+	statements := s.statements.Load()
+	var updated, inserted []int
+	for _, place := range t.order {
+		r := &t.rows[place]
+		switch held := r.before != (enforce.State{}); {
+		case !r.isChanged(held):
+		case r.found:
+			updated = append(updated, place)
+		default:
+			inserted = append(inserted, place)
+		}
+	}
+	remembers := t.credit != nil && t.credit.isNew
+	if len(updated)+len(inserted) == 0 && !remembers {
+		p.SendQueryStatement(statements.rollback, nil, nil, nil)
+		if err := p.Sync(); err != nil {
+			return false, err
+		}
+		return false, errors.Join(drain(p, nil), drain(p, nil))
+	}
+	sent := 2 // with commit and sync
+	if len(inserted) > 0 {
+		tenants, rules, subjects := t.keyParams(inserted)
+		states, fullAts := t.stateParams(inserted)
+		p.SendQueryStatement(statements.insert, [][]byte{tenants, rules, subjects, states, fullAts}, binaryFormat, nil)
+		sent++
+	}
+	if len(updated) > 0 {
+		states, fullAts := t.stateParams(updated)
+		p.SendQueryStatement(statements.update, [][]byte{t.atParams(updated), states, fullAts}, binaryFormat, nil)
+		sent++
+	}
+	if remembers {
+		sent += t.credit.sendRemember(p, statements, t.now)
+	}
+	p.SendQueryStatement(statements.commit, nil, nil, nil)
+	if err := p.Sync(); err != nil {
+		return true, err
+	}
+	for range sent {
+		if err := drain(p, nil); err != nil {
+			return !isRolledBack(err), err
+		}
+	}
+	return false, nil
+}
+
+// isRolledBack reports whether the server answered a statement with an error, which undid the transaction. A server that
+// ends the connection may have committed before.
+func isRolledBack(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR"
+}
+
+// drain reads the result of one request of a pipeline.
+func drain(p *pgconn.Pipeline, read func(values [][]byte)) error {
+	results, err := p.GetResults()
+	if err != nil {
+		return err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return nil
+	}
+	for reader.NextRow() {
+		if read != nil {
+			read(reader.Values())
+		}
+	}
+	_, err = reader.Close()
+	return err
+}
+
+// keyParams are the keys of rows as three arrays.
+func (t *transaction) keyParams(places []int) (tenants, rules, subjects []byte) {
+	n := len(places)
+	tenants = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	rules = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	subjects = appendArray(make([]byte, 0, 20+32*n), oidBytea, n)
+	for _, place := range places {
+		key := &t.rows[place].key
+		tenants, rules, subjects = appendInt8(tenants, key.tenant), appendInt8(rules, key.rule), appendBytes(subjects, key.subject)
+	}
+	return tenants, rules, subjects
+}
+
+func (t *transaction) stateParams(places []int) (states, fullAts []byte) {
+	n := len(places)
+	states = appendArray(make([]byte, 0, 20+(stateBytes+4)*n), oidBytea, n)
+	fullAts = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	for _, place := range places {
+		state := &t.rows[place].state
+		states, fullAts = appendStateElement(states, state), appendInt8(fullAts, fullAt(state))
+	}
+	return states, fullAts
+}
+
+func (t *transaction) atParams(places []int) []byte {
+	ats := appendArray(make([]byte, 0, 20+10*len(places)), oidTID, len(places))
+	for _, place := range places {
+		ats = appendBytes(ats, t.rows[place].at[:])
+	}
+	return ats
+}
