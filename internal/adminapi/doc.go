@@ -39,8 +39,8 @@
 // # When a neighbour is down
 //
 // Without the database every answer is 503 with Retry-After, sessions included: an outage signs nobody out and lets
-// nobody in. Without Redis, buckets are 503 and everything else works. If no Redis is configured, buckets are in the
-// memory of other processes: 409, except in the process that has them.
+// nobody in. While the store of buckets is down, they are 503 and everything else works. If buckets are in
+// the memory of other processes: 409, except in the process that has them.
 //
 // # Cost
 //

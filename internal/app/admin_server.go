@@ -109,7 +109,7 @@ func (a *AdminServer) open(ctx context.Context) (err error) {
 	if a.store, err = pgstore.Open(ctx, string(a.cfg.DatabaseURL), a.log); err != nil {
 		return err
 	}
-	if a.buckets, err = openBuckets(a.cfg, a.log); err != nil {
+	if a.buckets, err = openBuckets(ctx, a.cfg, a.log); err != nil {
 		return err
 	}
 	a.watcher = snapshot.NewWatcher(a.store, snapshot.WatcherOptions{
@@ -132,6 +132,8 @@ func (a *AdminServer) manageable() adminapi.Buckets {
 	switch {
 	case a.buckets.redis != nil:
 		return a.buckets.redis
+	case a.buckets.pg != nil:
+		return a.buckets.pg.store
 	case a.beside != nil:
 		return a.buckets.local
 	}

@@ -84,7 +84,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	if a.store, err = pgstore.Open(ctx, string(cfg.DatabaseURL), log); err != nil {
 		return nil, err
 	}
-	if a.buckets, err = openBuckets(cfg, log); err != nil {
+	if a.buckets, err = openBuckets(ctx, cfg, log); err != nil {
 		return nil, err
 	}
 	a.settler = a.buckets.settler(func() *snapshot.Snapshot { return a.watcher.Snapshot() }, cfg.PollInterval, log)

@@ -20,24 +20,33 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// buckets are a process's token buckets: in Redis if there is one, and in memory, for rules that fail local.
+// buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
 type buckets struct {
 	local  *membucket.Store
-	redis  *redisbucket.Store   // nil without Redis
-	cached *enforce.DenialCache // in front of redis
+	redis  *redisbucket.Store   // nil unless buckets are there
+	pg     *pgBuckets           // nil unless buckets are in PostgreSQL
+	cached *enforce.DenialCache // in front of them
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	pinged chan struct{}          // closed when health is known
 	log    *slog.Logger
 }
 
-func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
+func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buckets, error) {
 	b := &buckets{
 		local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, pinged: make(chan struct{}),
 	}
-	if cfg.RedisURL == "" {
+	switch cfg.BucketStore() {
+	case config.BucketsInMemory:
 		close(b.pinged)
-		log.Warn("no Redis: buckets are in this process's memory, so limits are per process")
+		log.Warn("buckets are in this process's memory, so limits are per process")
+		return b, nil
+	case config.BucketsInPostgres:
+		var err error
+		if b.pg, err = openPGBuckets(ctx, cfg, log); err != nil {
+			return nil, err
+		}
+		b.cached = enforce.NewDenialCache(b.pg.store, nil)
 		return b, nil
 	}
 	options, err := redisbucket.Options(string(cfg.RedisURL), cfg.StoreBudget)
@@ -60,7 +69,7 @@ func openBuckets(cfg config.Config, log *slog.Logger) (*buckets, error) {
 }
 
 func (b *buckets) shared() enforce.ReservingBuckets {
-	if b.redis == nil {
+	if b.cached == nil {
 		return b.local
 	}
 	return b.cached
@@ -68,17 +77,23 @@ func (b *buckets) shared() enforce.ReservingBuckets {
 
 // creditor returns the store that gives back: the shared one.
 func (b *buckets) creditor() enforce.Creditor {
-	if b.redis == nil {
-		return b.local
+	switch {
+	case b.redis != nil:
+		return b.redis
+	case b.pg != nil:
+		return b.pg.store
 	}
-	return b.redis
+	return b.local
 }
 
-// settler returns an EditSettler of the buckets in Redis and in memory.
+// settler returns an EditSettler of the shared buckets and those in memory.
 func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}
 	if b.redis != nil {
 		stores = append(stores, b.redis)
+	}
+	if b.pg != nil {
+		stores = append(stores, b.pg.store)
 	}
 	return enforce.NewEditSettler(snapshot, min(2*poll, settleDelay), log, stores...)
 }
@@ -88,6 +103,9 @@ func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration
 const settleDelay = 4 * time.Second
 
 func (b *buckets) close() error {
+	if b.pg != nil {
+		b.pg.store.Close()
+	}
 	if b.client == nil {
 		return nil
 	}
@@ -100,6 +118,9 @@ func (b *buckets) close() error {
 // observe registers metrics of the buckets, and returns the observer of decisions.
 func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	m.LocalBuckets(b.local.Len, b.local.Evictions)
+	if b.pg != nil {
+		return b.pg.observe(m)
+	}
 	if b.redis == nil {
 		return m.Decisions("memory")
 	}
@@ -140,9 +161,12 @@ func (b *buckets) nodes() []redisbucket.Node {
 	return nodes
 }
 
-// state returns the word for readyz (memory without Redis, else up, down, or partial) and, if partial, the nodes that are
-// down.
+// state returns the word for readyz (memory if buckets are there, else up, down, or partial) and, if partial, the nodes that
+// are down.
 func (b *buckets) state() (word string, down []string) {
+	if b.pg != nil {
+		return b.pg.state(), nil
+	}
 	if b.redis == nil {
 		return "memory", nil
 	}
@@ -183,9 +207,12 @@ const (
 	settingsEvery = time.Minute
 )
 
-// watch pings Redis until ctx ends. It logs when a node stops or resumes answering, and settings under which limits do not
+// watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering, and settings under which limits do not
 // hold.
 func (b *buckets) watch(ctx context.Context) error {
+	if b.pg != nil {
+		return b.pg.watch(ctx, b.pinged)
+	}
 	if b.redis == nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestReadinessNamesTheNodesThatAreDown(t *testing.T) {
 	t.Parallel()
-	b, err := openBuckets(config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"}, slog.New(slog.DiscardHandler))
+	b, err := openBuckets(t.Context(), config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ type Config struct {
 
 	// DatabaseURL and RedisURL have the passwords that were given by options of their own.
 	DatabaseURL ConnURL // "" only for "sluice dev", which then starts a private database
-	RedisURL    ConnURL // "" keeps buckets in memory; "sluice dev" starts a private Redis if it can
+	Buckets     string  // one of the constants Buckets…; "" is for BucketStore to say
+	RedisURL    ConnURL // "sluice dev" starts a private Redis if it can
 	RedisTLS    TLS
 	RedisPrefix string
 	DataDir     string
@@ -62,6 +63,24 @@ type Config struct {
 	Arguments Arguments
 
 	databasePassword, redisPassword, sentinelPassword Secret
+}
+
+// Where buckets are.
+const (
+	BucketsInRedis    = "redis"
+	BucketsInMemory   = "memory"
+	BucketsInPostgres = "postgres"
+)
+
+// BucketStore returns where buckets are: where Buckets says, else in Redis if there is a URL, else in memory.
+func (c Config) BucketStore() string {
+	switch {
+	case c.Buckets != "":
+		return c.Buckets
+	case c.RedisURL != "":
+		return BucketsInRedis
+	}
+	return BucketsInMemory
 }
 
 // TLS names the PEM files of a listener, or of the client of Redis. A listener without a certificate does not use TLS.

@@ -34,6 +34,9 @@ func (p *parser) contradictions(c *Config) {
 		}
 	}
 	p.contradictTLS(c)
+	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
+		p.complain("%s needs a --redis-url or SLUICE_REDIS_URL", named("buckets"))
+	}
 	if c.RereadInterval < c.PollInterval {
 		p.complain("%s is shorter than %s; every reading of all rules is also a poll",
 			named("reread-interval"), named("poll-interval"))

@@ -65,6 +65,10 @@ func (c *Config) options() []option {
 					"sslcert and sslkey after a ? are about TLS, as in libpq. Without the URL, sluice dev runs a private one."),
 			row("database-password", everyCommand, "", secretText(&c.databasePassword),
 				"The password of PostgreSQL, if the URL has none."),
+			row("buckets", servers, "", word(&c.Buckets, BucketsInRedis, BucketsInMemory, BucketsInPostgres),
+				"Where buckets are. postgres: in the database, for deployments without Redis; docs/operations.md says what "+
+					"it bears. memory: in each api process, so that limits hold per process. Without it: redis if there is "+
+					"a redis-url, else memory."),
 			row("redis-url", servers, "",
 				connURL(&c.RedisURL, "redis", "rediss", "redis+sentinel", "rediss+sentinel"),
 				"Redis, as redis://host:6379 or rediss:// for TLS. Without it buckets are in the memory of each "+
@@ -87,7 +91,7 @@ func (c *Config) options() []option {
 				"What this deployment's keys in Redis begin with. Deployments that share a Redis database, each "+
 					"with a PostgreSQL of its own, need different ones: their tenants have the same numbers."),
 			row("store-budget", servers, "50ms", duration(&c.StoreBudget, time.Millisecond, 10*time.Second),
-				"The time Redis has to answer. After it the failure mode of each rule decides."),
+				"The time Redis, or PostgreSQL with buckets there, has to answer. After it the failure mode of each rule decides."),
 			row("data-dir", only(SluiceDev), ".sluice", text(&c.DataDir, "DIRECTORY"),
 				"Where the private database is kept between runs; the private Redis keeps nothing."),
 		),

@@ -139,6 +139,16 @@ func TestRefusals(t *testing.T) {
 			"api --verbose", nil,
 			[]string{"--verbose: api has no such option"},
 		},
+		"buckets in Redis without Redis": {
+			"api",
+			[]string{database, "SLUICE_BUCKETS=redis"},
+			[]string{"SLUICE_BUCKETS redis needs a --redis-url or SLUICE_REDIS_URL"},
+		},
+		"buckets in an unknown store": {
+			"api",
+			[]string{database, "SLUICE_BUCKETS=sqlite"},
+			[]string{`SLUICE_BUCKETS: "sqlite" is not one of redis, memory, postgres`},
+		},
 		"a flag with one dash": {
 			"api -check-addr=:80", nil,
 			[]string{"-check-addr: api has no such option; did you mean --check-addr?"},

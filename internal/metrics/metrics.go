@@ -118,23 +118,24 @@ type Breaker struct {
 // open come first.
 const maxNodes = 200
 
-// SharedStore registers the states of Redis's circuit breakers by node address, and counters of broken bucket states that
-// were replaced by full buckets and of bucket states in an unknown format. A node that left the cluster has no series.
+// SharedStore registers the states of the circuit breakers in front of Redis by node address, or of that in front of
+// PostgreSQL, and counters of broken bucket states that were replaced by full buckets and of bucket states in an unknown
+// format. A node that left the cluster has no series.
 func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown, reservationsForgotten func() int64) {
 	m.gauge("sluice_store_breaker_state",
-		"Circuit breaker in front of Redis, of the worst node of a cluster: 0 closed, 1 half open, 2 open.",
+		"Circuit breaker in front of the store of buckets, of the worst node of a Redis Cluster: 0 closed, 1 half open, 2 open.",
 		func() float64 { return float64(worst(breakers())) })
 	m.registry.MustRegister(nodeBreakers{
 		breakers, prometheus.NewDesc("sluice_store_node_breaker_state",
-			"Circuit breaker in front of each Redis node: 0 closed, 1 half open, 2 open.", []string{"node"}, nil),
+			"Circuit breaker in front of each Redis node, or of PostgreSQL: 0 closed, 1 half open, 2 open.", []string{"node"}, nil),
 		prometheus.NewDesc("sluice_store_node_breaker_trips_total",
-			"Times that the circuit breaker in front of a Redis node opened.", []string{"node"}, nil),
+			"Times that the circuit breaker in front of a Redis node, or of PostgreSQL, opened.", []string{"node"}, nil),
 	})
 	m.counter("sluice_bucket_states_reset_total",
-		"Bucket states in Redis that could not be read and started again, full.",
+		"Stored bucket states that could not be read and started again, full.",
 		func() float64 { return float64(statesReset()) })
 	m.counter("sluice_bucket_states_unknown_total",
-		"Times that a bucket in Redis had a format of a newer release, which this process does not know. Failure modes decided.",
+		"Times that a stored bucket had a format of a newer release, which this process does not know. Failure modes decided.",
 		func() float64 { return float64(statesUnknown()) })
 	m.counter("sluice_reservations_forgotten_total",
 		"Reservations in Redis that ended without being settled; their estimates stay charged.",

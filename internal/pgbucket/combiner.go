@@ -95,7 +95,7 @@ func tenantOf(checks []enforce.BucketCheck) rules.TenantID {
 func (q *combiner) enter(c *call) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight < connections {
+	if q.inFlight < inFlight {
 		q.inFlight++
 		return true
 	}

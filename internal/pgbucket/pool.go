@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// connections is how many transactions of checks a process has in flight: one waits for the network while another
-	// keeps a core of the server busy. More would make each batch smaller and wait for each other's rows.
+	// inFlight is how many batches a process has in flight: one waits for the network while another keeps a core of the
+	// server busy. With four, 9,000 checks a second passed on two shared cores, and 12,600 with two: batches are smaller
+	// then, and wait for each other's rows.
+	inFlight = 2
+	// connections are for batches, for credits, and in place of connections that are being closed.
 	connections = 4
 	// backgroundConnections are for walks, pings and cleaning.
 	backgroundConnections = 3

@@ -27,7 +27,6 @@ type transaction struct {
 
 	held    []*enforce.State // of one check
 	settled []enforce.State  // likewise
-	params  []byte
 }
 
 // row is a bucket's row in the table.
@@ -95,7 +94,7 @@ func (t *transaction) decideChecks() {
 			continue
 		}
 		for i := range check.Tiers {
-			if check.Tiers[i].Holds && t.held[i] == nil {
+			if check.Takes(i) && t.held[i] == nil {
 				r := &t.rows[t.places[check.Tiers[i].Key]]
 				r.state, r.holds = t.settled[i], true
 			}
@@ -174,10 +173,7 @@ func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, t *transaction,
 	return s.write(p, t)
 }
 
-var (
-	binaryFormat = []int16{1}
-	noParams     = [][]byte{}
-)
+var binaryFormat = []int16{1}
 
 // lock sends the first round trip: it locks the rows and then reads the clock.
 func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {

@@ -112,10 +112,10 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 		data = postgres.Dir()
 		log.Info("private Postgres started", "directory", postgres.Dir(), "took", time.Since(began))
 	}
-	if cfg.RedisURL == "" {
+	if cfg.RedisURL == "" && (cfg.Buckets == "" || cfg.Buckets == config.BucketsInRedis) {
 		redis, err := devdb.StartGuardedRedis(starting, filepath.Join(dir, "redis"))
 		switch {
-		case errors.Is(err, devdb.ErrNotInstalled):
+		case errors.Is(err, devdb.ErrNotInstalled) && cfg.Buckets == "":
 			log.Warn("redis-server is not installed; buckets are kept in memory", "reason", err)
 		case err != nil:
 			return data, stop, err

@@ -995,7 +995,7 @@ export interface paths {
         /**
          * List a user's buckets
          * @description The present level of the buckets that the user id alone determines on the user's present plan (at most 500; `has_more` says
-         *     whether there are more), and of the buckets of the user's last 100 violations. Nothing is taken. 409 if no Redis is configured,
+         *     whether there are more), and of the buckets of the user's last 100 violations. Nothing is taken. 409 if buckets are in memory,
          *     because buckets are then in the memory of other processes.
          */
         get: operations["listBuckets"];
@@ -2019,7 +2019,7 @@ export interface components {
          */
         NotifyAt: number[];
         /**
-         * @description What a rule does while Redis cannot answer
+         * @description What a rule does while the store of buckets cannot answer
          * @enum {string}
          */
         FailureMode: "local" | "open" | "closed";
@@ -2126,7 +2126,7 @@ export interface components {
             delay_ms?: number;
             /** @description Only there if something can be settled: see /v1/settle */
             reservation?: string;
-            /** @description Decided by a failure mode, without Redis */
+            /** @description Decided by a failure mode, without the shared buckets */
             degraded: boolean;
             tiers: components["schemas"]["Tier"][];
         };
@@ -2237,7 +2237,7 @@ export interface components {
              */
             database: string;
             /**
-             * @description A word; memory if none is configured
+             * @description A word about the shared buckets, in Redis or PostgreSQL; memory without them
              * @example up
              */
             redis: string;
@@ -3856,7 +3856,7 @@ export interface components {
             latency_ms: number;
         };
         /**
-         * @description up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+         * @description Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
          * @enum {string}
          */
         RedisState: "up" | "down" | "partial" | "memory" | "unknown";

@@ -815,7 +815,7 @@ type ActorKind string
 
 // AdminStatus The process that answers this
 type AdminStatus struct {
-	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+	// Redis Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 	Redis       RedisState               `json:"redis"`
 	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
 	RulesLoaded bool                     `json:"rules_loaded"`
@@ -1204,7 +1204,7 @@ type Email = string
 // Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
 type Enforcement string
 
-// FailureMode What a rule does while Redis cannot answer
+// FailureMode What a rule does while the store of buckets cannot answer
 type FailureMode string
 
 // Health defines model for Health.
@@ -1707,7 +1707,7 @@ type ProcessStatus struct {
 	// ProcessId Of one run
 	ProcessId string `json:"process_id"`
 
-	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+	// Redis Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 	Redis RedisState `json:"redis"`
 
 	// RedisDown Nodes of a Redis Cluster that do not answer this process, while others do
@@ -1744,7 +1744,7 @@ type Readiness struct {
 	// Database A word
 	Database string `json:"database"`
 
-	// Redis A word; memory if none is configured
+	// Redis A word about the shared buckets, in Redis or PostgreSQL; memory without them
 	Redis       string                   `json:"redis"`
 	RulesAgeMs  nullable.Nullable[int64] `json:"rules_age_ms"`
 	RulesLoaded bool                     `json:"rules_loaded"`
@@ -1757,7 +1757,7 @@ type Readiness struct {
 // Reason defines model for Reason.
 type Reason string
 
-// RedisState up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+// RedisState Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 type RedisState string
 
 // RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
@@ -1971,7 +1971,7 @@ type SessionList struct {
 
 // Settings defines model for Settings.
 type Settings struct {
-	// FailureMode What a rule does while Redis cannot answer
+	// FailureMode What a rule does while the store of buckets cannot answer
 	FailureMode FailureMode `json:"failure_mode"`
 
 	// Ipv4Prefix 0 to 32: the leading bits of an address that share a bucket
@@ -1986,7 +1986,7 @@ type Settings struct {
 
 // SettingsPatch defines model for SettingsPatch.
 type SettingsPatch struct {
-	// FailureMode What a rule does while Redis cannot answer
+	// FailureMode What a rule does while the store of buckets cannot answer
 	FailureMode        *FailureMode `json:"failure_mode,omitempty"`
 	Ipv4Prefix         *int         `json:"ipv4_prefix,omitempty"`
 	Ipv6Prefix         *int         `json:"ipv6_prefix,omitempty"`
@@ -2116,7 +2116,7 @@ type TenantStatus struct {
 	// DegradedShare The share of checks that were decided without Redis
 	DegradedShare float64 `json:"degraded_share"`
 
-	// Redis up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: none is configured
+	// Redis Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 	Redis RedisState `json:"redis"`
 
 	// RulesAgeMs The age of the oldest rules of any process

@@ -95,6 +95,22 @@ type AuditEvent struct {
 	After      []byte
 }
 
+type Bucket struct {
+	TenantID rules.TenantID
+	RuleID   rules.RuleID
+	Subject  []byte
+	State    []byte
+	FullAt   int64
+}
+
+type BucketCredit struct {
+	TenantID    rules.TenantID
+	CreditID    []byte
+	Fingerprint []byte
+	Answer      []byte
+	ForgottenAt int64
+}
+
 type DecisionMinute struct {
 	TenantID  rules.TenantID
 	RuleID    rules.RuleID

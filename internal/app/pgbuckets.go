@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/pgbucket"
+)
+
+// pgBuckets are buckets in PostgreSQL.
+type pgBuckets struct {
+	store   *pgbucket.Store
+	log     *slog.Logger
+	answers atomic.Bool // the latest ping
+}
+
+func openPGBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgBuckets, error) {
+	store, err := pgbucket.Open(ctx, string(cfg.DatabaseURL), pgbucket.Options{Budget: cfg.StoreBudget})
+	if err != nil {
+		return nil, err
+	}
+	return &pgBuckets{store: store, log: log}, nil
+}
+
+// state returns up if both the latest ping and the breaker say so, else down.
+func (b *pgBuckets) state() string {
+	if b.answers.Load() && b.store.State() != pgbucket.Down {
+		return string(pgbucket.Up)
+	}
+	return string(pgbucket.Down)
+}
+
+// observe registers metrics of the store, and returns the observer of decisions.
+func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
+	breakers := func() map[string]metrics.Breaker {
+		breaker := metrics.Breaker{Trips: b.store.Trips()}
+		switch b.store.State() {
+		case pgbucket.Up:
+		case pgbucket.Probing:
+			breaker.State = metrics.BreakerHalfOpen
+		default:
+			breaker.State = metrics.BreakerOpen
+		}
+		return map[string]metrics.Breaker{"postgres": breaker}
+	}
+	m.SharedStore(breakers, b.store.BrokenValues, b.store.UnknownVersions, func() int64 { return 0 })
+	b.store.Observe(m.StoreQueue(b.store.Waiting))
+	return m.Decisions("postgres")
+}
+
+// watch pings PostgreSQL and removes idle buckets until ctx ends. It closes pinged after the first ping, and logs when
+// PostgreSQL stops or resumes answering.
+func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) error {
+	var cleaning sync.WaitGroup
+	defer cleaning.Wait()
+	cleaning.Go(func() { b.store.Run(ctx, b.log) })
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	answered := true
+	for first := true; ; first = false {
+		err := b.store.Ping(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case err != nil && answered:
+			b.log.Error("the buckets in PostgreSQL did not answer in time; failure modes decide checks", "error", err)
+		case err == nil && !answered:
+			b.log.Info("the buckets in PostgreSQL answer again")
+		}
+		answered = err == nil
+		b.answers.Store(answered)
+		if first {
+			close(pinged)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
