@@ -3,7 +3,10 @@ package redisbucket
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -33,4 +36,86 @@ func BenchmarkTake(b *testing.B) {
 			b.ReportMetric(float64(b.N)/float64(scriptCalls(b, s)-before), "checks/script")
 		})
 	}
+}
+
+// algorithms are measured beside the first of them. Every check passes. A list has held entries before it is measured,
+// 100 on average while it is.
+var algorithms = []struct {
+	name  string
+	limit enforce.Limit
+	held  int
+}{
+	{"token bucket", enforce.Limit{Rate: 1e6, Burst: 1e6}, 0},
+	{"steps", enforce.Limit{Rate: 1e6, Burst: 1e6, Interval: 1e6}, 0},
+	{"queue", enforce.Limit{Kind: rules.KindLeakyBucket, Rate: 1e6, Burst: 1e6}, 0},
+	{"fixed window", enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e8, Interval: 6e7}, 0},
+	{"sliding window", enforce.Limit{Kind: rules.KindSlidingWindow, Burst: 1e8, Interval: 1e4}, 0}, // several windows pass, so there is a former one
+	{"log", enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: rules.MaxListed, Interval: 36e8}, 90},
+	{"concurrency", enforce.Limit{Kind: rules.KindConcurrency, Burst: rules.MaxListed, Interval: 36e8}, 90},
+}
+
+// BenchmarkScript is Redis's own time for a script with one check of one bucket, by algorithm. The algorithms take turns in
+// rounds. It prints a table, and reports each median as a ratio to that of the token bucket.
+func BenchmarkScript(b *testing.B) {
+	const buckets, checksOfEach = 5, 20
+	_, s := generous(b)
+	micros := make([][]float64, len(algorithms))
+	for round := 0; b.Loop(); round++ {
+		for i, algorithm := range algorithms {
+			tiers := make([]enforce.Tier, buckets)
+			for j := range tiers {
+				tiers[j] = user(fmt.Sprint(algorithm.name, round, j), algorithm.limit)
+				fill := make([]enforce.BucketCheck, max(1, algorithm.held))
+				for k := range fill {
+					fill[k] = one(tiers[j])[0]
+				}
+				for k := range fill { // one at a time: entries of a log with the same time are one
+					mustTake(b, s, fill[k:k+1])
+				}
+			}
+			if err := s.rdb.ConfigResetStat(b.Context()).Err(); err != nil {
+				b.Fatal(err)
+			}
+			for n := range buckets * checksOfEach {
+				if check := mustTake(b, s, one(tiers[n%buckets])); !check[0].Allowed {
+					b.Fatalf("%s denied", algorithm.name)
+				}
+			}
+			micros[i] = append(micros[i], scriptTime(b, s))
+		}
+		if err := s.rdb.FlushDB(b.Context()).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	median := func(i int) float64 { return micros[i][len(micros[i])/2] }
+	for i := range micros {
+		slices.Sort(micros[i])
+	}
+	fmt.Fprintf(os.Stderr, "\n%-16s %10s %10s %16s %13s\n", "algorithm", "median µs", "least µs", "ratio of medians", "of the least")
+	for i, algorithm := range algorithms {
+		ratio := median(i) / median(0)
+		fmt.Fprintf(os.Stderr, "%-16s %10.2f %10.2f %16.2f %13.2f\n", algorithm.name, median(i), micros[i][0], ratio, micros[i][0]/micros[0][0])
+		if i > 0 {
+			b.ReportMetric(ratio, strings.ReplaceAll(algorithm.name, " ", "-")+"/token-bucket")
+		}
+	}
+	b.ReportMetric(median(0), "token-bucket-µs")
+	b.ReportMetric(0, "ns/op") // says nothing
+}
+
+// scriptTime returns how many microseconds Redis took for a script on average.
+func scriptTime(t testing.TB, s *Store) float64 {
+	t.Helper()
+	info, err := s.rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		var calls, micros float64
+		if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%g,usec=%g,", &calls, &micros); err == nil {
+			return micros / calls
+		}
+	}
+	t.Fatalf("no EVALSHA in %s", info)
+	return 0
 }
