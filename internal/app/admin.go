@@ -45,7 +45,9 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 	case config.AdminEnforcement:
 		return setEnforcement(ctx, writer, args, out)
 	case config.AdminApply:
-		return apply(ctx, writer, args, in, out)
+		return apply(ctx, writer, args, in, out, readRules)
+	case config.AdminImportEnvoy:
+		return apply(ctx, writer, args, in, out, readEnvoy)
 	case config.AdminExport:
 		return export(ctx, store, args, out)
 	default:
@@ -146,7 +148,7 @@ func setEnforcement(ctx context.Context, store rules.Store, args config.Argument
 	}
 }
 
-func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer) error {
+func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer, read readConfig) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
@@ -155,7 +157,7 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	if err != nil {
 		return err
 	}
-	desired, err := readRules(args.File, in, current)
+	desired, err := read(args.File, in, current)
 	if err != nil {
 		return err
 	}
@@ -174,21 +176,34 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
+type readConfig func(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error)
+
 // readRules reads a file, or in if its name is "-". The file may use the tenant's plans without listing them.
 func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
 	var plans []string
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
+	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) { return ruleset.Decode(file, name, plans) })
+}
+
+// readEnvoy is readRules for a configuration of envoyproxy/ratelimit.
+func readEnvoy(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
+	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) {
+		return ruleset.DecodeEnvoy(file, name, current.Gateways)
+	})
+}
+
+func readFile(name string, in io.Reader, decode func(file io.Reader, name string) (ruleset.Config, error)) (ruleset.Config, error) {
 	if name == "-" {
-		return ruleset.Decode(in, "standard input", plans)
+		return decode(in, "standard input")
 	}
 	file, err := os.Open(name)
 	if err != nil {
 		return ruleset.Config{}, fmt.Errorf("read the rules: %w", err)
 	}
 	defer func() { _ = file.Close() }() // only read from
-	return ruleset.Decode(file, name, plans)
+	return decode(file, name)
 }
 
 func export(ctx context.Context, store *pgstore.Store, args config.Arguments, out io.Writer) error {

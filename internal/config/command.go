@@ -15,6 +15,7 @@ const (
 	AdminEnforcement  Command = "admin set-enforcement"
 	AdminApply        Command = "admin apply"
 	AdminExport       Command = "admin export"
+	AdminImportEnvoy  Command = "admin import-envoy"
 	SluiceDev         Command = "sluice dev"
 )
 
@@ -32,6 +33,7 @@ var summaries = map[Command]string{
 	AdminEnforcement:  "Put a tenant in shadow, where its rules deny nothing, or back to on.",
 	AdminApply:        "Make a tenant's plans, rules and overrides those of a file.",
 	AdminExport:       "Print a tenant's plans, rules and overrides as such a file.",
+	AdminImportEnvoy:  "Make a configuration of envoyproxy/ratelimit rules of a tenant, or say what cannot be expressed.",
 	SluiceDev:         "Run everything in one process, with a private database, on loopback only.",
 }
 
@@ -39,7 +41,7 @@ var summaries = map[Command]string{
 var (
 	everyCommand = []Command{
 		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminCreateTenant, AdminCreateKey,
-		AdminEnforcement, AdminApply, AdminExport, SluiceDev,
+		AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, SluiceDev,
 	}
 	servers  = []Command{API, AdminServe, SluiceDev}
 	deciders = []Command{API, SluiceDev}

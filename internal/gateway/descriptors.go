@@ -362,6 +362,16 @@ func AttributeName(key string) string {
 	return Shorten(name, rules.MaxAttributeNameLength)
 }
 
+// AttributeNames returns the names of the attributes of a descriptor's entries, by their keys.
+func AttributeNames(keys []string) (names []string) {
+	taken := []rules.Attribute{{Name: DomainAttribute}, {Name: DescriptorAttribute}}
+	for _, key := range keys {
+		name := freeName(taken, AttributeName(key))
+		taken, names = append(taken, rules.Attribute{Name: name}), append(names, name)
+	}
+	return names
+}
+
 // freeName returns a name that no attribute has yet.
 func freeName(taken []rules.Attribute, name string) string {
 	isTaken := func(name string) bool {

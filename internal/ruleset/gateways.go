@@ -16,35 +16,44 @@ import (
 
 // gateways reads the section gateways: a mapping for each kind of gateway.
 func (d *decoder) gateways(node *yaml.Node) {
-	o := d.object(node, "gateways", string(rules.GatewayAuthorize))
+	o := d.object(node, "gateways", string(rules.GatewayAuthorize), string(rules.GatewayDescriptors))
 	if mapping := o.get(string(rules.GatewayAuthorize), false); mapping != nil {
-		d.authorize(mapping, "gateways.authorize")
+		var a gateway.Authorize
+		if d.mapping(mapping, "gateways.authorize", &a) {
+			d.config.Gateways = append(d.config.Gateways, rules.Gateway{Kind: rules.GatewayAuthorize, Document: a.Document()})
+		}
+	}
+	if mapping := o.get(string(rules.GatewayDescriptors), false); mapping != nil {
+		var m gateway.Descriptors
+		if d.mapping(mapping, "gateways.descriptors", &m) {
+			d.config.Gateways = append(d.config.Gateways, rules.Gateway{Kind: rules.GatewayDescriptors, Document: m.Document()})
+		}
 	}
 }
 
-func (d *decoder) authorize(node *yaml.Node, path string) {
+// mapping reads a mapping, and reports whether it could.
+func (d *decoder) mapping(node *yaml.Node, path string, into interface{ Validate() rules.FieldErrors }) bool {
 	var content any
 	err := node.Decode(&content)
 	if _, isMapping := content.(map[string]any); err == nil && !isMapping {
 		err = errors.New("must be a mapping with fields such as user, got " + kindOf(node))
 	}
-	var a gateway.Authorize
 	if err == nil {
 		var text []byte
 		if text, err = json.Marshal(content); err == nil {
 			decoder := json.NewDecoder(bytes.NewReader(text))
 			decoder.DisallowUnknownFields()
-			err = decoder.Decode(&a)
+			err = decoder.Decode(into)
 		}
 	}
 	if err != nil {
 		d.fail(node.Line, path, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "yaml: "))
-		return
+		return false
 	}
-	for _, wrong := range a.Validate() {
+	for _, wrong := range into.Validate() {
 		d.fail(lineOf(node, wrong.Field), strings.TrimSuffix(path+"."+wrong.Field, "."), wrong.Message)
 	}
-	d.config.Gateways = append(d.config.Gateways, rules.Gateway{Kind: rules.GatewayAuthorize, Document: a.Document()})
+	return true
 }
 
 // lineOf returns the line of a field, whose names are separated by dots, or of what would have it.
