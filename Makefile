@@ -58,7 +58,7 @@ screenshots: ## Write a picture of every screen, light and dark, wide and narrow
 
 # The UI is built when something it is made of is newer. Vite writes index.html last.
 web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/reference.html web/vite.config.ts \
-		$(shell find web/src web/public -type f)
+		$(shell find web/src web/public deploy/examples -type f)
 	@echo "building the UI" >&2
 	@cd web && npm run --silent build -- --logLevel warn
 	@touch $@

@@ -32,7 +32,11 @@ export default defineConfig({
     manifest: true, // what the first load is made of; e2e/size.test.ts reads it
   },
   // `npm run dev` beside `make run`: edits appear at once, on its API and its cookie.
-  server: { proxy: { '/api': process.env.SLUICE_ADMIN_URL ?? 'http://127.0.0.1:8081' } },
+  // Screens show files of ../deploy/examples.
+  server: {
+    proxy: { '/api': process.env.SLUICE_ADMIN_URL ?? 'http://127.0.0.1:8081' },
+    fs: { allow: ['..'] },
+  },
   test: {
     environment: 'jsdom',
     include: ['src/**/*.test.{ts,tsx}'],

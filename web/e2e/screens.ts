@@ -19,6 +19,8 @@ export const screens = [
   { name: 'settings-keys', path: `/t/${demo.tenant}/settings/keys` },
   { name: 'settings-members', path: `/t/${demo.tenant}/settings/members` },
   { name: 'settings-alerts', path: `/t/${demo.tenant}/settings/alerts` },
+  { name: 'settings-gateways', path: `/t/${demo.tenant}/settings/gateways` },
+  { name: 'settings-gateways-json', path: `/t/${demo.tenant}/settings/gateways?view=json` },
   { name: 'settings-tenant', path: `/t/${demo.tenant}/settings/tenant` },
   { name: 'settings-import-export', path: `/t/${demo.tenant}/settings/import-export` },
   { name: 'settings-audit', path: `/t/${demo.tenant}/settings/audit` },

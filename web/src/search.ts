@@ -70,7 +70,7 @@ export interface TrySearch {
   attributes?: string;
 }
 
-/** The filters of the audit log and the open entry. Other sections have none. */
+/** The filters of the audit log and the open entry; how the mapping of gateways is edited. */
 export interface SettingsSearch extends TimeSearch {
   actor?: string;
   action?: string;
@@ -78,6 +78,7 @@ export interface SettingsSearch extends TimeSearch {
   object?: string;
   change?: number;
   entry?: number;
+  view?: 'json';
 }
 
 /** A search in a list of the platform. */
@@ -178,6 +179,7 @@ export function settingsSearch(raw: Raw): SettingsSearch {
     object: text(raw.object),
     change: number(raw.change),
     entry: number(raw.entry),
+    view: oneOf(raw.view, ['json'] as const),
   });
 }
 

@@ -25,6 +25,7 @@ export const settingsSections = [
   { section: 'keys', label: 'API keys' },
   { section: 'members', label: 'Members' },
   { section: 'alerts', label: 'Alerts' },
+  { section: 'gateways', label: 'Gateways' },
   { section: 'tenant', label: 'Tenant' },
   { section: 'import-export', label: 'Import and export' },
   { section: 'audit', label: 'Audit log' },

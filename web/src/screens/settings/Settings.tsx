@@ -10,6 +10,7 @@ const sections = {
   keys: lazy(() => import('./keys/Keys')),
   members: lazy(() => import('./members/Members')),
   alerts: lazy(() => import('./alerts/Alerts')),
+  gateways: lazy(() => import('./gateways/Gateways')),
   tenant: lazy(() => import('./tenant/TenantSettings')),
   'import-export': lazy(() => import('./config/ImportExport')),
   audit: lazy(() => import('./audit/Audit')),

@@ -180,6 +180,7 @@ test('an import changes nothing before its changes were seen', async () => {
           plans: [],
           rules: [change],
           overrides: [],
+          gateways: [{ change: 'create', label: 'authorize', fields: [] }],
           text: '',
         },
       };
@@ -192,7 +193,7 @@ test('an import changes nothing before its changes were seen', async () => {
   const diff = await screen.findByRole('region', { name: 'Changes' });
   expect(diff.textContent).toMatch(/10 per second → 20 per second/);
   expect(asked).toEqual([{ dry: 'true', body: 'rules: []' }]);
-  await user.click(screen.getByRole('button', { name: 'Apply 1 change' }));
+  await user.click(screen.getByRole('button', { name: 'Apply 2 changes' }));
   await waitFor(() => expect(asked.at(-1)?.dry).toBe('false'));
 });
 

@@ -8,13 +8,13 @@ import { IconRefresh, IconTry } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { checkOf } from '~/domain/check';
+import { Headers, MatchedRules, NearMisses } from '~/features/explain/Explained';
+import { Verdict } from '~/features/explain/Verdict';
 import type { TrySearch } from '~/search';
 import { useTenant } from '~/session';
 import { CheckForm } from './CheckForm';
-import { Headers, MatchedRules, NearMisses } from './Explained';
 import { Snippets } from './Snippets';
 import styles from './TryIt.module.css';
-import { Verdict } from './Verdict';
 
 /** The refetch interval, because buckets refill. */
 const every = 2_000;

@@ -2,8 +2,8 @@ import type { ConfigChange, ConfigDiff } from '~/api/types';
 import { plural } from '~/domain/format';
 import styles from './Config.module.css';
 
-export function changesIn({ plans, rules, overrides }: ConfigDiff): number {
-  return plans.length + rules.length + overrides.length;
+export function changesIn({ plans, rules, overrides, gateways }: ConfigDiff): number {
+  return plans.length + rules.length + overrides.length + gateways.length;
 }
 
 /** The changes of an import. */
@@ -18,6 +18,7 @@ export function ConfigDiffView({ diff }: { diff: ConfigDiff }) {
       <Group name="Plans" changes={diff.plans} />
       <Group name="Rules" changes={diff.rules} />
       <Group name="Overrides" changes={diff.overrides} />
+      <Group name="Gateways" changes={diff.gateways} />
     </section>
   );
 }

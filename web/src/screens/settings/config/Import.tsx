@@ -39,7 +39,7 @@ export function Import({ tenant }: { tenant: string }) {
   const apply = useMutation({
     mutationFn: () => send(false),
     onSuccess: async (diff) => {
-      await changed(queries, tenant, 'plan', 'rule', 'override');
+      await changed(queries, tenant, 'plan', 'rule', 'override', 'gateway');
       done(`${plural(changesIn(diff), 'change')} applied. They take effect within 2 s`);
       edit('');
     },

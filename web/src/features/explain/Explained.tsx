@@ -7,7 +7,7 @@ import { RuleLink } from '~/components/RuleLink';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
 import { duration, plural } from '~/domain/format';
 import { actionLabels } from '~/domain/rule';
-import styles from './TryIt.module.css';
+import styles from './Explain.module.css';
 
 interface Props {
   tenant: string;

@@ -5,7 +5,7 @@ import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Duration } from '~/components/Time';
 import { planSources, statusOf, verdict } from '~/domain/check';
-import styles from './TryIt.module.css';
+import styles from './Explain.module.css';
 
 /** The decision: a word, a sentence, and the numbers that a client gets. */
 export function Verdict({ explanation }: { explanation: Explanation }) {

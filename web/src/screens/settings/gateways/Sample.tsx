@@ -1,0 +1,150 @@
+import { Textarea, TextInput } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import { ProblemError, sentence } from '~/api/problem';
+import { keepSame, tenantKey } from '~/api/queries';
+import type { AuthorizeMapping, Check } from '~/api/types';
+import { Facts } from '~/components/Facts';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { MatchedRules, NearMisses } from '~/features/explain/Explained';
+import { Verdict } from '~/features/explain/Verdict';
+import styles from './Gateways.module.css';
+import { firstSample, headersOf, type SampleDraft, sampleOf } from './sample';
+
+/** How long typing must pause before the server is asked. */
+const pause = 300;
+
+interface Props {
+  tenant: string;
+  /** The mapping to try: the edited one, which need not be saved. undefined while it cannot be read. */
+  mapping: AuthorizeMapping | undefined;
+}
+
+/** Shows the check that a sample request becomes, and the rules that match it. It takes no tokens. */
+export function Sample({ tenant, mapping }: Props) {
+  const [typed, setTyped] = useState(firstSample);
+  const { sample, errors } = sampleOf(typed, mapping);
+  const [asked] = useDebouncedValue(mapping ? JSON.stringify(sample) : undefined, pause);
+  const queryKey = tenantKey(tenant, 'gateways', 'try', asked);
+  const answer = useQuery({
+    queryKey,
+    queryFn: ({ signal }) =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/gateways/authorize/try', {
+          params: { path: { tenant } },
+          body: JSON.parse(asked ?? '{}'),
+          signal,
+        }),
+      ),
+    enabled: asked !== undefined,
+    staleTime: 0,
+    placeholderData: keepSame(queryKey),
+  });
+  const field = (name: keyof SampleDraft) => ({
+    value: typed[name],
+    error: errors[name],
+    autoComplete: 'off',
+    spellCheck: false,
+    classNames: { input: styles.code },
+    onChange: (event: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) =>
+      setTyped({ ...typed, [name]: event.currentTarget.value }),
+  });
+
+  return (
+    <>
+      <Card
+        title="What would this request become?"
+        lead="With the mapping as it is on this page, saved or not. This takes no tokens."
+      >
+        <div className={styles.stack}>
+          <div className={styles.request}>
+            <TextInput label="Method" {...field('method')} />
+            <TextInput label="URL" {...field('url')} />
+          </div>
+          <Textarea
+            label="Headers"
+            description={`One per line. The mapping reads ${headersOf(mapping ?? {}).join(', ')}`}
+            autosize
+            minRows={2}
+            maxRows={10}
+            {...field('headers')}
+          />
+          {mapping?.jwt && (
+            <Textarea
+              label="Claims of the token"
+              description="JSON. No token is verified here"
+              autosize
+              minRows={1}
+              maxRows={8}
+              {...field('claims')}
+            />
+          )}
+          <h3>The check</h3>
+          {!mapping ? (
+            <p className="soft">Correct the JSON of the mapping first.</p>
+          ) : answer.isError ? (
+            <Refused error={answer.error} />
+          ) : answer.data ? (
+            <Facts facts={factsOf(answer.data.check)} />
+          ) : (
+            <LoadingLines lines={3} />
+          )}
+        </div>
+      </Card>
+      {mapping && !answer.isError && answer.data && (
+        <>
+          <Verdict explanation={answer.data.explanation} />
+          <MatchedRules tenant={tenant} explanation={answer.data.explanation} />
+          <NearMisses tenant={tenant} explanation={answer.data.explanation} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** Why there is no check: the mapping is not valid, or the request is not. */
+function Refused({ error }: { error: unknown }) {
+  if (!(error instanceof ProblemError) || error.status !== 400) return <ErrorState error={error} />;
+  const fields = error.document.errors ?? [];
+  if (fields.length === 0) {
+    return (
+      <p role="status">
+        <Outcome tone="denied">400</Outcome> {sentence(error)}
+      </p>
+    );
+  }
+  return (
+    <div role="status">
+      <p className="soft">There is none yet:</p>
+      <ul className={styles.reasons}>
+        {fields.map(({ pointer, detail }) => (
+          <li key={pointer + detail}>
+            <code>{pointer.replace(/^\/mapping\//, '').replaceAll('/', '.')}</code> {detail}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+/** The check as a list; what it lacks is said, because rules for it do not match. */
+function factsOf({ user_id, plan, endpoint, method, ip, cost, attributes }: Check) {
+  const lacking = (what: string) => <span className="soft">{what}</span>;
+  return {
+    User: user_id ? <code>{user_id}</code> : lacking('none'),
+    Plan: plan ? <code>{plan}</code> : lacking('the user’s plan, or the default'),
+    Endpoint: endpoint ? <code>{`${method ? `${method} ` : ''}${endpoint}`}</code> : lacking('none'),
+    Address: ip ? <code>{ip}</code> : lacking('none'),
+    Cost: <code>{cost ?? 1}</code>,
+    ...Object.fromEntries(
+      Object.entries(attributes ?? {}).map(([name, value]) => [
+        `Attribute ${name}`,
+        <code key={name}>{value}</code>,
+      ]),
+    ),
+  };
+}
