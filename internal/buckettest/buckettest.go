@@ -1,9 +1,10 @@
 // Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor, and
 // RunReservations that of enforce.Reserver.
 //
-// It has three standards. The decision scripts in testdata are right in exact arithmetic. The reference in reference.go is
+// It has four standards. The decision scripts in testdata are right in exact arithmetic. The reference in reference.go is
 // a dozen lines over enforce.Bucket; a store must agree with it bit for bit. On random histories, with edited limits and
-// clocks that jump, levels stay within a millionth of a token of arithmetic on rationals.
+// clocks that jump, levels stay within a millionth of a token of arithmetic on rationals. And each algorithm agrees with its
+// definition over the list of all that was admitted; see oracle.go.
 //
 // Time is always a parameter; no test waits.
 package buckettest
@@ -48,6 +49,10 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("random histories stay within a millionth of exact arithmetic", func(t *testing.T) {
 		t.Parallel()
 		runExact(t, open(t))
+	})
+	t.Run("random histories of each algorithm agree with a list of what was admitted", func(t *testing.T) {
+		t.Parallel()
+		runOracle(t, open(t))
 	})
 	t.Run("a million takes stay within a millionth of exact arithmetic", func(t *testing.T) {
 		t.Parallel()
