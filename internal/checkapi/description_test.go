@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -57,13 +59,21 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		"an explanation":  {fullKey, "/v1/explain", `{"user_id":"1"}`, http.StatusOK},
 		"a near miss":     {fullKey, "/v1/explain", `{}`, http.StatusOK},
 		"a bad field":     {fullKey, "/v1/check", `{"user":1}`, http.StatusBadRequest},
+		"usage":           {fullKey, "/v1/usage?user_id=1", ``, http.StatusOK},
+		"nobody's usage":  {fullKey, "/v1/usage", ``, http.StatusBadRequest},
 		"no key":          {"", "/v1/check", `{}`, http.StatusUnauthorized},
 		"a weak key":      {"slk_manage_" + secret, "/v1/check", `{}`, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rules.DefaultSettings(), own...)
-			got := h.postAs(test.key, test.path, test.body)
+			path, _, _ := strings.Cut(test.path, "?")
+			operation, got := describe(t).Paths.Value(path).Post, (*httptest.ResponseRecorder)(nil)
+			if operation == nil {
+				operation, got = describe(t).Paths.Value(path).Get, h.getAs(test.key, test.path)
+			} else {
+				got = h.postAs(test.key, test.path, test.body)
+			}
 			if got.Code != test.status {
 				t.Fatalf("answered %d, want %d: %s", got.Code, test.status, got.Body)
 			}
@@ -71,7 +81,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
 				t.Fatal(err)
 			}
-			described := describe(t).Paths.Value(test.path).Post.Responses.Status(got.Code)
+			described := operation.Responses.Status(got.Code)
 			content := described.Value.Content.Get(header(got, "Content-Type"))
 			if content == nil {
 				t.Fatalf("openapi.yaml has no answer %d as %s", got.Code, header(got, "Content-Type"))

@@ -49,6 +49,8 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 		if a.caller, a.err = s.authorize(h, a.route); a.err != nil || a.route.asksForVisitor {
 			return a
 		}
+	}
+	if a.route.readsBody() {
 		a.err = requireJSON(h)
 	}
 	if h.ContentLength() > a.route.maxBody {

@@ -67,7 +67,7 @@ type route struct {
 	asksForVisitor bool
 
 	method, path string
-	permission   auth.Permission // "" for health routes, which need no key and read no body
+	permission   auth.Permission // "" for health routes, which need no key
 	maxBody      int             // bytes
 	handler      handler
 }
@@ -88,6 +88,7 @@ func newSurface(c Config) *surface {
 		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
 		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
 		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
+		{!visitors, http.MethodGet, "/v1/usage", auth.PermissionCheck, checkjson.MaxBody, s.usage},
 		{!visitors, http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
 		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
 		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
@@ -104,7 +105,7 @@ const (
 )
 
 // readsBody reports whether requests to the route may have a body that is read.
-func (r *route) readsBody() bool { return r.permission != "" && !r.asksForVisitor }
+func (r *route) readsBody() bool { return r.method == http.MethodPost }
 
 // routeAt returns the route of a path, or nil.
 func (s *surface) routeAt(path []byte) *route {

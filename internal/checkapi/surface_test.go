@@ -165,6 +165,14 @@ func (h *harness) postAs(key, path, body string) *httptest.ResponseRecorder {
 	return h.send("POST", path, header, body)
 }
 
+func (h *harness) getAs(key, path string) *httptest.ResponseRecorder {
+	header := http.Header{}
+	if key != "" {
+		header.Set("Authorization", "Bearer "+key)
+	}
+	return h.send("GET", path, header, "")
+}
+
 // send sends a request over a connection of its own, and returns its answer with the headers as they were spelled.
 func (h *harness) send(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
 	h.t.Helper()

@@ -32,6 +32,24 @@ func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
 	return subject, ok
 }
 
+// OnlyUser reports whether a user id alone fixes a bucket of the pattern: it asks for the user, and has no placeholder but
+// {user_id}. user is the one that the pattern names, or "" for any.
+func (p Pattern) OnlyUser() (user string, ok bool) {
+	for i := range p.segments {
+		s := &p.segments[i]
+		switch {
+		case s.Field == FieldUser:
+			ok = true
+			if !s.Placeholder {
+				user = s.Value
+			}
+		case s.Placeholder:
+			return "", false
+		}
+	}
+	return user, ok
+}
+
 // UserOfSubject returns the user whose bucket a subject of the pattern is, or "" if the pattern has
 // no {user_id}; ok is false if it is no subject of the pattern.
 func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {

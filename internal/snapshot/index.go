@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -49,6 +50,8 @@ type index struct {
 	sieve      sieve // of all hashes in the shapes' maps
 
 	networks networks
+
+	userLimits func() userLimits // made when first needed; see UserBuckets
 }
 
 // shape is a group of rules that look at the same fields in the same way.
@@ -118,6 +121,7 @@ func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 		x.rules = append(x.rules, rule)
 	}
 	slices.SortFunc(x.rules, func(a, b *rules.Rule) int { return cmp.Compare(a.ID, b.ID) })
+	x.userLimits = sync.OnceValue(func() userLimits { return newUserLimits(x.rules) })
 	x.build()
 	return x
 }

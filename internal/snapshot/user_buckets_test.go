@@ -207,6 +207,35 @@ func TestSubjectsThatNoCheckHasAreNoBuckets(t *testing.T) {
 	}
 }
 
+func TestUserBucketsOfManyRulesAreInOrderAndBounded(t *testing.T) {
+	t.Parallel()
+	rows := Rows{
+		Tenants:     []rules.Tenant{tenantRow()},
+		Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
+		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}},
+	}
+	var want []rules.RuleID
+	for id := rules.RuleID(1); id <= 500; id++ {
+		user := []string{"{user_id}", "42", "43"}[id%3]
+		rule := activeRule(t, id, fmt.Sprintf("user:%s:endpoint:/%d", user, id))
+		rule.Plan = []string{"", "pro", "free", "pro"}[id%4]
+		if user != "43" && rule.Plan != "free" {
+			want = append(want, id)
+		}
+		rows.Rules = append(rows.Rules, rule)
+	}
+	tenant := New(rows).Tenant(testTenant)
+	for _, limit := range []int{0, 1, 100, len(want), 1000} {
+		var got []rules.RuleID
+		for _, m := range tenant.UserBuckets("42", testNow, limit) {
+			got = append(got, m.Rule.ID)
+		}
+		if !slices.Equal(got, want[:min(limit, len(want))]) {
+			t.Errorf("of %d at most: %v, want %v", limit, got, want[:min(limit, len(want))])
+		}
+	}
+}
+
 func BenchmarkUserBuckets(b *testing.B) {
 	for _, size := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -216,6 +245,7 @@ func BenchmarkUserBuckets(b *testing.B) {
 			}
 			all[size-1] = activeRule(b, rules.RuleID(size), "user:{user_id}")
 			tenant := tenantWith(all...)
+			tenant.UserBuckets("somebody", testNow, 1) // sorts them
 			for b.Loop() {
 				if len(tenant.UserBuckets("somebody", testNow, 100)) != 1 {
 					b.Fatal("the bucket is not found")

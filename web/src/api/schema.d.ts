@@ -69,6 +69,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A user's limits as they stand
+         * @description For a customer's own "your usage" page. Lists the limits that the user id alone determines on the user's plan: of active
+         *     rules that ask for the user and have no placeholder but `{user_id}`, with the user's overrides, in order of `rule_id`. A user
+         *     without a plan of their own has the limits of the tenant's default plan. Takes nothing. 503 if Redis does not answer:
+         *     failure modes do not apply.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/explain": {
         parameters: {
             query?: never;
@@ -2161,6 +2184,76 @@ export interface components {
              * @description Only there if this tier's queue delays the caller
              */
             delay_ms?: number;
+        };
+        /**
+         * @example {
+         *       "user_id": "42",
+         *       "plan": "pro",
+         *       "limits": [
+         *         {
+         *           "rule_id": 12,
+         *           "name": "monthly",
+         *           "scope": "user",
+         *           "key_pattern": "user:{user_id}",
+         *           "mode": "enforce",
+         *           "algorithm": "fixed_window",
+         *           "limit": 10000,
+         *           "remaining": 7480,
+         *           "used": 2520,
+         *           "rate_per_second": null,
+         *           "window_ends_at": "2027-01-01T00:00:00Z",
+         *           "reset_after_ms": 1761600000,
+         *           "limit_text": "10,000 per month"
+         *         }
+         *       ],
+         *       "has_more": false
+         *     }
+         */
+        Usage: {
+            user_id: string;
+            /** @description The user's, else the tenant's default */
+            plan: string | null;
+            limits: components["schemas"]["UsedLimit"][];
+            /** @description There are more than 100 */
+            has_more: boolean;
+        };
+        UsedLimit: {
+            /** Format: int64 */
+            rule_id: number;
+            name: string;
+            scope: components["schemas"]["Scope"];
+            key_pattern: string;
+            mode: components["schemas"]["Mode"];
+            algorithm: components["schemas"]["Algorithm"];
+            /**
+             * Format: int64
+             * @description The burst: the tokens of a bucket or window, or the places
+             */
+            limit: number;
+            /** Format: double */
+            remaining: number;
+            /**
+             * Format: double
+             * @description What is missing to the limit
+             */
+            used: number;
+            /**
+             * Format: double
+             * @description null for windows and concurrency
+             */
+            rate_per_second: number | null;
+            /**
+             * Format: date-time
+             * @description When the next window of a `fixed_window` begins; null for others
+             */
+            window_ends_at: string | null;
+            /**
+             * Format: int64
+             * @description Until nothing is used; null for concurrency
+             */
+            reset_after_ms: number | null;
+            /** @description The limit as people say it */
+            limit_text: string;
         };
         Explanation: {
             decision: components["schemas"]["Decision"];
@@ -4668,6 +4761,37 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query: {
+                /**
+                 * @description As in checks; at most 256 bytes
+                 * @example 42
+                 */
+                user_id: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The limits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

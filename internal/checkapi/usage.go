@@ -1,0 +1,36 @@
+package checkapi
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// usage handles GET /v1/usage: all limits of one user as they stand, for the "your usage" page of a customer. It takes
+// nothing, and a user whom nobody knows has the limits of the default plan.
+func (s *surface) usage(c *fasthttp.RequestCtx, by caller) error {
+	_, query, _ := bytes.Cut(c.Request.Header.RequestURI(), []byte("?"))
+	userID, err := checkjson.DecodeUsage(string(query))
+	if err != nil {
+		return err
+	}
+	plan, err := by.tenant.PlanOf(&rules.Request{UserID: userID})
+	if err != nil {
+		return err
+	}
+	limits, hasMore, err := s.Limiter.Usage(c, by.tenant, userID)
+	if err != nil {
+		s.Log.Debug("the buckets of a user could not be read", "tenant", by.tenant.Tenant.Slug, "error", err)
+		return httpapi.Unavailable.Problem("The store of buckets did not answer in time. Nothing was taken; ask again.")
+	}
+	x := scratchOf(c)
+	x.answer = checkjson.AppendUsage(x.answer[:0], userID, plan, limits, hasMore)
+	c.Response.Header.Set("Cache-Control", "no-store")
+	write(c, http.StatusOK, jsonType, x.answer)
+	return nil
+}

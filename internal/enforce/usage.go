@@ -1,0 +1,33 @@
+package enforce
+
+import (
+	"context"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+// MaxUsage is how many limits of a user Usage looks at: fewer than a script of many checks has buckets.
+const MaxUsage = 100
+
+// Usage looks at the limits of one user, in order of rule id, and takes nothing: see snapshot.Tenant.UserBuckets. hasMore
+// reports that there are more than MaxUsage. Rules that this process cannot apply are left out.
+//
+// It waits for the shared buckets as long as a check does. Failure modes do not apply: the error means that the buckets could
+// not be read.
+func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID string) (limits []TierDecision, hasMore bool, err error) {
+	d := Decision{matches: tenant.UserBuckets(userID, l.now(), MaxUsage+1)}
+	if hasMore = len(d.matches) > MaxUsage; hasMore {
+		d.matches = d.matches[:MaxUsage]
+	}
+	d.keepMatches(func(m *rules.Match) bool { return !isUnknown(m) })
+	if len(d.Tiers) == 0 {
+		return nil, hasMore, nil
+	}
+	looks := []BucketCheck{{ReadAt: tenant.ReadAt(), Tiers: bucketTiers(tenant, d.Tiers, nil), Look: true}}
+	if err := l.takeShared(context.WithoutCancel(ctx), looks); err != nil {
+		return nil, false, err
+	}
+	d.read(&looks[0])
+	return d.Tiers, hasMore, nil
+}
