@@ -74,9 +74,6 @@ const (
 	maxConnections = 1024
 )
 
-// permissionRefund is for keys whose negative hits give back.
-const permissionRefund auth.Permission = "refund"
-
 // Route is the name of the service's one method in logs and metrics.
 const Route = rls.RateLimitService_ShouldRateLimit_FullMethodName
 
@@ -258,8 +255,8 @@ func (s *Server) ShouldRateLimit(ctx context.Context, request *rls.RateLimitRequ
 	if err != nil {
 		return nil, err
 	}
-	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, permissionRefund) {
-		return nil, status.Error(codes.PermissionDenied, "Negative hits need an API key with the permission "+string(permissionRefund)+".")
+	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
+		return nil, status.Error(codes.PermissionDenied, "Negative hits need an API key with the permission "+string(auth.PermissionRefund)+".")
 	}
 	return s.decide(ctx, tenant, asked)
 }
