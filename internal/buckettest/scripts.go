@@ -87,6 +87,7 @@ func tryTake(t *testing.T, s Store, now int64, checks []enforce.BucketCheck) {
 
 func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enforce.BucketCheck) []enforce.BucketCheck) {
 	bucket := key(1, "42")
+	holders := byte(0)
 	for _, step := range steps {
 		switch step.act {
 		case "settle":
@@ -96,10 +97,11 @@ func replay(t *testing.T, s Store, steps []step, check func(Store, int64, []enfo
 			s.Newer(bucket)
 			continue
 		}
+		holders++
 		checks := make([]enforce.BucketCheck, step.repeat)
 		for i := range checks {
 			checks[i] = enforce.BucketCheck{
-				Cost: step.cost, ReadAt: step.readAt, NoDelay: step.noDelay, Look: step.look, Tiers: []enforce.Tier{{Key: bucket, Limit: step.limit}},
+				Holder: enforce.Holder{holders, byte(i), 1}, Cost: step.cost, ReadAt: step.readAt, NoDelay: step.noDelay, Look: step.look, Tiers: []enforce.Tier{{Key: bucket, Limit: step.limit}},
 			}
 		}
 		for i, answer := range check(s, step.now, checks) {

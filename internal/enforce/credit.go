@@ -73,11 +73,12 @@ func (s *State) Credit(amount Tokens) {
 			s.Level.Micros += Token
 		}
 	default:
-		if amount < -s.Level.Micros {
+		switch least := min(s.Level.Micros, 0); { // of debt it takes no more
+		case s.Level.Micros+amount >= least:
+			s.Level.Micros += amount
+		case least == 0:
 			s.Level = Level{}
-			return
 		}
-		s.Level.Micros += amount
 	}
 }
 

@@ -38,13 +38,14 @@ type Limiter struct {
 // this process's own, where a degraded decision left it. See Reserver.
 func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID, with Settlement) (Settled, error) {
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
-	if settled.Found || errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
+	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
 		return settled, err
 	}
-	if own, localErr := l.local.SettleReservation(ctx, tenant.Tenant.ID, id, with); own.Found || localErr != nil {
-		return own, localErr
+	own, localErr := l.local.SettleReservation(ctx, tenant.Tenant.ID, id, with)
+	if settled.Found || !own.Found && localErr == nil {
+		return settled, err
 	}
-	return settled, err
+	return own, localErr
 }
 
 // NewLimiter returns a Limiter over the buckets that all processes share. Rules that fail local use local when those do not
@@ -82,7 +83,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 			case err == nil || sent[k].Answered:
 				decisions[i].read(&sent[k])
 			default:
-				l.degrade(ctx, tenant, &checks[i], &decisions[i], false)
+				l.degrade(ctx, tenant, &checks[i], &decisions[i], sent[k].Reserve, false)
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 		case err == nil:
 			d.read(&looks[0])
 		case !d.Bypassed && !anyEnforced(matches, rules.ActionBlock):
-			l.degrade(ctx, tenant, check, &d, true)
+			l.degrade(ctx, tenant, check, &d, nil, true)
 		}
 	}
 	d.conclude()
@@ -187,7 +188,9 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 
 // degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
 // from this process's own buckets.
-func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *Check, d *Decision, look bool) {
+func (l *Limiter) degrade(
+	ctx context.Context, tenant *snapshot.Tenant, check *Check, d *Decision, reserve *Reservation, look bool,
+) {
 	if !d.failOver(check.Cost) {
 		return
 	}
@@ -197,8 +200,9 @@ func (l *Limiter) degrade(ctx context.Context, tenant *snapshot.Tenant, check *C
 	}
 	local := bucketCheck(tenant, check, tiers)
 	local.Tiers, local.Look = tiers, look
-	if look {
-		local.Reserve = nil
+	local.Reserve = reserve // of the same id: the shared buckets may have taken
+	if reserve != nil {
+		local.Holder = reserve.ID.Holder()
 	}
 	checks := []BucketCheck{local}
 	if err := l.local.Take(ctx, checks); err != nil {

@@ -47,6 +47,9 @@ type Reservation struct {
 	Life time.Duration
 	// Key is the id of the API key that reserves.
 	Key string
+	// Optional: only shadow rules need the reservation. With MaxReservations open the check passes without it, and takes
+	// no place.
+	Optional bool
 }
 
 // Reserver is a store whose reservations can be settled. It keeps them beside their buckets, so they are lost only with
@@ -90,6 +93,9 @@ type Settled struct {
 // ErrRefundForbidden means that another key has reserved, and the settling one may not refund.
 var ErrRefundForbidden = errors.New("only the key that reserved may give back, or one with the permission refund")
 
+// Unreserve lets a check with an Optional reservation pass without it.
+func (c *BucketCheck) Unreserve() { c.Reserve, c.Holder = nil, Holder{} }
+
 // Charge is what a reservation took from one bucket.
 type Charge struct {
 	Key    Key
@@ -119,25 +125,28 @@ func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (
 		s.release(holder)
 		return 0, false
 	}
-	if c.Limit.Kind == rules.KindConcurrency || !with.HasCost {
-		return c.Amount, c.Limit.Kind != rules.KindConcurrency
+	if c.Limit.Kind == rules.KindConcurrency {
+		return 0, false
 	}
-	switch wanted := charge(s.Limit, with.Cost); {
-	case wanted < c.Amount:
-		return c.Amount - s.giveBack(c.Amount-wanted, taken), true
-	default:
-		return c.Amount + s.takeMore(wanted-c.Amount), true
+	estimate := charge(s.Limit, c.Amount) // the limit may count whole tokens by now
+	if !with.HasCost {
+		return estimate, true
+	}
+	if wanted := charge(s.Limit, with.Cost); wanted < estimate {
+		return estimate - s.giveBack(estimate-wanted, taken), true
+	} else {
+		return estimate + s.takeMore(wanted-estimate), true
 	}
 }
 
-// Extend restarts the time for which a place is held, if the state has it.
-func (s *State) Extend(holder Holder) {
+// Extend restarts the time for which a place is held, if the state has it, but not beyond a latest time.
+func (s *State) Extend(holder Holder, latest int64) {
 	if s.Limit.Kind != rules.KindConcurrency {
 		return
 	}
 	for at := 0; at < len(s.Entries); at += placeBytes {
 		if s.Entries[at:at+holderBytes] == string(holder[:]) {
-			s.Entries = s.Entries[:at] + placeOf(holder, s.Stamp+s.Limit.Interval) + s.Entries[at+placeBytes:]
+			s.Entries = s.Entries[:at] + placeOf(holder, min(s.Stamp+s.Limit.Interval, latest)) + s.Entries[at+placeBytes:]
 			return
 		}
 	}

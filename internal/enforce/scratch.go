@@ -56,17 +56,18 @@ const keptChecks = 64
 // bucketCheck returns a check as a store sees it. Its tiers are set by the caller.
 func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketCheck {
 	b := BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
-	life := time.Duration(0)
+	life, isOptional := time.Duration(0), !check.Reserve
 	if check.Reserve {
 		life = cmp.Or(check.ReserveFor, DefaultReserveFor)
 	}
 	for i := range tiers {
 		if limit := &tiers[i].Limit; limit.Kind == rules.KindConcurrency && check.Cost > 0 {
 			life = max(life, time.Duration(limit.Interval)*time.Microsecond)
+			isOptional = isOptional && tiers[i].Shadow
 		}
 	}
 	if life > 0 {
-		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key}
+		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional}
 		b.Holder = b.Reserve.ID.Holder()
 	}
 	return b

@@ -99,8 +99,11 @@ func (s *State) advance(to int64) {
 func (s *State) edit(limit Limit) {
 	former := s.Limit
 	switch {
-	case limit.SameAmounts(former):
 	case limit.Kind == rules.KindTokenBucket && former.Kind == rules.KindTokenBucket:
+		if deepest := -capacity(limit); s.Level.Micros < deepest {
+			s.Level = Level{Micros: deepest}
+		}
+	case limit.SameAmounts(former):
 	case limit.Kind == former.Kind && limit.Kind >= rules.KindSlidingWindowLog: // lists stay as they are
 		s.Level.Micros += capacity(limit) - capacity(former)
 	case limit.Kind == rules.KindConcurrency || former.Kind == rules.KindConcurrency:
@@ -138,8 +141,12 @@ func (s *State) View() Bucket {
 	return view
 }
 
-// take takes an amount, of which charge made whole tokens or a place. It must be left.
+// take takes an amount, of which charge made whole tokens or a place. It must be left. A place without a holder is not
+// taken, since nobody could release it: its caller does not know yet that the limit is of places.
 func (s *State) take(amount Tokens, holder Holder) {
+	if s.Limit.Kind == rules.KindConcurrency && holder == (Holder{}) {
+		return
+	}
 	s.Level.Micros -= amount
 	switch s.Limit.Kind {
 	case rules.KindSlidingWindowLog:

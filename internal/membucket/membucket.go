@@ -114,6 +114,10 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 		tenant = check.Tiers[0].Key.Tenant
 		open := s.reservationsOf(tenant, now)
 		check.Exhausted = open != nil && open.Len() >= enforce.MaxReservations
+		if check.Exhausted && check.Reserve.Optional {
+			check.Exhausted = false
+			check.Unreserve()
+		}
 	}
 	// TakeFrom writes old buckets before new ones are inserted, because an insertion might sweep an idle bucket of this
 	// check.
@@ -197,8 +201,10 @@ func (s *Store) Settle(ctx context.Context, edits []enforce.Edit) error {
 	return nil
 }
 
-func (s *Store) bucket(key enforce.Key) *enforce.State {
-	if b := s.buckets[bounded(key)]; b != nil {
+func (s *Store) bucket(key enforce.Key) *enforce.State { return s.bucketAt(bounded(key)) }
+
+func (s *Store) bucketAt(bounded enforce.Key) *enforce.State {
+	if b := s.buckets[bounded]; b != nil {
 		return &b.State
 	}
 	return nil

@@ -60,6 +60,10 @@ func (s *Store) reservationsOf(tenant rules.TenantID, now int64) *reservations {
 
 // reserve keeps what an allowed check took.
 func (s *Store) reserve(check *enforce.BucketCheck, tenant rules.TenantID, now int64) {
+	for other := range s.reservations { // any: those of tenants that reserve no more are forgotten too
+		s.reservationsOf(other, now)
+		break
+	}
 	r := s.reservations[tenant]
 	if r == nil {
 		r = &reservations{open: map[enforce.ReservationID]*reservation{}}
@@ -70,6 +74,7 @@ func (s *Store) reserve(check *enforce.BucketCheck, tenant rules.TenantID, now i
 		cost: check.Cost, charges: check.Charges(),
 	}
 	for i := range one.charges { // a subject may be part of a large request, which it would keep alive
+		one.charges[i].Key = bounded(one.charges[i].Key)
 		one.charges[i].Key.Subject = strings.Clone(one.charges[i].Key.Subject)
 	}
 	r.open[one.ID] = one
@@ -102,9 +107,10 @@ func (s *Store) SettleReservation(
 			settled.Charged = with.Cost
 		}
 	}
+	first := true
 	for i := range one.charges {
 		charge := &one.charges[i]
-		held := s.bucket(charge.Key)
+		held := s.bucketAt(charge.Key)
 		state, mustWrite := enforce.NewState(charge.Limit, now), false
 		if held != nil {
 			state = *held
@@ -112,16 +118,18 @@ func (s *Store) SettleReservation(
 		}
 		before := state
 		if with.Extend {
-			state.Extend(one.ID.Holder())
+			state.Extend(one.ID.Holder(), one.taken+enforce.MaxReserveFor.Microseconds())
 		} else if charged, counts := charge.Settle(&state, with, one.taken, one.ID.Holder()); counts {
-			settled.Charged = min(settled.Charged, charged)
+			if first || charged < settled.Charged {
+				settled.Charged, first = charged, false
+			}
 		}
 		switch {
 		case state == before && !mustWrite:
 		case held != nil:
 			*held = state
 		default:
-			s.insert(bounded(charge.Key), state, now)
+			s.insert(charge.Key, state, now)
 		}
 	}
 	return settled, nil

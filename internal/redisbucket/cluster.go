@@ -171,7 +171,8 @@ func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int
 	}
 	err := c.submit(n, some, queuedAt)
 	for i, place := range places {
-		checks[place].Allowed, checks[place].Answered = some[i].Allowed, some[i].Answered
+		checks[place].Allowed, checks[place].Answered, checks[place].Exhausted = some[i].Allowed, some[i].Answered, some[i].Exhausted
+		checks[place].Reserve = some[i].Reserve
 	}
 	return err
 }

@@ -69,8 +69,8 @@ elseif b.kind == CONCURRENCY then
   while amount >= TOKEN do
     b.entries, b.micros, amount = sub(b.entries, 17), b.micros + TOKEN, amount - TOKEN
   end
-elseif amount < -b.micros then
-  b.micros, b.fraction = 0, 0
+elseif b.micros + amount < min(b.micros, 0) then
+  b.micros, b.fraction = min(b.micros, 0), b.micros < 0 and b.fraction or 0
 else
   b.micros = b.micros + amount
 end

@@ -131,6 +131,7 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 		for i := range checks {
 			copy(checks[i].Tiers, own[i].Tiers)
 			checks[i].Allowed, checks[i].Answered, checks[i].Exhausted = own[i].Allowed, own[i].Answered, own[i].Exhausted
+			checks[i].Reserve = own[i].Reserve
 		}
 		return err
 	case <-ctx.Done():

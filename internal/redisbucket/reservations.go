@@ -90,7 +90,7 @@ func (s *Store) SettleReservation(
 	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (settled enforce.Settled, err error) {
 	recordKey := string(appendRecordKey(nil, s.prefix, tenant, id))
-	forbidden := false // which is no failure of Redis
+	var refusal error // which is no failure of Redis
 	_, err = s.nodeOf(enforce.Key{Tenant: tenant}).breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 		defer cancel()
@@ -104,7 +104,9 @@ func (s *Store) SettleReservation(
 			}
 			var again bool
 			settled, again, err = s.settleRecord(ctx, tenant, id, text, with)
-			if forbidden = errors.Is(err, enforce.ErrRefundForbidden); forbidden {
+			if isRefusal := errors.Is(err, enforce.ErrRefundForbidden) || errors.Is(err, errBrokenRecord) ||
+				errors.Is(err, ErrUnknownVersion); isRefusal {
+				refusal = err
 				return struct{}{}, nil
 			}
 			if !again || err != nil {
@@ -114,8 +116,10 @@ func (s *Store) SettleReservation(
 		return struct{}{}, errors.New("others keep changing the reservation; try again")
 	})
 	switch {
-	case forbidden:
+	case errors.Is(refusal, enforce.ErrRefundForbidden):
 		return enforce.Settled{}, enforce.ErrRefundForbidden
+	case refusal != nil:
+		return enforce.Settled{}, fmt.Errorf("settle a reservation in redis: %w", refusal)
 	case err != nil:
 		return enforce.Settled{}, fmt.Errorf("settle a reservation in redis: %w", err)
 	}
@@ -183,7 +187,11 @@ func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
 
 // appendReservation appends what take.lua needs of a reservation.
 func appendReservation(buf []byte, r *enforce.Reservation) []byte {
-	buf = appendFloat(buf, float64(min(r.Life, enforce.MaxReserveFor)/time.Microsecond))
+	life := float64(min(r.Life, enforce.MaxReserveFor) / time.Microsecond)
+	if r.Optional {
+		life = -life
+	}
+	buf = appendFloat(buf, life)
 	buf = append(buf, r.ID[:]...)
 	return append(buf, r.Key[:min(len(r.Key), 255)]...)
 }

@@ -264,6 +264,9 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	broken = int(uint32At(reply[end:]))
 	stamp := int64(float(reply[end+4:]))
 	exhausted := reply[end+14] == 1
+	if reply[end+14] == 2 {
+		s.checks[0].Unreserve()
+	}
 	s.forgotten = int64(uint32At(reply[end+15:]))
 	rest := reply[end+replyBytes:]
 	foreign := int(reply[end+12]) | int(reply[end+13])<<8

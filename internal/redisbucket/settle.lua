@@ -97,8 +97,8 @@ end
 -- make_tools returns the functions below. To make them costs microseconds, so a script does so only when it meets a bucket
 -- that needs them: take.lua knows a shorter way for those that have the caller's limit and no list.
 --
--- They work on a bucket b: enforce.State with the fields of its limit, and b.place, which is the place of its limit
--- in the columns, or nil for a limit that no caller sent.
+-- They work on a bucket b: enforce.State with the fields of its limit, and b.windows, which is a place in the columns with
+-- the windows of its limit, or nil if no caller sent these.
 local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
   local tools = {}
   local pack, unpack_struct, sub = struct.pack, struct.unpack, string.sub
@@ -122,13 +122,15 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
 
   -- State.take.
   local function take(b, amount, holder)
+    if b.kind == CONCURRENCY and (#holder == 0 or holder == '\0\0\0\0\0\0\0\0') then
+      return -- nobody could release it
+    end
     b.micros = b.micros - amount
     if b.kind == LOG then
       log_take(b, amount)
     elseif b.kind == CONCURRENCY then
       local ends = b.stamp + b.interval
       b.former = #b.entries > 0 and min(b.former, ends) or ends
-      if #holder == 0 then holder = string.rep('\0', 8) end -- a caller that takes it for another limit
       b.entries = b.entries .. holder .. pack('<d', ends)
     end
   end
@@ -200,8 +202,8 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
       local open
       if interval > 0 then
         open = to - to % interval
-      elseif b.place and to == now then
-        open = opens[b.place]
+      elseif b.windows and to == now then
+        open = opens[b.windows]
       else
         open = b.former > 0 and to >= b.former and b.former or 0
       end
@@ -231,11 +233,14 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
     local was_burst, was_kind, was_interval, was_rate = b.burst, b.kind, b.interval, b.rate
     local used = b.burst * TOKEN - left(b)
     b.rate, b.burst, b.since, b.interval, b.kind = rates[place], bursts[place], to_since, intervals[place], kinds[place]
-    b.place = place
+    b.windows = place
     local kind, full = b.kind, b.burst * TOKEN
     local keeps_shape = kind == was_kind and b.interval == was_interval
-    if keeps_shape and b.rate == was_rate and b.burst == was_burst or kind == 0 and was_kind == 0 then
-      -- it stays as it is; a lower burst caps what it earns next
+    if kind == 0 and was_kind == 0 then
+      -- it stays as it is; a lower burst caps what it earns next, and its debt
+      if b.micros < -full then b.micros, b.fraction = -full, 0 end
+    elseif keeps_shape and b.rate == was_rate and b.burst == was_burst then
+      -- it stays as it is
     elseif kind == was_kind and kind >= LOG then
       b.micros = b.micros + (b.burst - was_burst) * TOKEN
     elseif kind == CONCURRENCY or was_kind == CONCURRENCY then
@@ -295,7 +300,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
     if found ~= true then
       b.rate, b.burst, b.since, b.interval, b.kind =
         rates[place], bursts[place], sinces[place], intervals[place], kinds[place]
-      b.place, b.stamp = place, now
+      b.windows, b.stamp = place, now
       if found == UNKNOWN then
         b.fraction, b.former, b.entries = 0, 0, ''
         return b, false, false
@@ -312,7 +317,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
       and b.interval == intervals[place] and b.kind == kinds[place]
     local since = sinces[place]
     local from = since
-    if same then b.place = place end -- the caller's windows are the bucket's
+    if b.kind == kinds[place] and b.interval == intervals[place] then b.windows = place end
     if since <= b.since then
       if same or b.since + COMMIT_TIME >= read_at then
         from = nil
@@ -361,7 +366,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
       return (full - b.micros - b.fraction / FRACTIONS) / b.rate + interval
     elseif b.kind == FIXED_WINDOW then
       if interval > 0 then return interval - now % interval end
-      return b.place and closes[b.place] - now
+      return b.windows and closes[b.windows] - now
     elseif b.kind == SLIDING_WINDOW then
       local ends = interval - now % interval
       return b.micros < full and ends + interval or b.former > 0 and ends or 0
@@ -378,7 +383,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
     if b.kind == 0 and b.interval == 0 and b.micros >= -1 then
       value = pack('<BdIddId', 1, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since)
     else
-      if b.kind == FIXED_WINDOW and b.interval < 0 then b.former = b.place and closes[b.place] or 0 end
+      if b.kind == FIXED_WINDOW and b.interval < 0 then b.former = b.windows and closes[b.windows] or b.former end
       value = pack('<BBdIddIddd', 2, b.kind, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since, b.interval, b.former)
         .. b.entries
     end
@@ -396,7 +401,11 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
       if sub(b.entries, at, at + 7) == holder then
         local kept = ends and holder .. pack('<d', ends) or ''
         b.entries = sub(b.entries, 1, at - 1) .. kept .. sub(b.entries, at + 16)
-        if not ends then b.micros = b.micros + TOKEN end
+        if ends then
+          b.former = min(b.former, ends)
+        else
+          b.micros = b.micros + TOKEN
+        end
         return true
       end
     end
@@ -407,7 +416,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   local function give_back(b, amount, taken)
     local full, kind = b.burst * TOKEN, b.kind
     if kind == FIXED_WINDOW then
-      local open = b.interval > 0 and now - now % b.interval or b.place and opens[b.place] or now
+      local open = b.interval > 0 and now - now % b.interval or b.windows and opens[b.windows] or now
       if open > taken then return 0 end
     elseif kind == SLIDING_WINDOW then
       local open = now - now % b.interval

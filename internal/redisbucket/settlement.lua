@@ -38,7 +38,8 @@ local holder = string.sub(ARGV[5], 1, 8)
 
 -- Settle the buckets first: nothing is written if one of them cannot be.
 local buckets, at = {}, 27 + key_length
-local charged = act == 1 and cost or estimate
+local charged = nil
+local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
   local key_size = unpack_struct('<H', record, at)
   local kind = unpack_struct('<H', record, at + 2 + key_size + 28)
@@ -48,10 +49,11 @@ for i = 1, count do
   if b.micros <= OUTSIDE then return pack('<Bd', 2, 0) end
   buckets[i] = b
   if act == 2 then
-    if b.kind == CONCURRENCY then is_changed = tools.release(b, holder, now + b.interval) or is_changed end
+    if b.kind == CONCURRENCY then is_changed = tools.release(b, holder, min(now + b.interval, latest)) or is_changed end
   elseif b.kind == CONCURRENCY then
     is_changed = tools.release(b, holder) or is_changed
   elseif kind ~= CONCURRENCY then
+    amount = tools.charge(b.kind, amount)
     local now_charged = amount
     if act == 1 then
       local wanted = tools.charge(b.kind, cost)
@@ -62,7 +64,7 @@ for i = 1, count do
       end
       is_changed = is_changed or now_charged ~= amount
     end
-    charged = min(charged, now_charged)
+    charged = min(charged or now_charged, now_charged)
   end
   b.is_changed = is_changed
 end
@@ -79,4 +81,4 @@ else
   call('DEL', KEYS[1])
   call('ZREM', KEYS[2], ARGV[5])
 end
-return pack('<Bd', 3, charged)
+return pack('<Bd', 3, charged or act == 1 and cost or estimate)

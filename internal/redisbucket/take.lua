@@ -8,13 +8,15 @@
 --   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
 --   ARGV[4]  the calendars of these limits, 32 bytes each
 --   ARGV[5]  the checks' holders, 8 bytes each; empty if no limit has places
---   ARGV[6]  for a check that reserves, which is alone in its script: for how long in microseconds (double), the id (16
+--   ARGV[6]  for a check that reserves, which is alone in its script: for how long in microseconds (double; below 0: the
+--            check passes without a reservation if there are too many), the id (16
 --            bytes), and the id of the API key; else empty
 --   ARGV[7]  the time in microseconds, from tests only
 --
 -- The reply is one string: for each check and tier 2 × what is left in micros (double), + 1 if the bucket held the
 -- cost, and the fraction (32 bits); then how many values were broken (32 bits), the time (double), and how many
--- limits in force are not the caller's (16 bits), whether only the number of open reservations denies (byte), and how many
+-- limits in force are not the caller's (16 bits), whether there were too many open reservations (byte; 1: so
+-- the check is denied, 2: it has none), and how many
 -- reservations were forgotten without being settled (32 bits); then, for each of these, its key's place (16 bits) and the limit (32
 -- bytes); then, for each tier whose limit in force is a window that slides, after how many microseconds it holds
 -- the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
@@ -30,6 +32,8 @@ local last_limit = (#ARGV[3] - 8) / 32 - 1
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
 local reserves = #ARGV[6] > 0
+local is_optional = reserves and unpack_struct('<d', ARGV[6]) < 0
+local holders = ARGV[5]
 local keys = reserves and #KEYS - 2 or #KEYS
 local states, wiring
 if keys <= CHUNK then
@@ -95,7 +99,7 @@ for i = 1, keys do
   if m then
     if kind == SLIDING_WINDOW then
       buckets[i] = {
-        micros = m, fraction = f, stamp = now, former = former, entries = '', place = place,
+        micros = m, fraction = f, stamp = now, former = former, entries = '', windows = place,
         rate = rate, burst = bursts[place], since = sinces[place], interval = interval, kind = kind,
       }
     end
@@ -111,7 +115,9 @@ for i = 1, keys do
       wiring[i] = last_limit
       rates[last_limit], bursts[last_limit], sinces[last_limit] = b.rate, b.burst, b.since
       intervals[last_limit], kinds[last_limit] = b.interval, b.kind
-      if b.place then opens[last_limit], closes[last_limit], b.place = opens[b.place], closes[b.place], last_limit end
+      if b.windows then
+        opens[last_limit], closes[last_limit], b.windows = opens[b.windows], closes[b.windows], last_limit
+      end
       foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
     end
     if b.kind >= FIXED_WINDOW then buckets[i] = b end
@@ -174,11 +180,18 @@ while at <= words do
   end
   if allowed and reserves then
     local index = KEYS[keys + 2]
-    forgotten = call('ZREMRANGEBYSCORE', index, '-inf', format('%.0f', now))
-    if call('ZCARD', index) >= MAX_RESERVATIONS then
-      allowed, exhausted = false, 1
-    else
+    local ended = call('ZCOUNT', index, '-inf', format('%.0f', now))
+    if ended > 0 then -- few at a time: a hundred thousand would take 20 ms
+      forgotten = call('ZREMRANGEBYRANK', index, 0, min(ended, 1000) - 1)
+    end
+    if call('ZCARD', index) - (ended - forgotten) < MAX_RESERVATIONS then
       reserved = {} -- the tiers that are charged, if only by a cost of 0
+    elseif is_optional then
+      holders, exhausted = '', 2 -- it takes no place, because nobody could release it
+    else
+      allowed, exhausted = false, 1
+    end
+    if reserved then
       for tier = first, last do
         local wire = wiring[tier]
         if reply[r + (tier - first) * 2 + 1] % 2 == 1 then
@@ -202,7 +215,7 @@ while at <= words do
         local b = buckets[i]
         changed[i] = true
         if b and b.kind >= LOG then
-          tools.take(b, tools.charge(b.kind, cost), string.sub(ARGV[5], check, check + 7))
+          tools.take(b, tools.charge(b.kind, cost), string.sub(holders, check, check + 7))
           reply[r + 1] = left(b, 0, now) * 2 + 1
         else
           micros[i] = micros[i] - cost
@@ -243,7 +256,7 @@ for i = 1, keys do
   if changed[i] then
     local place, b = wiring[i], buckets[i]
     local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
-    if b and (kind >= LOG or not b.place) then
+    if b and (kind >= LOG or not b.windows) then
       tools.write(KEYS[i], b)
     elseif kind == 0 and interval == 0 and micros[i] >= -1 then
       local full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate
@@ -268,7 +281,7 @@ end
 
 -- The record of a reservation; see settlement.lua.
 if reserved then
-  local life, id, key = unpack_struct('<d', ARGV[6]), string.sub(ARGV[6], 9, 24), string.sub(ARGV[6], 25)
+  local life, id, key = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24), string.sub(ARGV[6], 25)
   local ms = format('%.0f', math.ceil(life / 1000))
   call('SET', KEYS[keys + 1], pack('<BdddB', 1, now, unpack_struct('<d', costs), life, #key) .. key .. table.concat(reserved),
     'PX', ms)

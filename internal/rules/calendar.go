@@ -172,8 +172,9 @@ func (c *calendar) windowAt(at int64) (start, end int64) {
 }
 
 func (c *calendar) startsAround(now int64) [4]int64 {
-	if c == nil {
-		return [4]int64{0, 0, now + MaxTimeToFull.Microseconds(), now + 2*MaxTimeToFull.Microseconds()}
+	if c == nil { // all are ahead, so that a store does not decide
+		year := MaxTimeToFull.Microseconds()
+		return [4]int64{now + year, now + 2*year, now + 3*year, now + 4*year}
 	}
 	if held := c.latest.Load(); held != nil && held[1] <= now && now < held[2] {
 		return *held
