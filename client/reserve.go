@@ -12,8 +12,9 @@ import (
 
 // Settlement is what became of a reservation.
 type Settlement struct {
-	Settled bool    // false: it was settled before, has expired, or there was none
-	Charged float64 // tokens that were charged in the end, where the server says so
+	Settled  bool    // false: it was settled before, was extended, has expired, or there was none
+	Charged  float64 // tokens that were charged in the end; 0 if it was not settled
+	Extended bool    // Extend found it open
 }
 
 // Settle replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
@@ -37,7 +38,7 @@ func (c *Client) Release(ctx context.Context, reservation string) (Settlement, e
 	return c.settle(ctx, reservation, "")
 }
 
-// Extend keeps a reservation alive for as long again.
+// Extend keeps a reservation alive for as long again, at most 24 hours after its check. It settles nothing: see Extended.
 func (c *Client) Extend(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, `,"extend":true`)
 }
@@ -51,8 +52,9 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 		return Settlement{}, fmt.Errorf("encode the reservation: %w", err)
 	}
 	var answer struct {
-		Settled *bool   `json:"settled"`
-		Charged float64 `json:"charged"`
+		Settled  *bool   `json:"settled"`
+		Charged  float64 `json:"charged"`
+		Extended bool    `json:"extended"`
 	}
 	body := []byte(`{"reservation":` + string(id) + members + `}`)
 	if err := c.patient(ctx, http.MethodPost, "/v1/settle", body, &answer); err != nil {
@@ -61,7 +63,7 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	if answer.Settled == nil {
 		return Settlement{}, problem(http.StatusOK, nil)
 	}
-	return Settlement{Settled: *answer.Settled, Charged: answer.Charged}, nil
+	return Settlement{Settled: *answer.Settled, Charged: answer.Charged, Extended: answer.Extended}, nil
 }
 
 // Usage returns all limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage.

@@ -241,7 +241,7 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 			got, err = client.Extend(t.Context(), s.Reservation)
 		}
 		if err == nil {
-			wantMembers(t, "the settlement", map[string]any{"settled": got.Settled, "charged": got.Charged}, s.Settlement)
+			wantMembers(t, "the settlement", map[string]any{"settled": got.Settled, "charged": got.Charged, "extended": got.Extended}, s.Settlement)
 		}
 	case "usage":
 		var text json.RawMessage

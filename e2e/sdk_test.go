@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -169,4 +171,58 @@ func TestTheGoClientRidesOutARestart(t *testing.T) {
 	if n, all := slow.Load(), served.Load()+fallen.Load(); n > all/100 { // where tests run in parallel, the wait for a processor counts, too
 		t.Errorf("%d of %d checks took longer than the time-out", n, all)
 	}
+}
+
+func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
+	t.Parallel()
+	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 100}\n").startAPI(t, devdbtest.Redis(t).URL())
+	client := a.newSDK(t, sluice.Config{})
+	used := func() float64 {
+		t.Helper()
+		text, err := client.Usage(t.Context(), "a b&c")
+		var usage struct {
+			UserID string `json:"user_id"`
+			Limits []struct{ Used float64 }
+		}
+		if err != nil || json.Unmarshal(text, &usage) != nil || usage.UserID != "a b&c" || len(usage.Limits) != 1 {
+			t.Fatalf("the usage is %s, %v", text, err)
+		}
+		return math.Round(usage.Limits[0].Used)
+	}
+	wantSettled := func(want sluice.Settlement, got sluice.Settlement, err error) {
+		t.Helper()
+		if err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	reserve := func(cost float64) string {
+		t.Helper()
+		d, err := client.Reserve(t.Context(), sluice.Check{UserID: "a b&c", Cost: cost}, 90*time.Second)
+		if err != nil || !d.Allowed || d.Reservation == "" {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		return d.Reservation
+	}
+	id := reserve(50)
+	extended, err := client.Extend(t.Context(), id)
+	wantSettled(sluice.Settlement{Extended: true}, extended, err)
+	settled, err := client.Settle(t.Context(), id, 12.5)
+	wantSettled(sluice.Settlement{Settled: true, Charged: 12.5}, settled, err)
+	again, err := client.Settle(t.Context(), id, 12.5)
+	wantSettled(sluice.Settlement{}, again, err)
+	late, err := client.Extend(t.Context(), id)
+	wantSettled(sluice.Settlement{}, late, err)
+	cancelled, err := client.Cancel(t.Context(), reserve(5))
+	wantSettled(sluice.Settlement{Settled: true}, cancelled, err)
+	released, err := client.Release(t.Context(), reserve(7.5))
+	wantSettled(sluice.Settlement{Settled: true, Charged: 7.5}, released, err)
+	if got := used(); got != 20 {
+		t.Errorf("%v tokens are used, want 20", got)
+	}
+	d, err := client.Reserve(t.Context(), sluice.Check{Endpoint: "/nobody"}, 0)
+	if err != nil || !d.Allowed || d.Reservation != "" {
+		t.Errorf("where no limit matches: %+v, %v", d, err)
+	}
+	nothing, err := client.Settle(t.Context(), d.Reservation, 1)
+	wantSettled(sluice.Settlement{}, nothing, err)
 }

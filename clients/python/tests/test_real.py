@@ -8,9 +8,10 @@ import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
-from sluice import AsyncSluice, Check, Decision, Sluice, SluiceError
+from sluice import AsyncSluice, Check, Decision, Settlement, Sluice, SluiceError
 
 from .servers import DEMO_KEY, PATIENCE, Proxy, RealSluice
 
@@ -92,6 +93,35 @@ class RealTest(unittest.TestCase):
         self.assertEqual([d.allowed for d in client.check_batch([report, report, last])], [True, False, True])
         with self.assertRaises(SluiceError):
             client.check_batch([report, Check(ip="x")])
+
+    def test_reservations_are_settled_and_usage_is_told(self) -> None:
+        client = self.start()
+        report = Check(user_id="py a&b", endpoint="/api/reports")
+
+        def reserve(cost: float) -> str:
+            decision = client.reserve(replace(report, cost=cost), hold=90)
+            assert decision.allowed and decision.reservation, decision
+            return decision.reservation
+
+        reservation = reserve(2)
+        self.assertEqual(client.extend(reservation), Settlement(False, 0, True))
+        self.assertEqual(client.settle(reservation, 0.5), Settlement(True, 0.5))
+        self.assertEqual(client.settle(reservation, 0.5), Settlement(False))
+        self.assertEqual(client.extend(reservation), Settlement(False))
+        self.assertEqual(client.cancel(reserve(1)), Settlement(True))
+        self.assertEqual(client.release(reserve(0.5)), Settlement(True, 0.5))
+        usage = client.usage("py a&b")
+        (own,) = (limit for limit in usage["limits"] if limit["key_pattern"] == "user:{user_id}:endpoint:/api/reports")
+        self.assertEqual((usage["user_id"], usage["plan"], own["limit"]), ("py a&b", "free", 3))
+        self.assertTrue(0 < own["used"] <= 1, own)
+
+        async def ask() -> None:
+            async with AsyncSluice(self.sluice.url, DEMO_KEY, timeout=PATIENCE) as client:
+                decision = await client.reserve(Check(user_id="py-async", cost=2))
+                self.assertEqual(await client.settle(decision.reservation, 1), Settlement(True, 1))
+                self.assertEqual((await client.usage("py-async"))["user_id"], "py-async")
+
+        asyncio.run(ask())
 
     def test_a_wrong_key_is_named_without_the_key(self) -> None:
         decision = self.start(key=DEMO_KEY.replace("0123", "9999"), failure_mode="closed").check(Check(user_id="42"))

@@ -287,10 +287,10 @@ export class Sluice {
   }
 
   async #settle(reservation: string | null, members: object): Promise<Settlement> {
-    if (!reservation) return { settled: false, charged: 0 };
+    if (!reservation) return { settled: false, charged: 0, extended: false };
     const answer = await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members }));
     if (typeof answer?.settled !== 'boolean') throw problem(200, null);
-    return { settled: answer.settled, charged: answer.charged ?? 0 };
+    return { settled: answer.settled, charged: answer.charged ?? 0, extended: answer.extended === true };
   }
 
   /** Sends a request that no failure mode answers. */

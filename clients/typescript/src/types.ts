@@ -71,10 +71,12 @@ export interface Tier {
 
 /** What became of a reservation. */
 export interface Settlement {
-  /** False: it was settled before, has expired, or there was none. */
+  /** False: it was settled before, was extended, has expired, or there was none. */
   settled: boolean;
-  /** Tokens that were charged in the end, where the server says so. */
+  /** Tokens that were charged in the end; 0 if it was not settled. */
   charged: number;
+  /** `extend` found it open. */
+  extended: boolean;
 }
 
 /**

@@ -61,6 +61,31 @@ test('a batch is decided in order', async () => {
   await assert.rejects(limits.checkBatch([report, { ip: 'x' }]), { kind: 'request' });
 });
 
+test('reservations are settled, and usage is told', async () => {
+  const limits = new Sluice({ ...patient, url: sluice.url });
+  const report = { userId: 'js a&b', endpoint: '/api/reports' };
+  const reserve = async (cost: number) => {
+    const { allowed, reservation } = await limits.reserve({ ...report, cost }, { hold: 90_000 });
+    assert.ok(allowed && reservation);
+    return reservation;
+  };
+  const none = { settled: false, charged: 0, extended: false };
+  const reservation = await reserve(2);
+  assert.deepEqual(await limits.extend(reservation), { ...none, extended: true });
+  assert.deepEqual(await limits.settle(reservation, 0.5), { ...none, settled: true, charged: 0.5 });
+  assert.deepEqual(await limits.settle(reservation, 0.5), none);
+  assert.deepEqual(await limits.extend(reservation), none);
+  assert.deepEqual(await limits.cancel(await reserve(1)), { ...none, settled: true });
+  assert.deepEqual(await limits.release(await reserve(0.5)), { ...none, settled: true, charged: 0.5 });
+  const usage = (await limits.usage('js a&b')) as {
+    user_id: string;
+    limits: { key_pattern: string; limit: number; used: number }[];
+  };
+  const own = usage.limits.find(({ key_pattern }) => key_pattern === 'user:{user_id}:endpoint:/api/reports');
+  assert.deepEqual([usage.user_id, own?.limit], ['js a&b', 3]);
+  assert.ok(own && own.used > 0 && own.used <= 1, JSON.stringify(own));
+});
+
 test('a wrong key is named, without the key', async () => {
   const limits = new Sluice({
     ...patient,

@@ -65,8 +65,9 @@ class Decision:
 class Settlement:
     """What became of a reservation."""
 
-    settled: bool  #: False: it was settled before, has expired, or there was none
-    charged: float = 0  #: tokens that were charged in the end, where the server says so
+    settled: bool  #: False: it was settled before, was extended, has expired, or there was none
+    charged: float = 0  #: tokens that were charged in the end; 0 if it was not settled
+    extended: bool = False  #: extend found it open
 
 
 #: One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than

@@ -98,7 +98,7 @@ def decode_batch(answer: Answer, checks: int) -> list[Decision]:
 def decode_settlement(body: Any) -> Settlement:
     if not isinstance(body, dict) or not isinstance(body.get("settled"), bool):
         raise problem(Answer(200, None, None))
-    return Settlement(body["settled"], body.get("charged") or 0)
+    return Settlement(body["settled"], body.get("charged") or 0, body.get("extended") is True)
 
 
 def _decode(body: Any, status: Any) -> Decision | None:
