@@ -139,6 +139,14 @@ func TestAMasterThatFailsDegradesItsOwnTenantsAlone(t *testing.T) {
 	}
 	before := load.answered[0].Load()
 	eventually(t, "the frozen master serves again", 2*time.Second, func() bool { return load.answered[0].Load() > before+50 })
+	// What waited for it may still fail.
+	before, failed := load.answered[0].Load(), load.failed[0].Load()
+	eventually(t, "the frozen master serves every check", patience, func() bool {
+		if now := load.failed[0].Load(); now != failed {
+			before, failed = load.answered[0].Load(), now
+		}
+		return load.answered[0].Load() > before+50
+	})
 	load.mustServe(t, true, false, true)
 }
 
