@@ -100,6 +100,9 @@ func settle(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.
 
 // equalAnswers compares the answers to the same checks bit for bit.
 func equalAnswers(got, want []enforce.BucketCheck) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d answers to %d checks", len(got), len(want))
+	}
 	for i := range want {
 		for j := range want[i].Tiers {
 			g, w := got[i].Tiers[j], want[i].Tiers[j]

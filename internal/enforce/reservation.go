@@ -132,11 +132,11 @@ func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (
 	if !with.HasCost {
 		return estimate, true
 	}
-	if wanted := charge(s.Limit, with.Cost); wanted < estimate {
+	wanted := charge(s.Limit, with.Cost)
+	if wanted < estimate {
 		return estimate - s.giveBack(estimate-wanted, taken), true
-	} else {
-		return estimate + s.takeMore(wanted-estimate), true
 	}
+	return estimate + s.takeMore(wanted-estimate), true
 }
 
 // Extend restarts the time for which a place is held, if the state has it, but not beyond a latest time.
