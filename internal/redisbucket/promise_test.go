@@ -95,7 +95,7 @@ func hammer(t *testing.T, stores []*Store, tier enforce.Tier, lasts time.Duratio
 			var no int
 			for n := 0; time.Now().Before(ends); n++ {
 				checks := one(tier)
-				binary.LittleEndian.PutUint64(checks[0].Holder[:], uint64(caller<<32|n))
+				binary.LittleEndian.PutUint64(checks[0].Holder[:], uint64(caller+1)<<32|uint64(n)) // never 0, which holds nothing
 				if err := stores[caller%len(stores)].Take(context.Background(), checks); err != nil {
 					t.Errorf("take: %v", err)
 					return
