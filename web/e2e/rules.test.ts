@@ -25,7 +25,7 @@ test('a shadow rule is made from parts, reports nothing to callers, and is then 
   await expect(page.getByText('Each user on /api/orders')).toBeVisible();
   await expect(page.getByText('bucket of user 43')).toBeVisible();
   await page.getByLabel('Rate', { exact: true }).fill('2/min');
-  await page.getByLabel('Burst').fill('2');
+  await page.getByLabel('Burst', { exact: true }).fill('2');
   await page.getByText('Shadow', { exact: true }).click();
   await expect(page.getByRole('application', { name: /requests in/ })).toBeVisible();
   await expectAccessible(page);
@@ -51,14 +51,14 @@ test('a rule is changed, its history says how, and the change is undone', async 
     .getByRole('link')
     .first()
     .press('Enter');
-  await page.getByLabel('Burst').fill('30');
+  await page.getByLabel('Burst', { exact: true }).fill('30');
   await expect(page.getByText('Buckets keep their tokens.')).toBeVisible();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText('Rule saved')).toBeVisible();
   await page.getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByText('Change undone')).toBeVisible();
-  await expect(page.getByLabel('Burst')).toHaveValue('3');
+  await expect(page.getByLabel('Burst', { exact: true })).toHaveValue('3');
 });
 
 test('a lost race on a rule shows both versions; theirs can be taken', async ({ page }) => {
@@ -69,7 +69,7 @@ test('a lost race on a rule shows both versions; theirs can be taken', async ({ 
     .getByRole('link')
     .first()
     .press('Enter');
-  await page.getByLabel('Burst').fill('2500');
+  await page.getByLabel('Burst', { exact: true }).fill('2500');
   const id = page.url().split('/').at(-1);
   const path = `/api/v1/tenants/${demo.tenant}/rules/${id}`;
   await page.request.patch(path, { headers: { 'If-Match': '*' }, data: { burst_capacity: 2200 } });
@@ -79,7 +79,7 @@ test('a lost race on a rule shows both versions; theirs can be taken', async ({ 
   await expect(dialog.getByRole('cell', { name: '2,200' })).toBeVisible();
   await dialog.getByRole('button', { name: 'Keep the saved version' }).click();
   await expect(dialog).toBeHidden();
-  await expect(page.getByLabel('Burst')).toHaveValue('2,200');
+  await expect(page.getByLabel('Burst', { exact: true })).toHaveValue('2,200');
 });
 
 test('one user gets an override that ends', async ({ page, sluice }) => {
@@ -93,7 +93,7 @@ test('one user gets an override that ends', async ({ page, sluice }) => {
   await page.getByRole('button', { name: 'New override' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('User').fill('42');
-  await dialog.getByLabel('Burst').fill('100');
+  await dialog.getByLabel('Burst', { exact: true }).fill('100');
   await dialog.getByLabel('Reason').fill('migration week');
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Save override' }).click();

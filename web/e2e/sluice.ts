@@ -78,6 +78,7 @@ async function run(folder: string, wanted: Addresses) {
     SLUICE_CHECK_ADDR: wanted.check,
     SLUICE_ADMIN_ADDR: wanted.admin,
     SLUICE_METRICS_ADDR: wanted.metrics,
+    SLUICE_GRPC_ADDR: '127.0.0.1:0',
     SLUICE_WEBHOOK_ALLOW: `${allowed}/32`,
     // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
     SLUICE_STORE_BUDGET: '5s',

@@ -187,6 +187,7 @@ class RealSluice:
             "SLUICE_CHECK_ADDR": "127.0.0.1:0",
             "SLUICE_ADMIN_ADDR": "127.0.0.1:0",
             "SLUICE_METRICS_ADDR": "127.0.0.1:0",
+            "SLUICE_GRPC_ADDR": "127.0.0.1:0",
             "SLUICE_STORE_BUDGET": "5s",  # what happens without Redis has tests of its own
         }
         self._process = subprocess.Popen(

@@ -139,6 +139,7 @@ export async function startSluice(): Promise<{ url: string; stop(): Promise<void
       SLUICE_CHECK_ADDR: any,
       SLUICE_ADMIN_ADDR: any,
       SLUICE_METRICS_ADDR: any,
+      SLUICE_GRPC_ADDR: any,
       SLUICE_STORE_BUDGET: '5s', // what happens without Redis has tests of its own
     },
     stdio: ['ignore', 'pipe', 'pipe'],
