@@ -172,7 +172,7 @@ func TestAGatewaySurvivesARestart(t *testing.T) {
 func (tn tenant) startGateway(t *testing.T, name, checks string) *gateway {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("%s is not installed; scripts/install.sh test installs it", name)
+		t.Fatalf("%s is not installed; scripts/install.sh test installs it", name)
 	}
 	g := &gateway{client: newClient(t), line: newLine(t, checks), seen: make(chan http.Header, 1000)}
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

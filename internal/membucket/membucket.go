@@ -1,4 +1,4 @@
-// Package membucket keeps token buckets in this process's memory.
+// Package membucket keeps buckets and reservations in this process's memory.
 //
 // It is the store of a single process without Redis, and the fallback of tiers with the failure mode "local" while Redis is
 // down. It answers exactly as the Redis store does, never fails, and forgets everything when the process ends.
@@ -8,7 +8,8 @@
 //
 // Memory is bounded. A bucket that has been full for a while is forgotten. Each new bucket sweeps two old ones, so idle
 // buckets go at least as fast as new ones come. A store at its bound evicts the bucket of a small sample that would be full
-// soonest, which gives away the fewest tokens. An attacker who makes up identities evicts those, which have taken little.
+// soonest, which gives away the fewest tokens. An attacker who makes up identities evicts those, which have taken little. A tenant
+// has at most enforce.MaxReservations open; each new one also forgets those of some other tenant that have ended.
 package membucket
 
 import (

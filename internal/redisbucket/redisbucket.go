@@ -1,12 +1,13 @@
-// Package redisbucket keeps token buckets in Redis, where every process finds them.
+// Package redisbucket keeps buckets in Redis, where every process finds them.
 //
 // A check costs one round trip, however many tiers it has. One script decides it atomically on Redis's clock: all its
 // tokens are taken or none. Checks that come at the same time share round trips: a combiner sends those that came during
 // one batch in the next. A batch is a few scripts of at most 64 checks or 256 buckets each, so that Redis is never busy
 // with one for long. The checks of a script are of one tenant, whose keys are in one slot of a Redis Cluster, unless
 // CheckSettings found a single server. A batch has about 1024 buckets at most. A larger Take is several batches, each with
-// its own budget, and other callers' checks come in between. take.lua is the script, the format of a bucket, and the
-// place to start reading.
+// its own budget, and other callers' checks come in between. Start reading at take.lua, the script, and settle.lua, which has
+// the format of a bucket and what all scripts share. settlement.lua settles reservations, whose records stand beside the
+// buckets of their tenant.
 //
 // When Redis is down, Take returns an error within its budget (50 ms by default), which includes waiting for a turn. A
 // failed batch fails only its own checks, and a hanging one delays others by at most a tenth of the budget. After five
@@ -20,7 +21,7 @@
 // another order.
 //
 // A bucket's key expires ten seconds after the bucket is full. A broken value counts as a full bucket; it is replaced and
-// counted. A key of another type is replaced once tokens are taken. A value in a version that take.lua does not know is
+// counted. A key of another type is replaced once tokens are taken. A value in a version that settle.lua does not know is
 // left alone, and its checks are not answered. Redis must not evict keys, because an evicted bucket starts full: see
 // CheckSettings.
 package redisbucket
