@@ -41,6 +41,7 @@ func BenchmarkCheck(b *testing.B) {
 				sent.Reset(request)
 				reader.Reset(sent)
 				c.Response.Reset()
+				c.ResetUserValues() // releases the memory, as the server does after an answer
 				if err := c.Request.Read(reader); err != nil {
 					b.Fatal(err)
 				}

@@ -58,9 +58,11 @@ end
 -- read_limits returns packed limits as columns. They have 32 bytes each: rate (double), burst (32 bits), since (double),
 -- interval (double), kind (16 bits), and the place in calendars, from 1, of its windows (16 bits; 0: none). Calendars
 -- have 32 bytes each: when the former, the present, the next and the window after that begin. opens and closes say
--- when the window that holds now begins and ends.
+-- when the window that holds now begins and ends. The tables have room for four limits, the most that checks usually have: to
+-- grow to it takes Lua half a microsecond each.
 local function read_limits(packed, count, calendars, now)
-  local rates, bursts, sinces, intervals, kinds, opens, closes = {}, {}, {}, {}, {}, {}, {}
+  local rates, bursts, sinces = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}
+  local intervals, kinds, opens, closes = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {}, {}
   local unpack_struct = struct.unpack
   for place = 0, count - 1 do
     local rate, burst, since, interval, kind, calendar = unpack_struct('<dIddHH', packed, place * 32 + 1)

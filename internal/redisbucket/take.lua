@@ -59,8 +59,8 @@ else
 end
 
 -- Settle every bucket. A bucket whose state is no more than a level is two columns from here on; any other is in
--- buckets, as settle.lua describes it.
-local micros, fractions, changed, buckets = {}, {}, {}, {}
+-- buckets, as settle.lua describes it. The tables have room for a check of four tiers, as in read_limits.
+local micros, fractions, changed, buckets = {0, 0, 0, 0}, {0, 0, 0, 0}, {false, false, false, false}, {}
 local broken, foreign, waits, tools = 0, {}, {}, nil
 for i = 1, keys do
   local place, state = wiring[i], states[i]
@@ -134,7 +134,7 @@ local function left(b, level, now)
 end
 
 -- Walk the checks in order.
-local reply, n = {}, 0
+local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
 local exhausted, forgotten, reserved = 0, 0, nil
 local costs = ARGV[2]
 local at, check, cost_at = keys + 1, -7, 1
