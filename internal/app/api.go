@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -63,6 +64,7 @@ type CheckParts struct {
 	Observer       httpapi.Observer
 	Tokens         *jwks.Keys
 	MaxConnections int
+	TrustedProxies []netip.Prefix
 	TraceEndpoint  string // of a collector; "" for none
 }
 
@@ -114,6 +116,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Tokens:    a.tokens,
 
 		MaxConnections: connections,
+		TrustedProxies: cfg.TrustedProxies,
 		TraceEndpoint:  cfg.TraceEndpoint,
 	}
 	checks, err := servers.Check(parts)

@@ -16,14 +16,15 @@ export function CreatedKey({
   created,
   onClose,
 }: {
-  tenant: string;
+  /** null: a service key */
+  tenant: string | null;
   created: Created;
   onClose: () => void;
 }) {
   const { url } = useCheckUrl();
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
-      {created.key.permissions.includes('check') && (
+      {tenant !== null && created.key.permissions.includes('check') && (
         <>
           <h3>Send a first check</h3>
           <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />
