@@ -43,7 +43,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	if err != nil {
 		return nil, err
 	}
-	matches := tenant.UserBuckets(request.UserId, s.Now(), maxUserBuckets+1)
+	matches := tenant.UserBuckets(request.UserId, "", s.Now(), maxUserBuckets+1)
 	hasMore := len(matches) > maxUserBuckets
 	matches = matches[:min(len(matches), maxUserBuckets)]
 	fixed := len(matches)

@@ -50,16 +50,21 @@ func (b *bodies) add(tenant rules.TenantID, n int) {
 	}
 }
 
-// holds returns how many bytes count for a request with a body of this length. A usual single check counts nothing; every
-// batch counts, because a small one can have a large answer.
+// holds returns how many bytes count for a request with a body of this length. A usual single check counts nothing. A small
+// request that can have a large answer counts a little, and its answer once it is known: see countAnswer.
 func (r *route) holds(length int) int {
+	held := 0
 	switch {
+	case !r.readsBody():
 	case length == chunked:
-		return r.maxBody
-	case length > keptBody || r.path == batchPath:
-		return length
+		held = r.maxBody
+	case length > keptBody || r.mayAnswerMuch():
+		held = length
 	}
-	return 0
+	if r.mayAnswerMuch() {
+		return max(held, 1)
+	}
+	return held
 }
 
 // reserveBody counts the memory of a request, and reports whether its body may be read.
@@ -77,9 +82,9 @@ func (c *conn) reserveBody(a *admission, length int) bool {
 	return false
 }
 
-// countAnswer counts the memory of a large answer, until it is written.
+// countAnswer counts the memory of an answer that is not small, until it is written.
 func (c *conn) countAnswer() {
-	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptAnswer {
+	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptBody {
 		c.server.bodies.adjust(c.holder, n)
 		c.held += n
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
@@ -97,6 +99,50 @@ func TestUnreadAnswersHaveAShare(t *testing.T) {
 			t.Errorf("in the end %d bytes are held", got)
 		}
 	})
+}
+
+// Answers about usage count too: a tenant with many limits has large ones.
+func TestUnreadUsageHasAShare(t *testing.T) {
+	t.Parallel()
+	var many []rules.Rule
+	for i := range enforce.MaxUsage {
+		many = append(many, limit(t, rules.RuleID(i+1), fmt.Sprintf("user:{user_id}:endpoint:/api/%d/%s", i, strings.Repeat("x", 200)), 1, 50))
+	}
+	inBubble(t, 100, func(t *testing.T, h *harness, l *pipes) {
+		h.server.SetMaxHeld(1024*kib, 30*kib)
+		usage := func(key string) string {
+			return "GET /v1/usage?user_id=42 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n\r\n"
+		}
+		stuck, next := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		stuck.send(usage(fullKey))
+		synctest.Wait()
+		next.send(usage(fullKey))
+		if got := next.answer(); got.status != 503 || got.last || got.header.Get("Retry-After") != "1" {
+			t.Errorf("one more is answered %d %s, the last: %t", got.status, got.body, got.last)
+		}
+		if got := next.check(fullKey); got.status != 200 {
+			t.Errorf("a check is answered %d %s", got.status, got.body)
+		}
+		other := l.call(t, "192.0.2.1")
+		for range 2 {
+			other.send(usage(otherKey))
+			if got := other.answer(); got.status != 200 {
+				t.Errorf("another tenant is answered %d %s", got.status, got.body)
+			}
+			synctest.Wait()
+		}
+		if got := stuck.answer(); got.status != 200 || len(got.body) < 30*kib {
+			t.Errorf("the first is answered %d, with %d bytes", got.status, len(got.body))
+		}
+		synctest.Wait()
+		if got := h.server.Held(); got != 0 {
+			t.Errorf("in the end %d bytes are held", got)
+		}
+		next.send(usage(fullKey))
+		if got := next.answer(); got.status != 200 {
+			t.Errorf("with room again it is answered %d %s", got.status, got.body)
+		}
+	}, many...)
 }
 
 // A key that is revoked while the body comes is not in force any more when the check would be decided.

@@ -47,11 +47,11 @@ func (l *pipes) call(t *testing.T, addr string) *caller {
 }
 
 // inBubble runs a test of a server with all its time-outs, by a clock that waits for nobody.
-func inBubble(t *testing.T, maxConnections int, test func(t *testing.T, h *harness, l *pipes)) {
+func inBubble(t *testing.T, maxConnections int, test func(t *testing.T, h *harness, l *pipes), with ...rules.Rule) {
 	t.Helper()
 	newHarness(t, rules.DefaultSettings()).post("/v1/check", `{}`) // starts fasthttp's clock, outside of the bubble
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, rules.DefaultSettings())
+		h := newHarness(t, rules.DefaultSettings(), with...)
 		l := &pipes{make(chan net.Conn), make(chan struct{})}
 		h.config.MaxConnections = maxConnections
 		server := checkapi.NewServer(h.config)

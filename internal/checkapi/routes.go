@@ -3,7 +3,6 @@ package checkapi
 import (
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -39,8 +38,6 @@ type Config struct {
 	Version string
 	// MaxConnections caps the open connections; 0 is 16,384.
 	MaxConnections int
-	// TrustedProxies are networks whose X-Forwarded-For is believed, to compare a caller's address with its key's networks.
-	TrustedProxies []netip.Prefix
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
@@ -91,8 +88,8 @@ func newSurface(c Config) *surface {
 		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
 		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
 		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
-		{!visitors, http.MethodGet, "/v1/usage", auth.PermissionCheck, checkjson.MaxBody, s.usage},
-		{!visitors, http.MethodPost, "/v1/explain", auth.PermissionExplain, checkjson.MaxBody, s.explain},
+		{!visitors, http.MethodGet, usagePath, auth.PermissionCheck, checkjson.MaxBody, s.usage},
+		{!visitors, http.MethodPost, explainPath, auth.PermissionExplain, checkjson.MaxBody, s.explain},
 		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
 		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
 		{!visitors, http.MethodGet, httpapi.ReadyPath, "", checkjson.MaxBody, s.readyz},
@@ -103,12 +100,19 @@ func newSurface(c Config) *surface {
 }
 
 const (
-	batchPath = "/v1/check/batch"
-	anyMethod = "ANY"
+	batchPath   = "/v1/check/batch"
+	usagePath   = "/v1/usage"
+	explainPath = "/v1/explain"
+	anyMethod   = "ANY"
 )
 
 // readsBody reports whether requests to the route may have a body that is read.
 func (r *route) readsBody() bool { return r.method == http.MethodPost }
+
+// mayAnswerMuch reports whether a small request to the route can have a large answer.
+func (r *route) mayAnswerMuch() bool {
+	return r.path == batchPath || r.path == usagePath || r.path == explainPath
+}
 
 // routeAt returns the route of a path, or nil.
 func (s *surface) routeAt(path []byte) *route {

@@ -7,23 +7,25 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // usage handles GET /v1/usage: all limits of one user as they stand, for the "your usage" page of a customer. It takes
-// nothing, and a user whom nobody knows has the limits of the default plan.
+// nothing, and a user whom nobody knows has the limits of the default plan, unless the query names one.
 func (s *surface) usage(c *fasthttp.RequestCtx, by caller) error {
 	_, query, _ := bytes.Cut(c.Request.Header.RequestURI(), []byte("?"))
-	userID, err := checkjson.DecodeUsage(string(query))
+	userID, named, err := checkjson.DecodeUsage(string(query))
 	if err != nil {
 		return err
 	}
-	plan, err := by.tenant.PlanOf(&rules.Request{UserID: userID})
-	if err != nil {
+	asked := []enforce.Check{{Request: rules.Request{UserID: userID, Plan: named}}}
+	if err := checkjson.ChoosePlans(by.tenant, asked, func(int) string { return "/query/plan" }); err != nil {
 		return err
 	}
-	limits, hasMore, err := s.Limiter.Usage(c, by.tenant, userID)
+	plan := asked[0].EffectivePlan
+	limits, hasMore, err := s.Limiter.Usage(c, by.tenant, userID, plan)
 	if err != nil {
 		s.Log.Debug("the buckets of a user could not be read", "tenant", by.tenant.Tenant.Slug, "error", err)
 		return httpapi.Unavailable.Problem("The store of buckets did not answer in time. Nothing was taken; ask again.")

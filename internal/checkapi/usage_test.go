@@ -98,6 +98,14 @@ func TestUsageIsOfTheUsersPlanAndOverrides(t *testing.T) {
 			t.Errorf("%s has %q, want %q", user, got, want)
 		}
 	}
+	for query, want := range map[string]string{
+		"7&plan=free":     "user:{user_id} 10 0 1 per second, bursts to 10; user:7 77 0 1 per second, bursts to 77",
+		"nobody&plan=pro": "user:{user_id} 100 0 1 per second, bursts to 100",
+	} {
+		if got, _ := usageOf(t, h, fullKey, query); strings.Join(got, "; ") != want {
+			t.Errorf("%s has %q, want %q", query, got, want)
+		}
+	}
 	h.now = h.now.Add(time.Hour)
 	if got, _ := usageOf(t, h, fullKey, "7"); !strings.HasPrefix(strings.Join(got, "; "), "user:{user_id} 100 ") {
 		t.Errorf("after the override: %q", got)
@@ -160,7 +168,9 @@ func TestUsageThatNobodyCanAsk(t *testing.T) {
 		"?user_id=%00":                           {"/query/user_id"},
 		"?user_id=%ff":                           {"/query/user_id"},
 		"?user_id=" + strings.Repeat("x", 257):   {"/query/user_id"},
-		"?user_id=1&plan=pro":                    {"/query/plan"},
+		"?user_id=1&plan=gold":                   {"/query/plan"},
+		"?user_id=1&plan=":                       {"/query/plan"},
+		"?user_id=1&plan=pro&plan=pro":           {"/query/plan"},
 		"?USER_ID=1&a/b=2":                       {"/query/user_id", "/query/USER_ID", "/query/a~1b"},
 		"?user_id=1&" + strings.Repeat("a=&", 3): {"/query/a"},
 	} {

@@ -15,12 +15,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DecodeUsage reads the user id of a query, such as user_id=42. The error is a *httpapi.Problem.
-func DecodeUsage(query string) (userID string, err error) {
-	const parameter = "user_id"
+// DecodeUsage reads a query, such as user_id=42 or user_id=42&plan=pro. The plan is "" if none is named. The error is a *httpapi.Problem.
+func DecodeUsage(query string) (userID, plan string, err error) {
+	const parameter, planParameter = "user_id", "plan"
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "", httpapi.InvalidRequest.Problem("Write the query as user_id=42, percent-encoded.")
+		return "", "", httpapi.InvalidRequest.Problem("Write the query as user_id=42, percent-encoded.")
 	}
 	var wrong []httpapi.FieldError
 	refuse := func(name, detail string) {
@@ -42,11 +42,19 @@ func DecodeUsage(query string) (userID string, err error) {
 	case strings.Contains(userID, "\x00"):
 		refuse(parameter, "contains the character NUL; remove it")
 	}
-	delete(values, parameter)
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		refuse(name, "is not known; the parameter is user_id")
+	plan = values.Get(planParameter)
+	switch sent := values[planParameter]; {
+	case len(sent) > 1:
+		refuse(planParameter, "is given twice; send it once")
+	case len(sent) == 1 && plan == "":
+		refuse(planParameter, "is empty; leave it out to use the user's own")
 	}
-	return userID, httpapi.BodyProblem(wrong)
+	delete(values, parameter)
+	delete(values, planParameter)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		refuse(name, "is not known; the parameters are user_id and plan")
+	}
+	return userID, plan, httpapi.BodyProblem(wrong)
 }
 
 // AppendUsage appends the limits of a user as a JSON object.

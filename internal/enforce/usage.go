@@ -10,13 +10,13 @@ import (
 // MaxUsage is how many limits of a user Usage looks at: fewer than a script of many checks has buckets.
 const MaxUsage = 100
 
-// Usage looks at the limits of one user, in order of rule id, and takes nothing: see snapshot.Tenant.UserBuckets. hasMore
+// Usage looks at the limits of one user on a plan, in order of rule id, and takes nothing: see snapshot.Tenant.UserBuckets. hasMore
 // reports that there are more than MaxUsage. Rules that this process cannot apply are left out.
 //
 // It waits for the shared buckets as long as a check does. Failure modes do not apply: the error means that the buckets could
 // not be read.
-func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID string) (limits []TierDecision, hasMore bool, err error) {
-	d := Decision{matches: tenant.UserBuckets(userID, l.now(), MaxUsage+1)}
+func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, plan string) (limits []TierDecision, hasMore bool, err error) {
+	d := Decision{matches: tenant.UserBuckets(userID, plan, l.now(), MaxUsage+1)}
 	if hasMore = len(d.matches) > MaxUsage; hasMore {
 		d.matches = d.matches[:MaxUsage]
 	}

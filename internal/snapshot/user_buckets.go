@@ -10,21 +10,23 @@ import (
 )
 
 // UserBuckets returns up to limit of the buckets that a user id alone fixes, in order of rule id: of
-// active limits, enforced or shadow, that apply to the user's plan or to all, those with the user in
+// active limits, enforced or shadow, that apply to a plan or to all, those with the user in
 // their pattern and no placeholder but {user_id}. Such are user:{user_id}, user:{user_id}:endpoint:/a
 // and the rule user:42 of user 42; endpoint:/a is everybody's, and user:{user_id}:ip:{ip} has as many
 // buckets as the user has addresses.
 //
-// Each is the Match that a check of the user would get on the plan that PlanOf says without one
-// named. The cost grows with the buckets returned, not with the tenant's rules; the first call after
+// The plan is the user's own, as PlanOf says, unless one is named. Each bucket is the Match that a check of the user would get
+// on that plan. The cost grows with the buckets returned, not with the tenant's rules; the first call after
 // a change of rules sorts them, which takes an eighth of what their index took (0.1 s for 100,000).
-func (t *Tenant) UserBuckets(userID string, now time.Time, limit int) []rules.Match {
+func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []rules.Match {
 	if userID == "" {
 		return nil
 	}
-	plan := t.Tenant.DefaultPlan
-	if assigned, ok := t.AssignedPlan(userID); ok {
-		plan = assigned
+	if plan == "" {
+		plan = t.Tenant.DefaultPlan
+		if assigned, ok := t.AssignedPlan(userID); ok {
+			plan = assigned
+		}
 	}
 	sorted := t.index.userLimits()
 	rest := [][]*rules.Rule{sorted.of("", ""), sorted.of(userID, "")}

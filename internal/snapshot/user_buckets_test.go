@@ -55,7 +55,7 @@ func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 	tenant := New(rows).Tenant(testTenant)
 
 	var got, want []string
-	for _, m := range tenant.UserBuckets("42", testNow, 100) {
+	for _, m := range tenant.UserBuckets("42", "", testNow, 100) {
 		got = append(got, m.Rule.Pattern.String()+" "+m.Subject)
 	}
 	for pattern := range all {
@@ -71,10 +71,10 @@ func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got := tenant.UserBuckets("42", testNow, 3); len(got) != 3 || got[0].Rule.ID != 1 {
+	if got := tenant.UserBuckets("42", "", testNow, 3); len(got) != 3 || got[0].Rule.ID != 1 {
 		t.Errorf("of three at most: %+v", got)
 	}
-	if got := tenant.UserBuckets("", testNow, 100); len(got) != 0 {
+	if got := tenant.UserBuckets("", "", testNow, 100); len(got) != 0 {
 		t.Errorf("nobody's: %+v", got)
 	}
 }
@@ -142,7 +142,7 @@ func TestUserBucketsAgreeWithMatch(t *testing.T) {
 		w := randomWorld{pick: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "pick") }}
 		tenant := userWorld(t, w)
 		user := w.of("1", "2", "3")
-		buckets := tenant.UserBuckets(user, testNow, 100)
+		buckets := tenant.UserBuckets(user, "", testNow, 100)
 		for _, bucket := range buckets {
 			r := requestFor(bucket.Rule, user)
 			if !slices.Contains(matchOf(t, tenant, &r), bucket) {
@@ -227,7 +227,7 @@ func TestUserBucketsOfManyRulesAreInOrderAndBounded(t *testing.T) {
 	tenant := New(rows).Tenant(testTenant)
 	for _, limit := range []int{0, 1, 100, len(want), 1000} {
 		var got []rules.RuleID
-		for _, m := range tenant.UserBuckets("42", testNow, limit) {
+		for _, m := range tenant.UserBuckets("42", "", testNow, limit) {
 			got = append(got, m.Rule.ID)
 		}
 		if !slices.Equal(got, want[:min(limit, len(want))]) {
@@ -245,9 +245,9 @@ func BenchmarkUserBuckets(b *testing.B) {
 			}
 			all[size-1] = activeRule(b, rules.RuleID(size), "user:{user_id}")
 			tenant := tenantWith(all...)
-			tenant.UserBuckets("somebody", testNow, 1) // sorts them
+			tenant.UserBuckets("somebody", "", testNow, 1) // sorts them
 			for b.Loop() {
-				if len(tenant.UserBuckets("somebody", testNow, 100)) != 1 {
+				if len(tenant.UserBuckets("somebody", "", testNow, 100)) != 1 {
 					b.Fatal("the bucket is not found")
 				}
 			}
