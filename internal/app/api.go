@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -64,7 +63,6 @@ type CheckParts struct {
 	Observer       httpapi.Observer
 	Tokens         *jwks.Keys
 	MaxConnections int
-	TrustedProxies []netip.Prefix
 	TraceEndpoint  string // of a collector; "" for none
 }
 
@@ -116,7 +114,6 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Tokens:    a.tokens,
 
 		MaxConnections: connections,
-		TrustedProxies: cfg.TrustedProxies,
 		TraceEndpoint:  cfg.TraceEndpoint,
 	}
 	checks, err := servers.Check(parts)
@@ -208,6 +205,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })
 	group.Go(func() error { a.settler.Run(ctx); return nil })
+	group.Go(func() error { a.limiter.Run(ctx); return nil })
 	group.Go(func() error { a.tokens.Run(ctx); return nil })
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })

@@ -48,7 +48,7 @@ func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 		}
 		return map[string]metrics.Breaker{"postgres": breaker}
 	}
-	m.SharedStore(breakers, b.store.BrokenValues, b.store.UnknownVersions, func() int64 { return 0 })
+	m.SharedStore(breakers, b.store.BrokenValues, b.store.UnknownVersions, b.store.ForgottenReservations)
 	b.store.Observe(m.StoreQueue(b.store.Waiting))
 	return m.Decisions("postgres")
 }

@@ -2,6 +2,8 @@ package buckettest
 
 import (
 	"errors"
+	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +30,8 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"a refund counts after an edit of a quota":                       refundsAnEditedQuota,
 		"a caller that does not know of places takes none":               needsHolders,
 		"a reservation ends by itself":                                   endsByItself,
+		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
+		"a bucket of a newer release is not settled":                     leavesNewerBucketsAlone,
 	}
 	for name, check := range promises {
 		t.Run(name, func(t *testing.T) {
@@ -232,6 +236,54 @@ func endsByItself(t *testing.T, s Store) {
 	expectAllowed(t, take(t, s, after(0), one), true)
 	expectSettled(t, settleAt(t, s, after(2*time.Millisecond), 1, cost(0)), false, 0)
 	left(t, s, after(2*time.Millisecond), tier, 6) // the estimate stays
+}
+
+// settlesByTheLimitInForce settles on buckets that the store does not have, as it has forgotten those that were full.
+func settlesByTheLimitInForce(t *testing.T, s Store) {
+	long := strings.Repeat("user ", 20)
+	for i, subject := range []string{"42", long} {
+		id := byte(i + 1)
+		former, raised := enforce.Tier{Key: key(1, subject), Limit: limit(1, 10, 0)}, limit(1, 1000, time.Second)
+		expectAllowed(t, take(t, s, after(0), reserving(id, 0, former)), true)
+		with := cost(5)
+		with.Limit = func(rule rules.RuleID, of string, isHashed bool) (enforce.Limit, bool) {
+			if rule != 1 || isHashed != (subject == long) || !isHashed && of != subject {
+				t.Errorf("asked for the limit of rule %d for %q, hashed %t", rule, of, isHashed)
+			}
+			return raised, true
+		}
+		expectSettled(t, settleAt(t, s, after(2*time.Second), id, with), true, 5)
+		left(t, s, after(2*time.Second), enforce.Tier{Key: former.Key, Limit: raised}, 995)
+	}
+	// A caller that knows only an older limit, or none, settles by that of the reservation.
+	tier := enforce.Tier{Key: key(2, "42"), Limit: limit(1, 100, 2*time.Second)}
+	expectAllowed(t, take(t, s, after(3*time.Second), reserving(8, 0, tier), reserving(9, 0, tier)), true, true)
+	with := cost(5)
+	with.Limit = func(rules.RuleID, string, bool) (enforce.Limit, bool) { return limit(1, 10, time.Second), true }
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 8, with), true, 5)
+	with.Limit = func(rules.RuleID, string, bool) (enforce.Limit, bool) { return enforce.Limit{}, false }
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 9, with), true, 5)
+	left(t, s, after(3*time.Second), tier, 90)
+}
+
+func leavesNewerBucketsAlone(t *testing.T, s Store) {
+	if s.Newer == nil {
+		t.Skip("releases do not share this store")
+	}
+	known, unknown := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}, enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, known, unknown)), true)
+	s.Newer(unknown.Key)
+	before := s.State()
+	for _, with := range []enforce.Settlement{cost(1), {Key: reserver}, {Key: reserver, Extend: true}} {
+		with.Key = reserver
+		if settled, err := s.SettleReservation(after(0), 1, enforce.ReservationID{1, 1, 2}, with); err == nil {
+			t.Errorf("settled as %+v", settled)
+		}
+	}
+	if now := s.State(); !maps.Equal(now, before) {
+		t.Errorf("refused settlements have changed\n%s\nto\n%s", wholly(before), wholly(now))
+	}
+	left(t, s, after(0), known, 6)
 }
 
 // openReservation is a reservation of a random history.

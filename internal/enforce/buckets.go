@@ -2,10 +2,14 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
+
+// ErrNothingTaken marks an error of Take after which certainly nothing was taken for the unanswered checks.
+var ErrNothingTaken = errors.New("nothing was taken")
 
 // Buckets is a store of buckets.
 type Buckets interface {
@@ -16,7 +20,7 @@ type Buckets interface {
 	// settled buckets (see State.Settle). A Look, and a cost of 0, take nothing.
 	//
 	// A denial is not an error. An error means that the store could not answer in time, except for the checks that it
-	// marked Answered; for each of the others tokens may have been taken, at most once.
+	// marked Answered; for each of the others tokens may have been taken, at most once, unless it is ErrNothingTaken.
 	//
 	// Take returns within the deadline of ctx, and does not touch the checks after it returned.
 	Take(ctx context.Context, checks []BucketCheck) error

@@ -32,20 +32,7 @@ type Limiter struct {
 	local    ReservingBuckets
 	observer Observer
 	now      func() time.Time
-}
-
-// SettleReservation settles a reservation of a tenant in the shared buckets or, if it is not there or they do not answer, in
-// this process's own, where a degraded decision left it. See Reserver.
-func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID, with Settlement) (Settled, error) {
-	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
-	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
-		return settled, err
-	}
-	own, localErr := l.local.SettleReservation(ctx, tenant.Tenant.ID, id, with)
-	if settled.Found || !own.Found && localErr == nil {
-		return settled, err
-	}
-	return own, localErr
+	lost     lostReservations
 }
 
 // NewLimiter returns a Limiter over the buckets that all processes share. Rules that fail local use local when those do not
@@ -66,6 +53,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	now := l.now()
+	var err error // of the shared buckets
 	for i := range checks {
 		d := &decisions[i]
 		d.matches = tenant.Match(&checks[i].Request, checks[i].EffectivePlan, now, d.matches[:0])
@@ -75,7 +63,7 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 	}
 	if sent := s.bucketChecks(); len(sent) > 0 {
 		ctx = context.WithoutCancel(ctx)
-		err := l.takeShared(ctx, sent)
+		err = l.takeShared(ctx, sent)
 		for k, i := range s.indices {
 			switch {
 			case sent[k].Recalled:
@@ -90,6 +78,13 @@ func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []
 	for i := range checks {
 		decisions[i].conclude()
 		l.observer.Decided(tenant, &checks[i], &decisions[i])
+	}
+	if err != nil && !errors.Is(err, ErrNothingTaken) {
+		for k, i := range s.indices {
+			if !s.checks[k].Answered && !s.checks[k].Recalled && !(decisions[i].HasReservation && decisions[i].Allowed) {
+				l.lost.add(tenant.Tenant.ID, s.checks[k].Reserve, decisions[i].Allowed)
+			}
+		}
 	}
 }
 

@@ -74,6 +74,21 @@ type Settlement struct {
 	// Key is the id of the API key that settles. Only the key that reserved may give back, unless MayRefund.
 	Key       string
 	MayRefund bool
+	// Limit returns the limit in force of a rule for a subject, of which a store may only have the digest (isHashed); ok is
+	// false if the caller does not know it. It may be nil. See LimitFor.
+	Limit func(rule rules.RuleID, subject string, isHashed bool) (limit Limit, ok bool)
+}
+
+// LimitFor returns the limit to settle a bucket by: the one in force if the caller knows it, else the one that the
+// reservation was made under. They differ after an edit. A bucket that was forgotten is full by the limit in force, and
+// would otherwise come back with the former burst.
+func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, reserved Limit) Limit {
+	if w.Limit != nil {
+		if limit, ok := w.Limit(rule, subject, isHashed); ok && limit.Since > reserved.Since {
+			return limit
+		}
+	}
+	return reserved
 }
 
 // Forbidden reports whether the settlement would give back what another key reserved.
@@ -95,6 +110,54 @@ var ErrRefundForbidden = errors.New("only the key that reserved may give back, o
 
 // Unreserve lets a check with an Optional reservation pass without it.
 func (c *BucketCheck) Unreserve() { c.Reserve, c.Holder = nil, Holder{} }
+
+// OpenReservation is a reservation as a store keeps it. Times are in microseconds since the Unix epoch on the store's clock.
+type OpenReservation struct {
+	Reservation
+	Taken   int64
+	Ends    int64 // it is open before that
+	Cost    Tokens
+	Charges []Charge
+}
+
+// Open returns the reservation of a check that was allowed at a time. Its charges have the keys of the check.
+func (c *BucketCheck) Open(now int64) OpenReservation {
+	return OpenReservation{
+		Reservation: *c.Reserve, Taken: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost, Charges: c.Charges(),
+	}
+}
+
+// Settle settles or extends a reservation that is open, on buckets in this process's memory. bucket returns that of a charge
+// by its place, or nil if nobody used it; keep replaces it. Buckets of long subjects have their digest as subject.
+func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State, keep func(i int, state State)) Settled {
+	settled, latest := Settled{Found: true, Charged: r.Cost}, r.Taken+MaxReserveFor.Microseconds()
+	switch {
+	case with.Extend:
+		r.Ends = min(now+r.Life.Microseconds(), latest)
+	case with.HasCost:
+		settled.Charged = with.Cost
+	}
+	first := true
+	for i := range r.Charges {
+		charge := &r.Charges[i]
+		limit := with.LimitFor(charge.Key.Rule, charge.Key.Subject, charge.Key.IsLong(), charge.Limit)
+		state, mustWrite := NewState(limit, now), false
+		if held := bucket(i); held != nil {
+			state = *held
+			mustWrite = state.Settle(limit, 0, now)
+		}
+		before := state
+		if with.Extend {
+			state.Extend(r.ID.Holder(), latest)
+		} else if charged, counts := charge.Settle(&state, with, r.Taken, r.ID.Holder()); counts && (first || charged < settled.Charged) {
+			settled.Charged, first = charged, false
+		}
+		if mustWrite || state != before {
+			keep(i, state)
+		}
+	}
+	return settled
+}
 
 // Charge is what a reservation took from one bucket.
 type Charge struct {

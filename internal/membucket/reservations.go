@@ -11,12 +11,8 @@ import (
 
 // reservation is an open reservation.
 type reservation struct {
-	enforce.Reservation
-	taken   int64 // when, in microseconds since the Unix epoch
-	ends    int64
-	cost    enforce.Tokens
-	charges []enforce.Charge
-	at      int // place in the heap
+	enforce.OpenReservation
+	at int // place in the heap
 }
 
 // reservations are the open ones of a tenant, and when they end.
@@ -29,7 +25,7 @@ type reservations struct {
 type byEnd []*reservation
 
 func (h byEnd) Len() int           { return len(h) }
-func (h byEnd) Less(i, j int) bool { return h[i].ends < h[j].ends }
+func (h byEnd) Less(i, j int) bool { return h[i].Ends < h[j].Ends }
 func (h byEnd) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
 func (h *byEnd) Push(r any)        { r.(*reservation).at = len(*h); *h = append(*h, r.(*reservation)) }
 
@@ -47,7 +43,7 @@ func (s *Store) reservationsOf(tenant rules.TenantID, now int64) *reservations {
 	if r == nil {
 		return nil
 	}
-	for r.Len() > 0 && r.byEnd[0].ends <= now {
+	for r.Len() > 0 && r.byEnd[0].Ends <= now {
 		delete(r.open, heap.Pop(r).(*reservation).ID)
 		s.expired++
 	}
@@ -69,13 +65,10 @@ func (s *Store) reserve(check *enforce.BucketCheck, tenant rules.TenantID, now i
 		r = &reservations{open: map[enforce.ReservationID]*reservation{}}
 		s.reservations[tenant] = r
 	}
-	one := &reservation{
-		Reservation: *check.Reserve, taken: now, ends: now + check.Reserve.Life.Microseconds(),
-		cost: check.Cost, charges: check.Charges(),
-	}
-	for i := range one.charges { // a subject may be part of a large request, which it would keep alive
-		one.charges[i].Key = bounded(one.charges[i].Key)
-		one.charges[i].Key.Subject = strings.Clone(one.charges[i].Key.Subject)
+	one := &reservation{OpenReservation: check.Open(now)}
+	for i := range one.Charges { // a subject may be part of a large request, which it would keep alive
+		one.Charges[i].Key = bounded(one.Charges[i].Key)
+		one.Charges[i].Key.Subject = strings.Clone(one.Charges[i].Key.Subject)
 	}
 	r.open[one.ID] = one
 	heap.Push(r, one)
@@ -93,44 +86,23 @@ func (s *Store) SettleReservation(
 		return enforce.Settled{}, nil
 	}
 	one := r.open[id]
-	if with.Forbidden(one.Key, one.cost) {
+	if with.Forbidden(one.Key, one.Cost) {
 		return enforce.Settled{}, enforce.ErrRefundForbidden
 	}
-	settled := enforce.Settled{Found: true, Charged: one.cost}
+	settled := one.Settle(with, now,
+		func(i int) *enforce.State { return s.bucketAt(one.Charges[i].Key) },
+		func(i int, state enforce.State) {
+			if held := s.bucketAt(one.Charges[i].Key); held != nil {
+				*held = state
+			} else {
+				s.insert(one.Charges[i].Key, state, now)
+			}
+		})
 	if with.Extend {
-		one.ends = min(now+one.Life.Microseconds(), one.taken+enforce.MaxReserveFor.Microseconds())
 		heap.Fix(r, one.at)
 	} else {
 		heap.Remove(r, one.at)
 		delete(r.open, id)
-		if with.HasCost {
-			settled.Charged = with.Cost
-		}
-	}
-	first := true
-	for i := range one.charges {
-		charge := &one.charges[i]
-		held := s.bucketAt(charge.Key)
-		state, mustWrite := enforce.NewState(charge.Limit, now), false
-		if held != nil {
-			state = *held
-			mustWrite = state.Settle(charge.Limit, 0, now)
-		}
-		before := state
-		if with.Extend {
-			state.Extend(one.ID.Holder(), one.taken+enforce.MaxReserveFor.Microseconds())
-		} else if charged, counts := charge.Settle(&state, with, one.taken, one.ID.Holder()); counts {
-			if first || charged < settled.Charged {
-				settled.Charged, first = charged, false
-			}
-		}
-		switch {
-		case state == before && !mustWrite:
-		case held != nil:
-			*held = state
-		default:
-			s.insert(charge.Key, state, now)
-		}
 	}
 	return settled, nil
 }

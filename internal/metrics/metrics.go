@@ -138,7 +138,7 @@ func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, s
 		"Times that a stored bucket had a format of a newer release, which this process does not know. Failure modes decided.",
 		func() float64 { return float64(statesUnknown()) })
 	m.counter("sluice_reservations_forgotten_total",
-		"Reservations in Redis that ended without being settled; their estimates stay charged.",
+		"Reservations in the shared store that ended without being settled; their estimates stay charged.",
 		func() float64 { return float64(reservationsForgotten()) })
 }
 

@@ -2,6 +2,7 @@ package pgbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -22,21 +23,23 @@ const (
 const cleanSQL = `DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM %[1]s WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND %[2]s < $3 FOR UPDATE SKIP LOCKED))`
 
-// Run removes idle full buckets, and credits that need not be remembered, until ctx ends. One process cleans at a time, in
-// steps of bounded size.
+// Run removes idle full buckets, ended reservations, and credits that need not be remembered, until ctx ends. It works in
+// steps of bounded size; one process at a time removes buckets and credits.
 func (s *Store) Run(ctx context.Context, log *slog.Logger) {
 	tables := []*cleaned{{table: "bucket", forgottenAt: "full_at"}, {table: "bucket_credit", forgottenAt: "forgotten_at"}}
 	for failed := false; ; {
+		err := s.forgetEnded(ctx)
 		for _, table := range tables {
-			_, err := s.cleanStep(ctx, table)
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil && !failed {
-				log.WarnContext(ctx, "idle buckets could not be removed from the database; their table grows until it succeeds", "error", err)
-			}
-			failed = err != nil
+			_, cleanErr := s.cleanStep(ctx, table)
+			err = errors.Join(err, cleanErr)
 		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failed {
+			log.WarnContext(ctx, "idle buckets could not be removed from the database; their table grows until it succeeds", "error", err)
+		}
+		failed = err != nil
 		if pause(ctx, cleanEvery) != nil {
 			return
 		}

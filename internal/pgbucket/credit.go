@@ -35,7 +35,9 @@ func (s *Store) credit(
 	t := newTransaction()
 	defer t.release()
 	r := t.place(key)
-	t.credit = past
+	if past != nil {
+		t.part = past
+	}
 	err = s.guarded(ctx, t, func() {
 		if past != nil && past.found {
 			past.isNew = false
@@ -93,7 +95,7 @@ type pastCredit struct {
 
 func int8Param(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-func (c *pastCredit) sendRecall(p *pgconn.Pipeline, statements *statements) {
+func (c *pastCredit) ask(p *pgconn.Pipeline, statements *statements) {
 	c.found = false
 	p.SendQueryStatement(statements.recall, [][]byte{int8Param(c.tenant), []byte(c.id), int8Param(c.time())}, binaryFormat, binaryFormat)
 }
@@ -106,15 +108,18 @@ func (c *pastCredit) time() int64 {
 	return time.Now().UnixMicro()
 }
 
-func (c *pastCredit) readRecall(values [][]byte) {
+func (c *pastCredit) read(values [][]byte) {
 	c.found = true
 	copy(c.foundFingerprint[:], values[0])
 	c.before, c.after = parseAnswer(values[1])
 }
 
-// sendRemember sends what makes the store remember the credit, and returns how many statements that are. If another
-// process has remembered the id since, the insertion fails, and the next attempt finds it.
-func (c *pastCredit) sendRemember(p *pgconn.Pipeline, statements *statements, now int64) (sent int) {
+// write sends what makes the store remember a new credit. If another process has remembered the id since, the insertion
+// fails, and the next attempt finds it.
+func (c *pastCredit) write(p *pgconn.Pipeline, statements *statements, now int64) (sent int) {
+	if !c.isNew {
+		return 0
+	}
 	p.SendQueryStatement(statements.forget, [][]byte{int8Param(c.tenant), []byte(c.id), int8Param(c.time())}, binaryFormat, nil)
 	p.SendQueryStatement(statements.remember, [][]byte{
 		int8Param(c.tenant), []byte(c.id), c.fingerprint[:], appendAnswer(nil, c.before, c.after),

@@ -38,12 +38,27 @@ func appendState(b []byte, s *enforce.State) []byte {
 	b = le.AppendUint64(b, uint64(s.Level.Micros))
 	b = le.AppendUint32(b, s.Level.Fraction)
 	b = le.AppendUint64(b, uint64(s.Stamp))
-	b = le.AppendUint64(b, math.Float64bits(s.Limit.Rate))
-	b = le.AppendUint64(b, uint64(s.Limit.Burst))
-	b = le.AppendUint64(b, uint64(s.Limit.Since))
-	b = le.AppendUint64(b, uint64(s.Limit.Interval))
+	b = appendLimit(b, &s.Limit)
 	b = le.AppendUint64(b, uint64(s.Former))
 	return append(b, s.Entries...)
+}
+
+// appendLimit appends a limit without its kind.
+func appendLimit(b []byte, l *enforce.Limit) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, math.Float64bits(l.Rate))
+	b = le.AppendUint64(b, uint64(l.Burst))
+	b = le.AppendUint64(b, uint64(l.Since))
+	return le.AppendUint64(b, uint64(l.Interval))
+}
+
+// limitAt reads what appendLimit wrote.
+func limitAt(kind rules.Kind, b []byte) enforce.Limit {
+	le := binary.LittleEndian
+	return enforce.Limit{
+		Kind: kind, Rate: math.Float64frombits(le.Uint64(b)), Burst: int64(le.Uint64(b[8:])),
+		Since: int64(le.Uint64(b[16:])), Interval: int64(le.Uint64(b[24:])),
+	}
 }
 
 // parseState reads a state. It is unknown if a newer release wrote it, and not ok if nobody could have.
@@ -55,14 +70,10 @@ func parseState(b []byte) (s enforce.State, unknown, ok bool) {
 		return s, false, false
 	}
 	le := binary.LittleEndian
-	s.Limit.Kind = rules.Kind(b[1])
 	s.Level.Micros = enforce.Tokens(le.Uint64(b[2:]))
 	s.Level.Fraction = le.Uint32(b[10:])
 	s.Stamp = int64(le.Uint64(b[14:]))
-	s.Limit.Rate = math.Float64frombits(le.Uint64(b[22:]))
-	s.Limit.Burst = int64(le.Uint64(b[30:]))
-	s.Limit.Since = int64(le.Uint64(b[38:]))
-	s.Limit.Interval = int64(le.Uint64(b[46:]))
+	s.Limit = limitAt(rules.Kind(b[1]), b[22:])
 	s.Former = enforce.Tokens(le.Uint64(b[54:]))
 	s.Entries = string(b[stateBytes:])
 	entry := map[rules.Kind]int{rules.KindSlidingWindowLog: 10, rules.KindConcurrency: 16}[s.Limit.Kind]

@@ -6,14 +6,18 @@
 // writes nothing. A bucket that nobody used has no row to lock: if two transactions insert it, one fails, has changed
 // nothing, and begins again.
 //
-// Checks that come at the same time share transactions: see combiner. Tenants take turns in them, so a flooding tenant
+// Checks that come at the same time share transactions: see package combine. Tenants take turns in them, so a flooding tenant
 // waits behind itself.
 //
 // When PostgreSQL is down, Take returns an error within its budget, which includes waiting for a turn and for locks. After
-// five failed transactions in a row a circuit breaker fails checks at once, and lets one batch through every quarter of a
+// seven failed transactions in a row a circuit breaker fails checks at once, and lets one batch through every quarter of a
 // second. Row locks of a process that hangs are freed when the server ends its idle transaction: see idleTimeout. A
 // transaction is repeated only if it certainly changed nothing, which is never so once COMMIT was sent without an answer.
 // So tokens are taken at most once.
+//
+// Reservations are rows beside the buckets, written in the transaction of their check. A tenant's open ones are counted by a
+// bucket of their own, so to bound them reads one row. A transaction that finds no room deletes ended ones first, which is a
+// third round trip.
 //
 // The tables are unlogged: a commit waits for no disk. A crash of the server, and a failover to a standby, empty them, and
 // all buckets are full then. A row is removed ten seconds or more after its bucket is full: see Run.
@@ -30,7 +34,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/sluicegate/sluice/internal/combine"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 // DefaultBudget is the default time that PostgreSQL has for an answer.
@@ -60,7 +66,7 @@ type Observer interface {
 	ScriptSent(checks int)
 }
 
-// Store implements enforce.Buckets, enforce.Creditor and enforce.Settler. It is safe for concurrent use.
+// Store implements enforce.Buckets, enforce.Creditor, enforce.Settler and enforce.Reserver. It is safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool // of checks
 	// background serves walks, pings and cleaning, so that they take no connection from checks.
@@ -68,10 +74,12 @@ type Store struct {
 	statements atomic.Pointer[statements]
 	budget     time.Duration
 	breaker    *gobreaker.CircuitBreaker[struct{}]
-	combiner   *combiner
+	combiner   *combine.Combiner
 	trips      atomic.Int64
 	broken     atomic.Int64
 	unknown    atomic.Int64
+	forgotten  atomic.Int64 // reservations
+	settling   *shares.Shares
 	observer   Observer // or nil
 	// stamp returns the time in microseconds since the Unix epoch, or 0 for PostgreSQL's clock. Only tests set a time.
 	stamp func() int64
@@ -81,6 +89,7 @@ var (
 	_ enforce.Buckets  = (*Store)(nil)
 	_ enforce.Creditor = (*Store)(nil)
 	_ enforce.Settler  = (*Store)(nil)
+	_ enforce.Reserver = (*Store)(nil)
 )
 
 // Open returns a store in the database at a URL. It connects on first use, so the database need not be reachable yet.
@@ -103,7 +112,10 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 		// A lock that was not freed in time is no outage: PostgreSQL answered.
 		IsExcluded: isLockTimeout,
 	})
-	s.combiner = newCombiner(s.budget, s.send)
+	s.combiner = combine.New(combine.Options{
+		Budget: s.budget, InFlight: inFlight, MaxInFlight: inFlight, FirstBatch: maxBatch, MaxBatch: maxBatch, Send: s.send,
+	})
+	s.settling = shares.New(shares.Limits{Places: settling, PerTenant: settling, Waiting: maxSettling, Patience: s.budget / lockShare})
 	return s, nil
 }
 
@@ -135,7 +147,8 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	case err := <-answered:
 		for i := range checks {
 			copy(checks[i].Tiers, own[i].Tiers)
-			checks[i].Allowed, checks[i].Answered = own[i].Allowed, own[i].Answered
+			checks[i].Allowed, checks[i].Answered, checks[i].Exhausted = own[i].Allowed, own[i].Answered, own[i].Exhausted
+			checks[i].Reserve = own[i].Reserve
 		}
 		return err
 	case <-ctx.Done():
@@ -147,27 +160,27 @@ func (s *Store) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 	for i := range checks {
 		checks[i].Answered = len(checks[i].Tiers) == 0
-		checks[i].Allowed = checks[i].Answered
+		checks[i].Allowed, checks[i].Exhausted = checks[i].Answered, false
 	}
-	if err := s.combiner.submit(checks); err != nil {
+	if _, err := s.combiner.Submit(checks, time.Now()); err != nil {
 		return fmt.Errorf("take from buckets in postgres for %d checks: %w", len(checks), err)
 	}
 	return nil
 }
 
 // send decides a batch of the combiner in one transaction.
-func (s *Store) send(b *batch) {
+func (s *Store) send(b *combine.Batch) {
 	if s.observer != nil {
-		for _, c := range b.calls {
-			s.observer.Waited(b.sentAt.Sub(c.queuedAt))
+		for _, c := range b.Calls {
+			s.observer.Waited(b.SentAt.Sub(c.QueuedAt))
 		}
 	}
 	t := newTransaction()
 	defer t.release()
 	checks := 0
-	for _, c := range b.calls {
-		for i := range c.sending {
-			if check := &c.sending[i]; !check.Answered {
+	for _, c := range b.Calls {
+		for i := range c.Sending {
+			if check := &c.Sending[i]; !check.Answered {
 				t.add(check)
 				checks++
 			}
@@ -179,14 +192,17 @@ func (s *Store) send(b *batch) {
 	if s.observer != nil {
 		s.observer.ScriptSent(checks)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), b.Deadline)
 	defer cancel()
-	if b.err = s.guarded(ctx, t, t.decideChecks); b.err != nil {
+	if b.Err = s.guarded(ctx, t, t.decideChecks); b.Err != nil {
+		if errors.Is(b.Err, gobreaker.ErrOpenState) || errors.Is(b.Err, gobreaker.ErrTooManyRequests) {
+			b.Err = fmt.Errorf("%w: %w", b.Err, enforce.ErrNothingTaken)
+		}
 		return
 	}
 	if refused := t.markAnswered(); refused > 0 {
 		s.unknown.Add(int64(refused))
-		b.err = fmt.Errorf("%w; their checks took nothing", ErrUnknownVersion)
+		b.Err = fmt.Errorf("%w; their checks took nothing", ErrUnknownVersion)
 	}
 }
 
@@ -208,4 +224,4 @@ func (s *Store) BrokenValues() int64 { return s.broken.Load() }
 func (s *Store) UnknownVersions() int64 { return s.unknown.Load() }
 
 // Waiting returns how many reads of buckets wait for their turn.
-func (s *Store) Waiting() (tiers int) { return s.combiner.depth() }
+func (s *Store) Waiting() (tiers int) { return s.combiner.Depth() }

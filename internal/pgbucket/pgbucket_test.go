@@ -69,6 +69,9 @@ func TestConformance(t *testing.T) {
 			CreditOnce: func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error) {
 				return s.CreditOnce(at(now), id, key, limit, amount)
 			},
+			SettleReservation: func(now int64, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement) (enforce.Settled, error) {
+				return s.SettleReservation(at(now), tenant, id, with)
+			},
 			Settle: func(now int64, edits []enforce.Edit) error { return s.Settle(at(now), edits) },
 			Newer: func(key enforce.Key) {
 				k := storedKey(key)
@@ -83,6 +86,7 @@ func TestConformance(t *testing.T) {
 	}
 	buckettest.Run(t, suite)
 	buckettest.RunCredits(t, suite)
+	buckettest.RunReservations(t, suite)
 }
 
 func user(subject string, limit enforce.Limit) enforce.Tier {

@@ -16,8 +16,16 @@ const (
 	// server busy. With four, 9,000 checks a second passed on two shared cores, and 12,600 with two: batches are smaller
 	// then, and wait for each other's rows.
 	inFlight = 2
-	// connections are for batches, for credits, and in place of connections that are being closed.
-	connections = 4
+	// maxBatch is the most tiers of a batch, unless it is a single check.
+	maxBatch = 256
+	// lockShare is the part of the budget that a transaction waits for a row, and a settlement for its turn.
+	lockShare = 2
+	// settling is how many reservations a process settles at a time.
+	settling = 2
+	// maxSettling caps the settlements of a tenant that wait for their turn.
+	maxSettling = 256
+	// connections are for batches, for settlements, for credits, and in place of connections that are being closed.
+	connections = inFlight + settling + 2
 	// backgroundConnections are for walks, pings and cleaning.
 	backgroundConnections = 3
 	connectTimeout        = 5 * time.Second
@@ -37,7 +45,7 @@ func (s *Store) openPools(ctx context.Context, databaseURL string) error {
 		return fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
 	background := checks.Copy()
-	configure(checks, connections, s.budget, s.budget/turnShare, idleTimeout(s.budget))
+	configure(checks, connections, s.budget, s.budget/lockShare, idleTimeout(s.budget))
 	// A pool pings connections that were idle for a second before use. Here that would be a third round trip; run begins
 	// again on another connection instead.
 	checks.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
@@ -78,6 +86,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 type statements struct {
 	begin, lock, clock, insert, update, commit, rollback *pgconn.StatementDescription
 	recall, forget, remember                             *pgconn.StatementDescription // of CreditOnce
+	open, record, hold, extend, close, closeEnded        *pgconn.StatementDescription // of reservations
 }
 
 const (
@@ -100,6 +109,17 @@ FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHER
 	recallSQL   = `SELECT fingerprint, answer FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
 	forgetSQL   = `DELETE FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at <= $3`
 	rememberSQL = `INSERT INTO bucket_credit (tenant_id, credit_id, fingerprint, answer, forgotten_at) VALUES ($1, $2, $3, $4, $5)`
+
+	openSQL = `INSERT INTO bucket_reservation (tenant_id, reservation_id, record, ends_at)
+SELECT k.tenant_id, k.reservation_id, k.record, k.ends_at
+FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_id, reservation_id, record, ends_at)`
+	recordSQL = `SELECT record FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2`
+	holdSQL   = `SELECT ends_at FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2 FOR UPDATE`
+	extendSQL = `UPDATE bucket_reservation SET ends_at = $3 WHERE tenant_id = $1 AND reservation_id = $2`
+	closeSQL  = `DELETE FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2`
+	// A settlement may hold one, and will find that it has ended.
+	closeEndedSQL = `DELETE FROM bucket_reservation WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM bucket_reservation WHERE tenant_id = $1 AND ends_at <= $2 ORDER BY ends_at LIMIT $3 FOR UPDATE SKIP LOCKED))`
 )
 
 // prepare prepares the statements on a new connection.
@@ -120,6 +140,12 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		{&prepared.recall, "sluice_recall", recallSQL},
 		{&prepared.forget, "sluice_forget", forgetSQL},
 		{&prepared.remember, "sluice_remember", rememberSQL},
+		{&prepared.open, "sluice_open", openSQL},
+		{&prepared.record, "sluice_record", recordSQL},
+		{&prepared.hold, "sluice_hold", holdSQL},
+		{&prepared.extend, "sluice_extend", extendSQL},
+		{&prepared.close, "sluice_close", closeSQL},
+		{&prepared.closeEnded, "sluice_close_ended", closeEndedSQL},
 	} {
 		description, err := conn.PgConn().Prepare(ctx, statement.name, statement.sql, nil)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // transaction locks rows, lets a function decide on them, and writes what changed. Its memory is reused.
@@ -23,10 +24,23 @@ type transaction struct {
 
 	now int64 // microseconds since the Unix epoch
 
-	credit *pastCredit // or nil; see CreditOnce
+	part part // or nil
+
+	opened    []opened         // the reservations that decide has opened
+	forgets   []rules.TenantID // whose ended reservations are to be deleted
+	forgotten int64            // how many were
 
 	held    []*enforce.State // of one check
 	settled []enforce.State  // likewise
+}
+
+// part is what a transaction does beside its buckets.
+type part interface {
+	// ask sends one query behind the locks of the first round trip, and read is told its rows.
+	ask(p *pgconn.Pipeline, statements *statements)
+	read(values [][]byte)
+	// write sends what follows from the decision, and returns how many statements that are.
+	write(p *pgconn.Pipeline, statements *statements, now int64) int
 }
 
 // row is a bucket's row in the table.
@@ -53,7 +67,9 @@ func (t *transaction) release() {
 	clear(t.rows)
 	clear(t.held[:cap(t.held)])
 	clear(t.settled[:cap(t.settled)])
-	t.checks, t.rows, t.order, t.credit = t.checks[:0], t.rows[:0], t.order[:0], nil
+	clear(t.opened)
+	t.checks, t.rows, t.order, t.part = t.checks[:0], t.rows[:0], t.order[:0], nil
+	t.opened, t.forgets = t.opened[:0], t.forgets[:0]
 	transactions.Put(t)
 }
 
@@ -61,6 +77,9 @@ func (t *transaction) add(check *enforce.BucketCheck) {
 	t.checks = append(t.checks, check)
 	for i := range check.Tiers {
 		t.place(check.Tiers[i].Key)
+	}
+	if check.Reserve != nil {
+		t.place(counterOf(check.Tiers[0].Key.Tenant))
 	}
 }
 
@@ -78,19 +97,31 @@ func (t *transaction) place(key enforce.Key) int {
 
 // decideChecks decides the checks in order. It can be called again after a failure.
 func (t *transaction) decideChecks() {
+	t.opened = t.opened[:0]
 	for _, check := range t.checks {
+		if t.meetsNewer(check) {
+			continue
+		}
 		n := len(check.Tiers)
 		t.held, t.settled = slices.Grow(t.held[:0], n)[:n], slices.Grow(t.settled[:0], n)[:n]
-		newer := false
 		for i := range check.Tiers {
 			r := &t.rows[t.places[check.Tiers[i].Key]]
 			t.held[i] = nil
 			if r.holds {
 				t.held[i] = &r.state
 			}
-			newer = newer || r.newer
 		}
-		if newer || !check.TakeFrom(t.held, t.settled, t.now) {
+		counter := t.counterOf(check)
+		check.Exhausted = counter != nil && !counter.hasRoom()
+		if check.Exhausted && check.Reserve.Optional {
+			check.Exhausted = false
+			check.Unreserve()
+		}
+		taken := check.TakeFrom(t.held, t.settled, t.now)
+		if check.Reserve != nil && check.Allowed && !check.Look {
+			t.open(counter, check)
+		}
+		if !taken {
 			continue
 		}
 		for i := range check.Tiers {
@@ -102,11 +133,17 @@ func (t *transaction) decideChecks() {
 	}
 }
 
+// meetsNewer reports whether a check needs a row in a format of a newer release.
+func (t *transaction) meetsNewer(check *enforce.BucketCheck) bool {
+	counter := t.counterOf(check)
+	return counter != nil && counter.newer ||
+		slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.places[tier.Key]].newer })
+}
+
 // markAnswered marks the checks that were decided, and returns how many were not.
 func (t *transaction) markAnswered() (refused int) {
 	for _, check := range t.checks {
-		check.Answered = !slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.places[tier.Key]].newer })
-		if !check.Answered {
+		if check.Answered = !t.meetsNewer(check); !check.Answered {
 			check.Allowed = false
 			refused++
 		}
@@ -121,12 +158,31 @@ const maxAttempts = 8
 // run runs a transaction on a connection of a pool, and begins again if it certainly changed nothing.
 func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) error {
 	slices.SortFunc(t.order, func(a, b int) int { return t.rows[a].key.compare(t.rows[b].key) })
-	for attempt := 1; ; attempt++ {
-		changed, err := s.attempt(ctx, pool, t, decide)
-		if err == nil || changed || attempt == maxAttempts || ctx.Err() != nil || isLockTimeout(err) || !mayPass(err) {
+	err := s.retried(ctx, pool, func(conn *pgconn.PgConn) (bool, error) { return s.attempt(ctx, conn, t, decide) })
+	if err == nil {
+		s.forgotten.Add(t.forgotten)
+	}
+	return err
+}
+
+// retried calls attempt on a connection of a pool, and again on another after a failure that certainly changed nothing.
+func (s *Store) retried(ctx context.Context, pool *pgxpool.Pool, attempt func(*pgconn.PgConn) (mayHaveTaken bool, err error)) error {
+	for n := 1; ; n++ {
+		changed, err := connected(ctx, pool, attempt)
+		if err == nil || changed || n == maxAttempts || ctx.Err() != nil || isLockTimeout(err) || !mayPass(err) {
 			return err
 		}
 	}
+}
+
+// connected calls attempt on a connection of a pool.
+func connected(ctx context.Context, pool *pgxpool.Pool, attempt func(*pgconn.PgConn) (bool, error)) (mayHaveTaken bool, err error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errConnect, err)
+	}
+	defer conn.Release() // closes a connection in a transaction
+	return attempt(conn.Conn().PgConn())
 }
 
 // mayPass reports whether a transaction that failed may succeed at once: it lost a race with another one, or its
@@ -154,19 +210,17 @@ func isLockTimeout(err error) bool {
 var errConnect = errors.New("connect to postgres")
 
 // attempt runs a transaction once. mayHaveTaken says that a failed one may have changed something.
-func (s *Store) attempt(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) (mayHaveTaken bool, err error) {
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", errConnect, err)
-	}
-	defer conn.Release() // closes a connection in a transaction
-	p := conn.Conn().PgConn().StartPipeline(ctx)
+func (s *Store) attempt(ctx context.Context, conn *pgconn.PgConn, t *transaction, decide func()) (mayHaveTaken bool, err error) {
+	p := conn.StartPipeline(ctx)
 	defer func() {
 		if closeErr := p.Close(); closeErr != nil && err == nil {
 			err = closeErr
 		}
 	}()
 	if err := s.lock(p, t); err != nil {
+		return false, err
+	}
+	if err := s.forget(p, t); err != nil {
 		return false, err
 	}
 	decide()
@@ -179,16 +233,16 @@ var binaryFormat = []int16{1}
 func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	statements := s.statements.Load()
 	p.SendQueryStatement(statements.begin, nil, nil, nil)
-	tenants, rules, subjects := t.keyParams(t.order)
-	p.SendQueryStatement(statements.lock, [][]byte{tenants, rules, subjects}, binaryFormat, binaryFormat)
+	tenants, ruleIDs, subjects := t.keyParams(t.order)
+	p.SendQueryStatement(statements.lock, [][]byte{tenants, ruleIDs, subjects}, binaryFormat, binaryFormat)
+	if t.part != nil {
+		t.part.ask(p, statements)
+	}
 	var stamp []byte
 	if now := s.stamp(); now != 0 {
 		stamp = binary.BigEndian.AppendUint64(nil, uint64(now))
 	}
 	p.SendQueryStatement(statements.clock, [][]byte{stamp}, binaryFormat, binaryFormat)
-	if t.credit != nil {
-		t.credit.sendRecall(p, statements)
-	}
 	if err := p.Sync(); err != nil {
 		return err
 	}
@@ -201,11 +255,12 @@ func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	if err := drain(p, func(values [][]byte) { s.readRow(t, values) }); err != nil {
 		return err
 	}
-	err := drain(p, func(values [][]byte) { t.now = int64(binary.BigEndian.Uint64(values[0])) })
-	if err == nil && t.credit != nil {
-		err = drain(p, t.credit.readRecall)
+	if t.part != nil {
+		if err := drain(p, t.part.read); err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if err := drain(p, func(values [][]byte) { t.now = int64(binary.BigEndian.Uint64(values[0])) }); err != nil {
 		return err
 	}
 	return drain(p, nil) // sync
@@ -238,19 +293,22 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 			inserted = append(inserted, place)
 		}
 	}
-	remembers := t.credit != nil && t.credit.isNew
-	if len(updated)+len(inserted) == 0 && !remembers {
+	sent := 0
+	if t.part != nil {
+		sent += t.part.write(p, statements, t.now)
+	}
+	if len(updated)+len(inserted)+len(t.opened)+sent == 0 && t.forgotten == 0 {
 		p.SendQueryStatement(statements.rollback, nil, nil, nil)
 		if err := p.Sync(); err != nil {
 			return false, err
 		}
 		return false, errors.Join(drain(p, nil), drain(p, nil))
 	}
-	sent := 2 // with commit and sync
+	sent += 2 // with commit and sync
 	if len(inserted) > 0 {
-		tenants, rules, subjects := t.keyParams(inserted)
+		tenants, ruleIDs, subjects := t.keyParams(inserted)
 		states, fullAts := t.stateParams(inserted)
-		p.SendQueryStatement(statements.insert, [][]byte{tenants, rules, subjects, states, fullAts}, binaryFormat, nil)
+		p.SendQueryStatement(statements.insert, [][]byte{tenants, ruleIDs, subjects, states, fullAts}, binaryFormat, nil)
 		sent++
 	}
 	if len(updated) > 0 {
@@ -258,8 +316,9 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 		p.SendQueryStatement(statements.update, [][]byte{t.atParams(updated), states, fullAts}, binaryFormat, nil)
 		sent++
 	}
-	if remembers {
-		sent += t.credit.sendRemember(p, statements, t.now)
+	if len(t.opened) > 0 {
+		p.SendQueryStatement(statements.open, t.openedParams(), binaryFormat, nil)
+		sent++
 	}
 	p.SendQueryStatement(statements.commit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
@@ -282,34 +341,40 @@ func isRolledBack(err error) bool {
 
 // drain reads the result of one request of a pipeline.
 func drain(p *pgconn.Pipeline, read func(values [][]byte)) error {
+	_, err := drainCount(p, read)
+	return err
+}
+
+// drainCount is drain, and returns how many rows the request was about.
+func drainCount(p *pgconn.Pipeline, read func(values [][]byte)) (rows int64, err error) {
 	results, err := p.GetResults()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	reader, ok := results.(*pgconn.ResultReader)
 	if !ok {
-		return nil
+		return 0, nil
 	}
 	for reader.NextRow() {
 		if read != nil {
 			read(reader.Values())
 		}
 	}
-	_, err = reader.Close()
-	return err
+	tag, err := reader.Close()
+	return tag.RowsAffected(), err
 }
 
 // keyParams are the keys of rows as three arrays.
-func (t *transaction) keyParams(places []int) (tenants, rules, subjects []byte) {
+func (t *transaction) keyParams(places []int) (tenants, ruleIDs, subjects []byte) {
 	n := len(places)
 	tenants = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
-	rules = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	ruleIDs = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
 	subjects = appendArray(make([]byte, 0, 20+32*n), oidBytea, n)
 	for _, place := range places {
 		key := &t.rows[place].key
-		tenants, rules, subjects = appendInt8(tenants, key.tenant), appendInt8(rules, key.rule), appendBytes(subjects, key.subject)
+		tenants, ruleIDs, subjects = appendInt8(tenants, key.tenant), appendInt8(ruleIDs, key.rule), appendBytes(subjects, key.subject)
 	}
-	return tenants, rules, subjects
+	return tenants, ruleIDs, subjects
 }
 
 func (t *transaction) stateParams(places []int) (states, fullAts []byte) {

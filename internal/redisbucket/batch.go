@@ -2,21 +2,14 @@ package redisbucket
 
 import (
 	"sync"
-	"time"
 
+	"github.com/sluicegate/sluice/internal/combine"
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
 // batch is what goes to a node in one round trip. Its memory is reused.
 type batch struct {
-	calls    []*call   // with the checks that each is sending
-	tiers    int       // of all checks
-	deadline time.Time // of the call that has waited longest
-	sentAt   time.Time
-	full     bool  // more checks waited than it had room for
-	answered bool  // Redis answered, if only with an error
-	err      error // why some checks have no answer
-
+	*combine.Batch
 	scripts []*script
 	open    map[int64]*script // the latest script of each tenant, or of all; unused for a single check
 }
@@ -25,20 +18,18 @@ var batchPool = sync.Pool{New: func() any { return &batch{open: map[int64]*scrip
 
 // release makes the memory available again, unless the batch failed: then the driver might still read it.
 func (b *batch) release() {
-	if b.err != nil {
+	if b.Err != nil {
 		return
 	}
 	for _, s := range b.scripts {
 		s.reset("", s.single)
 	}
-	clear(b.calls[:cap(b.calls)])
 	clear(b.open)
-	b.calls, b.scripts, b.tiers, b.deadline = b.calls[:0], b.scripts[:0], 0, time.Time{}
-	b.full, b.answered = false, false
+	b.Batch, b.scripts = nil, b.scripts[:0]
 	batchPool.Put(b)
 }
 
-// assignErrors gives each call with unanswered checks the error of their script, or else that of the batch.
+// assignErrors gives each call with unanswered checks the error of their script, if there is one.
 func (b *batch) assignErrors() {
 	scriptErrs := map[*enforce.BucketCheck]error{}
 	for _, s := range b.scripts {
@@ -48,12 +39,10 @@ func (b *batch) assignErrors() {
 			}
 		}
 	}
-	for _, c := range b.calls {
-		for i := range c.sending {
-			if check := &c.sending[i]; !check.Answered {
-				if c.err = scriptErrs[check]; c.err == nil {
-					c.err = b.err
-				}
+	for _, c := range b.Calls {
+		for i := range c.Sending {
+			if check := &c.Sending[i]; !check.Answered {
+				c.Err = scriptErrs[check]
 				break
 			}
 		}
@@ -66,12 +55,12 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 	b.scripts = b.scripts[:0]
 	clear(b.open)
 	checks := 0
-	for _, c := range b.calls {
-		checks += len(c.sending)
+	for _, c := range b.Calls {
+		checks += len(c.Sending)
 	}
-	for _, c := range b.calls {
-		for i := range c.sending {
-			check := &c.sending[i]
+	for _, c := range b.Calls {
+		for i := range c.Sending {
+			check := &c.Sending[i]
 			if check.Answered {
 				continue // before, or it has no tiers
 			}

@@ -109,9 +109,9 @@ func (c *cluster) states() []Node {
 
 func (c *cluster) waiting() (tiers int) {
 	for _, n := range *c.nodes.Load() {
-		tiers += n.combiner.depth()
+		tiers += n.combiner.Depth()
 	}
-	return tiers + c.router.combiner.depth()
+	return tiers + c.router.combiner.Depth()
 }
 
 func byAddr(nodes []Node) {
@@ -179,9 +179,9 @@ func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, places []int
 
 // submit submits checks to a node. Those that it redirects were not executed, and go to the router.
 func (c *cluster) submit(n *node, checks []enforce.BucketCheck, queuedAt time.Time) error {
-	last, err := n.combiner.submit(checks, queuedAt)
+	last, err := n.combiner.Submit(checks, queuedAt)
 	if n != c.router && isRedirect(err) {
-		_, err = c.router.combiner.submit(checks, last)
+		_, err = c.router.combiner.Submit(checks, last)
 	}
 	return err
 }

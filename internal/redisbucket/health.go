@@ -43,7 +43,7 @@ func (s *Store) Nodes() []Node {
 // Waiting returns how many reads of buckets wait for their turn at the nodes.
 func (s *Store) Waiting() (tiers int) {
 	if s.single != nil {
-		return s.single.combiner.depth()
+		return s.single.combiner.Depth()
 	}
 	return s.cluster.waiting()
 }

@@ -1,152 +1,26 @@
 package redisbucket
 
 import (
-	"context"
-	"math/rand/v2"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/anishathalye/porcupine"
-
+	"github.com/sluicegate/sluice/internal/buckettest"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/rules"
 )
-
-const sharedBuckets = 3
-
-// tokens is the state of the model: what each bucket holds, in whole tokens. The buckets of the tests
-// earn nothing that would show.
-type tokens [sharedBuckets]int64
-
-// taking is the input of one operation: a check of some of the buckets.
-type taking struct {
-	cost    int64
-	buckets []int
-}
-
-// answer is its output.
-type answer struct {
-	allowed, recalled bool
-	lost              bool    // there was none: the tokens were taken, or not
-	holds             []bool  // of each bucket
-	left              []int64 // in each bucket; not told by a recalled denial
-}
-
-// allOrNothing is a sequential store: what every history of a real one must be equal to, in some order
-// in which no operation comes before one that had ended when it began.
-var allOrNothing = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{tokens{20, 40, 60}} },
-	Step: func(state, input, output any) []any {
-		before, in, out := state.(tokens), input.(taking), output.(answer)
-		after, allowed := before, true
-		for _, b := range in.buckets {
-			allowed = allowed && before[b] >= in.cost
-		}
-		if allowed {
-			for _, b := range in.buckets {
-				after[b] -= in.cost
-			}
-		}
-		if out.lost {
-			return []any{before, after}
-		}
-		if out.allowed != allowed {
-			return nil
-		}
-		for i, b := range in.buckets {
-			switch {
-			case out.recalled && !out.holds[i] && before[b] >= in.cost:
-				return nil // it was said to lack what it had
-			case !out.recalled && out.left[i] != after[b]:
-				return nil
-			}
-		}
-		return []any{after}
-	},
-}
 
 func TestConcurrentChecksThroughQueueAndDenialCacheAreLinearizable(t *testing.T) {
 	t.Parallel()
 	t.Run("while Redis answers", func(t *testing.T) {
 		t.Parallel()
-		for range repeats(3) {
-			server := devdbtest.Redis(t)
-			s := New(client(t, server.URL(), patience), patience)
-			mustBeLinearizable(t, record(s, func() {}))
-		}
+		buckettest.RunChecks(t, repeats(3), func(t *testing.T) (enforce.ReservingBuckets, func()) {
+			return processes(t, 1)[0], func() {}
+		})
 	})
 	t.Run("while replies are lost", func(t *testing.T) {
 		t.Parallel()
-		for range repeats(3) {
-			server := devdbtest.Redis(t)
-			p := newProxy(t, server.Addr())
-			s := New(client(t, "redis://"+p.addr(), patience), patience)
-			mustBeLinearizable(t, record(s, func() { p.loseReply.Store(true) }))
-		}
+		buckettest.RunChecks(t, repeats(3), func(t *testing.T) (enforce.ReservingBuckets, func()) {
+			p := newProxy(t, devdbtest.Redis(t).Addr())
+			return New(client(t, "redis://"+p.addr(), patience), patience), func() { p.loseReply.Store(true) }
+		})
 	})
-}
-
-func mustBeLinearizable(t *testing.T, history []porcupine.Operation) {
-	t.Helper()
-	model := allOrNothing.ToModel()
-	if result := porcupine.CheckOperationsTimeout(model, history, 30*time.Second); result != porcupine.Ok {
-		t.Errorf("a history of %d operations: %s", len(history), result)
-	}
-}
-
-// record lets several callers in two processes take from the same buckets, and returns what they did.
-// Now and then it lets something go wrong.
-func record(s *Store, fault func()) []porcupine.Operation {
-	const callers, each = 8, 40
-	caches := []*enforce.DenialCache{enforce.NewDenialCache(s, nil), enforce.NewDenialCache(s, nil)}
-	start := time.Now()
-	var mu sync.Mutex
-	var history []porcupine.Operation
-	var wg sync.WaitGroup
-	for caller := range callers {
-		wg.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(start.UnixNano()), uint64(caller)))
-			for range each {
-				in := taking{cost: 1 + random.Int64N(3), buckets: random.Perm(sharedBuckets)[:1+random.IntN(sharedBuckets)]}
-				if random.IntN(30) == 0 {
-					fault()
-				}
-				call := time.Since(start).Nanoseconds()
-				out := in.takeFrom(caches[caller%len(caches)])
-				op := porcupine.Operation{ClientId: caller, Input: in, Call: call, Output: out, Return: time.Since(start).Nanoseconds()}
-				if out.lost { // it may yet be executed
-					op.Return = time.Hour.Nanoseconds()
-				}
-				mu.Lock()
-				history = append(history, op)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return history
-}
-
-// takeFrom runs the check on a store.
-func (in taking) takeFrom(store enforce.Buckets) answer {
-	check := enforce.BucketCheck{Cost: enforce.Tokens(in.cost) * enforce.Token}
-	for _, b := range in.buckets {
-		check.Tiers = append(check.Tiers, enforce.Tier{
-			Key:   enforce.Key{Tenant: 1, Rule: rules.RuleID(b)},
-			Limit: enforce.Limit{Rate: rules.MinRate, Burst: 20 * int64(b+1)},
-		})
-	}
-	checks := []enforce.BucketCheck{check}
-	if err := store.Take(context.Background(), checks); err != nil {
-		return answer{lost: true}
-	}
-	out := answer{allowed: checks[0].Allowed, recalled: checks[0].Recalled}
-	for _, tier := range checks[0].Tiers {
-		out.holds = append(out.holds, tier.Holds)
-		// A bucket earns a millionth a second.
-		out.left = append(out.left, int64((tier.Bucket.Level.Micros+enforce.Token/1000)/enforce.Token))
-	}
-	return out
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/sluicegate/sluice/internal/combine"
+	"github.com/sluicegate/sluice/internal/enforce"
 )
 
 // node is a Redis server that keeps buckets. It has its own combiner and circuit breaker, so that its failure delays and
@@ -19,14 +22,16 @@ type node struct {
 	addr     string // host:port, or the name of a Sentinel group
 	client   redis.UniversalClient
 	breaker  *gobreaker.CircuitBreaker[struct{}]
-	combiner *combiner
+	combiner *combine.Combiner
 	trips    atomic.Int64 // of the breaker
 }
 
 func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
 	n := &node{store: s, addr: addr, client: client}
 	n.breaker = newBreaker(func() { n.trips.Add(1) })
-	n.combiner = newCombiner(s.budget, n.send)
+	n.combiner = combine.New(combine.Options{
+		Budget: s.budget, InFlight: usualInFlight, MaxInFlight: maxInFlight, FirstBatch: firstBatch, MaxBatch: maxBatch, Send: n.send,
+	})
 	return n
 }
 
@@ -58,37 +63,58 @@ func (n *node) state() State {
 
 func (n *node) report() Node { return Node{Addr: n.addr, State: n.state(), Trips: n.trips.Load()} }
 
-func (n *node) send(b *batch) {
+const (
+	// usualInFlight is how many batches are in flight while Redis is quick: it executes one while the reply to another is
+	// read. With one, Redis would need a seventh less time on two shared cores, but every check would wait out a round
+	// trip before its own. More would make each batch smaller.
+	usualInFlight = 2
+	maxInFlight   = 16
+	// maxBatch is the most tiers of a batch, unless it is a single check: a few milliseconds of Redis's time.
+	maxBatch = 4 * maxKeys
+	// firstBatch is the first limit: sixteen checks of four tiers.
+	firstBatch = 64
+)
+
+func (n *node) send(sent *combine.Batch) {
 	s := n.store
 	if s.observer != nil {
-		for _, c := range b.calls {
-			s.observer.Waited(b.sentAt.Sub(c.queuedAt))
+		for _, c := range sent.Calls {
+			s.observer.Waited(sent.SentAt.Sub(c.QueuedAt))
 		}
 	}
+	b := batchPool.Get().(*batch)
+	b.Batch = sent
 	apart := !s.standalone.Load() || s.crossSlot.Load()
 	n.sendPacked(b, apart)
 	if !apart && slices.ContainsFunc(b.scripts, func(s *script) bool { return isCrossSlot(s.err) }) { // such a script was not executed
 		s.crossSlot.Store(true)
 		n.sendPacked(b, true)
 	}
-	if s.cluster != nil && b.err != nil && !isRefusal(b.err) && !errors.Is(b.err, ErrUnknownVersion) {
+	if b.Err != nil {
+		b.assignErrors()
+	}
+	if s.cluster != nil && b.Err != nil && !isRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) {
 		s.cluster.client.ReloadState(context.Background()) // in the background, one at a time
 	}
+	b.release()
 }
 
 // sendPacked packs the unanswered checks into scripts, runs these, and reads each reply, even if other scripts failed.
 func (n *node) sendPacked(b *batch, apart bool) {
-	b.err = nil
+	b.Err = nil
 	scripts := b.pack(n.store.prefix, apart)
 	if len(scripts) == 0 {
 		return
 	}
 	_, err := n.breaker.Execute(func() (struct{}, error) {
-		ctx, cancel := context.WithDeadline(context.Background(), b.deadline)
+		ctx, cancel := context.WithDeadline(context.Background(), b.Deadline)
 		defer cancel()
 		return struct{}{}, n.runScripts(ctx, scripts, n.store.stamp())
 	})
-	b.err = n.withAddr(err)
+	if isRefusal(err) {
+		err = fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken)
+	}
+	b.Err = n.withAddr(err)
 	for _, script := range scripts {
 		if script.cmd == nil {
 			continue // the breaker is open
@@ -97,7 +123,7 @@ func (n *node) sendPacked(b *batch, apart bool) {
 			n.store.observer.ScriptSent(len(script.checks))
 		}
 		script.err = script.cmd.Err()
-		b.answered = b.answered || script.err == nil || isAnswer(script.err)
+		b.Answered = b.Answered || script.err == nil || isAnswer(script.err)
 		if script.err == nil {
 			var broken int
 			broken, script.err = script.readReply(script.cmd.Val())
@@ -107,8 +133,8 @@ func (n *node) sendPacked(b *batch, apart bool) {
 		}
 		if script.err != nil {
 			script.err = n.withAddr(script.err)
-			if b.err == nil {
-				b.err = script.err
+			if b.Err == nil {
+				b.Err = script.err
 			}
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/sluicegate/sluice/internal/enforce"
 )
 
 // noted is an Observer.
@@ -52,18 +50,5 @@ func TestWhatAnObserverIsTold(t *testing.T) {
 	}
 	if node := s.Nodes()[0]; node.Trips != 1 {
 		t.Errorf("the breaker opened %d times, want once", node.Trips)
-	}
-}
-
-func TestTheDepthOfAQueueIsThatOfAllTenants(t *testing.T) {
-	t.Parallel()
-	q := newCombiner(time.Minute, nil)
-	for tenant := range int64(3) {
-		for range 2 {
-			q.waiting.push(&call{tenant: tenant, checks: []enforce.BucketCheck{fourTiers(1, still)}})
-		}
-	}
-	if got := q.depth(); got != 24 {
-		t.Errorf("the depth is %d, want that of 6 checks of 4 tiers", got)
 	}
 }

@@ -1,318 +1,57 @@
 package redisbucket
 
 import (
-	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
+	"github.com/sluicegate/sluice/internal/buckettest"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/membucket"
 )
 
-// TestNoAlgorithmAdmitsMoreThanItPromises lets four stores with connections of their own take from one bucket with 32
-// callers. Redis's clock stamps each admission, so the bounds are exact.
-func TestNoAlgorithmAdmitsMoreThanItPromises(t *testing.T) {
-	t.Parallel()
-	const window, burst = int64(250_000), 300
-	promises := map[string]struct {
-		limit    enforce.Limit
-		exceeded func(stamps []int64) float64 // by how many tokens; at most 0 if the promise was kept
-	}{
-		"token bucket": {
-			enforce.Limit{Rate: 1000, Burst: burst},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, 1) - burst },
-		},
-		"steps": {
-			enforce.Limit{Rate: 1000, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, window) - burst },
-		},
-		"queue": {
-			enforce.Limit{Kind: rules.KindLeakyBucket, Rate: 1000, Burst: burst},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, 1) - burst },
-		},
-		"fixed window": {
-			enforce.Limit{Kind: rules.KindFixedWindow, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostInAligned(stamps, window) - burst },
-		},
-		"sliding window": {
-			enforce.Limit{Kind: rules.KindSlidingWindow, Burst: burst, Interval: window},
-			func(stamps []int64) float64 {
-				return max(mostInAligned(stamps, window)-burst, mostWithin(stamps, window)-2*burst)
-			},
-		},
-		"log": {
-			enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostWithin(stamps, window) - burst },
-		},
-		"concurrency": { // nobody releases a place, so each is held for a window
-			enforce.Limit{Kind: rules.KindConcurrency, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostWithin(stamps, window) - burst },
-		},
-	}
+// processes returns stores with connections of their own to one Redis.
+func processes(t *testing.T, n int) []enforce.ReservingBuckets {
+	t.Helper()
 	server := devdbtest.Redis(t)
-	stores := make([]*Store, 4)
+	stores := make([]enforce.ReservingBuckets, n)
 	for i := range stores {
 		stores[i] = New(client(t, server.URL(), patience), patience)
 	}
+	return stores
+}
+
+func TestNoAlgorithmAdmitsMoreThanItPromises(t *testing.T) {
+	t.Parallel()
 	lasts := time.Second
 	if *soak {
 		lasts = 10 * time.Second
 	}
-	for name, promise := range promises {
-		t.Run(name, func(t *testing.T) {
-			stamps, denied := hammer(t, stores, user(name, promise.limit), lasts)
-			over := promise.exceeded(stamps)
-			t.Logf("%d admitted, %d denied; the most admitted was %g from the bound", len(stamps), denied, 0-over)
-			if over > 1e-6 {
-				t.Errorf("%g more were admitted than promised", over)
-			}
-			if denied == 0 || len(stamps) < burst {
-				t.Errorf("%d admitted and %d denied: the load was too small to test anything", len(stamps), denied)
-			}
-		})
-	}
-}
-
-// hammer takes from a bucket with 32 callers for a while, and returns when Redis admitted, sorted.
-func hammer(t *testing.T, stores []*Store, tier enforce.Tier, lasts time.Duration) (stamps []int64, denied int) {
-	t.Helper()
-	var mu sync.Mutex
-	var callers sync.WaitGroup
-	ends := time.Now().Add(lasts)
-	for caller := range 32 {
-		callers.Go(func() {
-			var mine []int64
-			var no int
-			for n := 0; time.Now().Before(ends); n++ {
-				checks := one(tier)
-				binary.LittleEndian.PutUint64(checks[0].Holder[:], uint64(caller+1)<<32|uint64(n)) // never 0, which holds nothing
-				if err := stores[caller%len(stores)].Take(context.Background(), checks); err != nil {
-					t.Errorf("take: %v", err)
-					return
-				}
-				if checks[0].Allowed {
-					mine = append(mine, checks[0].Tiers[0].Bucket.Stamp)
-				} else {
-					no++
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			stamps, denied = append(stamps, mine...), denied+no
-		})
-	}
-	callers.Wait()
-	slices.Sort(stamps)
-	return stamps, denied
-}
-
-// aboveRate returns by how many admissions any stretch of time exceeded what a rate earned in it, on a clock that ticks once
-// in each step of microseconds.
-func aboveRate(stamps []int64, rate float64, step int64) float64 {
-	least, most := math.Inf(1), 0.0
-	for i, at := range stamps {
-		earned := rate * float64((at-stamps[0]+stamps[0]%step)/step*step) / 1e6
-		least = min(least, float64(i)-earned)
-		most = max(most, float64(i+1)-earned-least)
-	}
-	return most
-}
-
-// mostInAligned returns the most admissions in a window that begins at a multiple of its length.
-func mostInAligned(stamps []int64, window int64) float64 {
-	counts := map[int64]float64{}
-	most := 0.0
-	for _, at := range stamps {
-		counts[at/window]++
-		most = max(most, counts[at/window])
-	}
-	return most
-}
-
-// mostWithin returns the most admissions in any time as long as a window.
-func mostWithin(stamps []int64, window int64) float64 {
-	first, most := 0, 0
-	for last, at := range stamps {
-		for stamps[first] <= at-window {
-			first++
-		}
-		most = max(most, last-first+1)
-	}
-	return float64(most)
-}
-
-// placing is the input of one operation on a concurrency limit: a check that reserves, or the settlement of a reservation.
-type placing struct {
-	settle bool
-	id     uint16
-}
-
-// placed is its output: whether the check passed, or the reservation was open; and how many places a check left.
-type placed struct {
-	done bool
-	left int64
-}
-
-// places is a sequential concurrency limit of three places. Its state names who holds one, two bytes each.
-var places = porcupine.Model{
-	Init: func() any { return "" },
-	Step: func(state, input, output any) (bool, any) {
-		held, in, out := state.(string), input.(placing), output.(placed)
-		id := string(binary.BigEndian.AppendUint16(nil, in.id))
-		at := -2
-		for i := 0; i < len(held); i += 2 {
-			if held[i:i+2] == id {
-				at = i
-			}
-		}
-		switch {
-		case in.settle && out.done:
-			if at < 0 {
-				return false, held
-			}
-			return true, held[:at] + held[at+2:]
-		case in.settle:
-			return at < 0, held
-		case out.done != (len(held) < 2*3):
-			return false, held
-		case out.done:
-			held += id
-		}
-		return out.left == 3-int64(len(held)/2), held
-	},
+	buckettest.RunPromises(t, processes(t, 4), lasts)
 }
 
 func TestPlacesAndReservationsAreLinearizable(t *testing.T) {
 	t.Parallel()
-	for range repeats(3) {
-		server := devdbtest.Redis(t)
-		stores := []*Store{New(client(t, server.URL(), patience), patience), New(client(t, server.URL(), patience), patience)}
-		history := recordPlaces(t, stores)
-		settledTwice := 0
-		for _, op := range history {
-			if op.Input.(placing).settle && !op.Output.(placed).done {
-				settledTwice++
-			}
-		}
-		t.Logf("%d operations, %d of them settlements that came too late", len(history), settledTwice)
-		if result := porcupine.CheckOperationsTimeout(places, history, 30*time.Second); result != porcupine.Ok {
-			t.Errorf("a history of %d operations: %s", len(history), result)
-		}
-	}
+	buckettest.RunPlaces(t, repeats(3), func(t *testing.T) []enforce.ReservingBuckets { return processes(t, 2) })
 }
 
-// recordPlaces lets callers take places, and settle their own and each other's reservations, some twice.
-func recordPlaces(t *testing.T, stores []*Store) []porcupine.Operation {
-	t.Helper()
-	const callers, each = 8, 40
-	tier := user("42", enforce.Limit{Kind: rules.KindConcurrency, Burst: 3, Interval: time.Hour.Microseconds()})
-	start := time.Now()
-	var mu sync.Mutex
-	var history []porcupine.Operation
-	var open []uint16
-	var wg sync.WaitGroup
-	for caller := range callers {
-		wg.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(start.UnixNano()), uint64(caller)))
-			for n := range each {
-				in := placing{id: uint16(caller*each + n)}
-				mu.Lock()
-				if in.settle = len(open) > 0 && random.IntN(3) > 0; in.settle {
-					i := random.IntN(len(open))
-					in.id = open[i]
-					if random.IntN(3) > 0 { // or another caller settles it, too
-						open = slices.Delete(open, i, i+1)
-					}
-				}
-				mu.Unlock()
-				call := time.Since(start).Nanoseconds()
-				out, err := in.on(stores[caller%len(stores)], tier)
-				op := porcupine.Operation{ClientId: caller, Input: in, Call: call, Output: out, Return: time.Since(start).Nanoseconds()}
-				if err != nil {
-					t.Errorf("%+v: %v", in, err)
-					return
-				}
-				mu.Lock()
-				if history = append(history, op); !in.settle && out.done {
-					open = append(open, in.id)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return history
-}
-
-// on runs the operation on a store.
-func (in placing) on(s *Store, tier enforce.Tier) (placed, error) {
-	id := enforce.ReservationID{byte(in.id), byte(in.id >> 8), 1}
-	if in.settle {
-		settled, err := s.SettleReservation(context.Background(), tier.Key.Tenant, id, enforce.Settlement{})
-		return placed{done: settled.Found}, err
-	}
-	checks := one(tier)
-	checks[0].Reserve = &enforce.Reservation{ID: id, Life: time.Hour, Key: "a key"}
-	checks[0].Holder = id.Holder()
-	err := s.Take(context.Background(), checks)
-	return placed{checks[0].Allowed, int64(checks[0].Tiers[0].Bucket.Level.Micros / enforce.Token)}, err
-}
-
-// TestOneReservationTooMany opens as many reservations as a tenant may have.
 func TestOneReservationTooMany(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
-	tier := user("42", enforce.Limit{Rate: 1, Burst: rules.MaxBurst})
-	reserve := func(n int) enforce.BucketCheck {
-		check := one(tier)[0]
-		var id enforce.ReservationID
-		binary.LittleEndian.PutUint64(id[:], uint64(n))
-		check.Reserve, check.Holder = &enforce.Reservation{ID: id, Life: time.Hour, Key: "00000000-0000-0000-0000-000000000000"}, id.Holder()
-		return check
-	}
-	empty := usedMemory(t, s)
-	const batch = 1000
-	for first := 0; first < enforce.MaxReservations; first += batch {
-		checks := make([]enforce.BucketCheck, batch)
-		for i := range checks {
-			checks[i] = reserve(first + i)
+	var empty int64
+	buckettest.RunOneReservationTooMany(t, s, func(open int) {
+		if open == 0 {
+			empty = usedMemory(t, s)
+			return
 		}
-		for i, check := range mustTake(t, s, checks) {
-			if !check.Allowed {
-				t.Fatalf("reservation %d was denied", first+i+1)
-			}
+		each := (usedMemory(t, s) - empty) / int64(open)
+		t.Logf("%d reservations of one bucket take %d bytes each in Redis", open, each)
+		if each > 600 {
+			t.Errorf("a reservation takes %d bytes", each)
 		}
-	}
-	used := usedMemory(t, s) - empty
-	t.Logf("%d reservations of one bucket take %.1f MB in Redis, %d bytes each", enforce.MaxReservations, float64(used)/1e6, used/enforce.MaxReservations)
-	if used > 600*enforce.MaxReservations {
-		t.Errorf("a reservation takes %d bytes", used/enforce.MaxReservations)
-	}
-	if denied := mustTake(t, s, []enforce.BucketCheck{reserve(enforce.MaxReservations)})[0]; denied.Allowed || !denied.Exhausted {
-		t.Errorf("one more: allowed %t, exhausted %t", denied.Allowed, denied.Exhausted)
-	}
-	others := reserve(enforce.MaxReservations)
-	others.Tiers[0].Key.Tenant++
-	if !mustTake(t, s, []enforce.BucketCheck{others})[0].Allowed {
-		t.Error("another tenant cannot reserve")
-	}
-	settled, err := s.SettleReservation(t.Context(), tier.Key.Tenant, reserve(0).Reserve.ID, enforce.Settlement{})
-	if err != nil || !settled.Found {
-		t.Fatalf("settle the first: %+v, %v", settled, err)
-	}
-	if !mustTake(t, s, []enforce.BucketCheck{reserve(enforce.MaxReservations)})[0].Allowed {
-		t.Error("one was settled, and no other can be opened")
-	}
+	})
 }
 
 func usedMemory(t *testing.T, s *Store) (bytes int64) {
@@ -328,4 +67,36 @@ func usedMemory(t *testing.T, s *Store) (bytes int64) {
 	}
 	t.Fatalf("no memory in %s", info)
 	return 0
+}
+
+func TestLostRepliesHoldNoPlaces(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, devdbtest.Redis(t).Addr())
+	s := New(client(t, "redis://"+p.addr(), patience), patience)
+	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), func() { p.loseReply.Store(true) })
+}
+
+// TestRecordsOfANewerReleaseAreLeftAlone has records that this release does not know, and some that nobody could have written.
+func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	for record, isNewer := range map[string]bool{"\x02ff": true, "\x1f": true, "text": false, "\x01": false} {
+		check := one(user("42", still))[0]
+		check.Reserve = &enforce.Reservation{ID: enforce.ReservationID{1}, Life: time.Hour, Key: "a key"}
+		mustTake(t, s, []enforce.BucketCheck{check})
+		key := string(appendRecordKey(nil, "", check.Tiers[0].Key.Tenant, check.Reserve.ID))
+		if err := s.rdb.Set(t.Context(), key, record, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		unknown := s.UnknownVersions()
+		if settled, err := s.SettleReservation(t.Context(), check.Tiers[0].Key.Tenant, check.Reserve.ID, enforce.Settlement{}); err == nil {
+			t.Errorf("%q is settled as %+v", record, settled)
+		}
+		if got := s.UnknownVersions() - unknown; got > 0 != isNewer {
+			t.Errorf("%q counts as %d of a newer release", record, got)
+		}
+		if now, err := s.rdb.Get(t.Context(), key).Result(); err != nil || now != record {
+			t.Errorf("%q became %q, %v", record, now, err)
+		}
+	}
 }

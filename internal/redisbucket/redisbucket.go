@@ -173,7 +173,7 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 	}
 	var err error
 	if s.single != nil {
-		_, err = s.single.combiner.submit(checks, time.Now())
+		_, err = s.single.combiner.Submit(checks, time.Now())
 	} else {
 		err = s.cluster.dispatch(checks)
 	}

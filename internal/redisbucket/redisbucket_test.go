@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/buckettest"
+	"github.com/sluicegate/sluice/internal/combine"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -326,7 +327,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					checks[i].Tiers = append(checks[i].Tiers, tier)
 				}
 			}
-			b := batch{calls: []*call{{sending: checks}}, open: map[int64]*script{}}
+			b := batch{Batch: &combine.Batch{Calls: []*combine.Call{{Sending: checks}}}, open: map[int64]*script{}}
 			var got []int
 			for _, script := range b.pack("", test.apart) {
 				got = append(got, len(script.checks))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,17 +35,18 @@ type reservation struct {
 
 const (
 	recordVersion     = 1
+	maxVersion        = 31 // see settle.lua
 	recordHeaderBytes = 1 + 3*8 + 1
 )
 
 var errBrokenRecord = errors.New("the record of the reservation makes no sense; another program writes to this Redis")
 
 func parseRecord(text string) (r reservation, err error) {
-	if len(text) < recordHeaderBytes {
-		return r, errBrokenRecord
-	}
-	if text[0] != recordVersion {
+	if len(text) > 0 && text[0] > recordVersion && text[0] <= maxVersion {
 		return r, ErrUnknownVersion
+	}
+	if len(text) < recordHeaderBytes || text[0] != recordVersion {
+		return r, errBrokenRecord
 	}
 	r.text, r.cost = text, enforce.Tokens(float(text[9:]))
 	end := recordHeaderBytes + int(text[recordHeaderBytes-1])
@@ -131,6 +133,9 @@ func (s *Store) settleRecord(
 ) (settled enforce.Settled, again bool, err error) {
 	record, err := parseRecord(text)
 	if err != nil {
+		if errors.Is(err, ErrUnknownVersion) {
+			s.unknown.Add(1)
+		}
 		return settled, false, err
 	}
 	if with.Forbidden(record.key, record.cost) {
@@ -139,7 +144,8 @@ func (s *Store) settleRecord(
 	stamp := s.stamp()
 	var limits, calendars []byte
 	count := uint16(0)
-	for _, limit := range record.limits {
+	for i := range record.limits {
+		limit := limitOf(record.keys[i], &with, record.limits[i])
 		limits = appendLimit(limits, limit, &count)
 		calendars = appendCalendar(calendars, limit, stamp)
 	}
@@ -179,6 +185,16 @@ func (s *Store) settleRecord(
 		return settled, false, ErrUnknownVersion
 	}
 	return enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}, false, nil
+}
+
+// limitOf returns the limit to settle a bucket of a record by.
+func limitOf(key string, with *enforce.Settlement, reserved enforce.Limit) enforce.Limit {
+	rule, subject, isHashed, ok := splitKey(key)
+	id, err := strconv.ParseInt(rule[strings.IndexByte(rule, '}')+1:], 10, 64)
+	if !ok || err != nil {
+		return reserved
+	}
+	return with.LimitFor(rules.RuleID(id), subject, isHashed, reserved)
 }
 
 // ForgottenReservations counts the reservations that ended without being settled. They are counted when their tenant

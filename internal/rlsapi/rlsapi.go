@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -31,7 +30,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -59,8 +57,6 @@ type Config struct {
 	Now func() time.Time
 	// MaxConnections caps the open connections; 0 is 1024.
 	MaxConnections int
-	// TrustedProxies are networks whose x-forwarded-for is believed, to compare a caller's address with its key's networks.
-	TrustedProxies []netip.Prefix
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
@@ -310,10 +306,6 @@ func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant
 	if refusal != "" {
 		return nil, nil, status.Error(codes.Unauthenticated, refusal)
 	}
-	if !key.AllowsFrom(s.clientOf(ctx, key)) {
-		return nil, nil, status.Error(codes.PermissionDenied,
-			"This API key may not be used from this address; its owner can add the network to the key.")
-	}
 	s.KeyUsed(key, now)
 	switch {
 	case tenant.Tenant.Suspended:
@@ -323,19 +315,6 @@ func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant
 		return nil, nil, status.Error(codes.PermissionDenied, "Use an API key with the permission "+string(auth.PermissionCheck)+".")
 	}
 	return key, tenant, nil
-}
-
-// clientOf returns the address that a key's networks are compared with; none for a key without.
-func (s *Server) clientOf(ctx context.Context, key *snapshot.Key) netip.Addr {
-	from, ok := peer.FromContext(ctx)
-	if !ok || len(key.Networks) == 0 {
-		return netip.Addr{}
-	}
-	addr, err := netip.ParseAddrPort(from.Addr.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return httpapi.Client(addr.Addr(), metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"), s.TrustedProxies)
 }
 
 func invalid(format string, args ...any) error {

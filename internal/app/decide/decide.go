@@ -52,7 +52,6 @@ func newServer(parts app.CheckParts) (app.CheckServer, error) {
 		Observer:       parts.Observer,
 		Tokens:         parts.Tokens,
 		MaxConnections: parts.MaxConnections,
-		TrustedProxies: parts.TrustedProxies,
 		Version:        config.ReadBuild().Version,
 	}
 	var tracer *tracing.Tracer
@@ -76,6 +75,5 @@ func newGRPC(parts app.CheckParts) app.Server {
 		Log:            parts.Log,
 		Observer:       parts.Observer,
 		MaxConnections: parts.MaxConnections,
-		TrustedProxies: parts.TrustedProxies,
 	})
 }

@@ -16,15 +16,14 @@ export function CreatedKey({
   created,
   onClose,
 }: {
-  /** null: a service key */
-  tenant: string | null;
+  tenant: string;
   created: Created;
   onClose: () => void;
 }) {
   const { url } = useCheckUrl();
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
-      {tenant !== null && created.key.permissions.includes('check') && (
+      {created.key.permissions.includes('check') && (
         <>
           <h3>Send a first check</h3>
           <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />

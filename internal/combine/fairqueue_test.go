@@ -1,4 +1,4 @@
-package redisbucket
+package combine
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newTestCombiner(DefaultBudget)
+		l := newTestCombiner()
 		answers := []<-chan error{l.start(-2, 1), l.start(-1, 1)}
 		inFlight := []*sentBatch{<-l.batches, <-l.batches}
 		l.pace.size = 40 * 4
@@ -53,20 +53,20 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perTier = 100 * time.Microsecond
 		busy := make(chan struct{}, 1)
-		q := newCombiner(DefaultBudget, func(b *batch) {
+		q := newCombiner(func(b *Batch) {
 			busy <- struct{}{}
-			time.Sleep(time.Duration(b.tiers) * perTier) //nolint:forbidigo // the bubble's clock
+			time.Sleep(time.Duration(b.Tiers) * perTier) //nolint:forbidigo // the bubble's clock
 			<-busy
-			b.answered = true
-			for _, c := range b.calls {
-				for i := range c.sending {
-					c.sending[i].Answered = true
+			b.Answered = true
+			for _, c := range b.Calls {
+				for i := range c.Sending {
+					c.Sending[i].Answered = true
 				}
 			}
 		})
 		take := func(tenant rules.TenantID) error {
 			tier := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
-			_, err := q.submit([]enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}}, time.Now())
+			_, err := q.Submit([]enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}}, time.Now())
 			return err
 		}
 		const flooder, warmUp, ticks = 1, 150, 350 // until then the queue learns how slow the store is
@@ -75,7 +75,7 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 		for tick := range ticks {
 			for range 100 { // a millisecond, in which ten are decided
 				calls.Go(func() {
-					if errors.Is(take(flooder), errNoTurn) {
+					if errors.Is(take(flooder), ErrNoTurn) {
 						shed.Add(1)
 					}
 				})
@@ -101,13 +101,13 @@ func TestTheFairQueueIsBoundedAndDropsEmptyFlows(t *testing.T) {
 	var l fairQueue
 	checks := []enforce.BucketCheck{{Tiers: make([]enforce.Tier, 1024)}}
 	pushed := 0
-	for l.push(&call{checks: checks, tenant: 1}) {
+	for l.push(&Call{checks: checks, tenant: 1}) {
 		pushed++
 	}
 	if want := maxWaiting/1024 + 1; pushed != want {
 		t.Errorf("%d calls of a tenant wait, want %d", pushed, want)
 	}
-	if !l.push(&call{checks: checks, tenant: 2}) {
+	if !l.push(&Call{checks: checks, tenant: 2}) {
 		t.Error("another tenant may not wait")
 	}
 	for !l.empty() {
@@ -116,4 +116,52 @@ func TestTheFairQueueIsBoundedAndDropsEmptyFlows(t *testing.T) {
 	if len(l.flows) != 0 || l.first != nil || l.last != nil {
 		t.Errorf("of an empty queue %d flows are left", len(l.flows))
 	}
+}
+
+func TestTheDepthOfAQueueIsThatOfAllTenants(t *testing.T) {
+	t.Parallel()
+	q := newCombiner(nil)
+	for tenant := range rules.TenantID(3) {
+		for range 2 {
+			q.waiting.push(&Call{tenant: tenant, checks: []enforce.BucketCheck{{Tiers: make([]enforce.Tier, 4)}}})
+		}
+	}
+	if got := q.Depth(); got != 24 {
+		t.Errorf("the depth is %d, want that of 6 checks of 4 tiers", got)
+	}
+}
+
+// A store whose limit stays gets no more batches than InFlight, however slow it is.
+func TestAFixedCombinerStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const size = 256
+		var most, inFlight, largest int
+		var mu sync.Mutex
+		q := New(Options{Budget: budget, InFlight: 2, MaxInFlight: 2, FirstBatch: size, MaxBatch: size, Send: func(b *Batch) {
+			mu.Lock()
+			inFlight++
+			most, largest = max(most, inFlight), max(largest, b.Tiers)
+			mu.Unlock()
+			time.Sleep(budget / 5) //nolint:forbidigo // the bubble's clock
+			mu.Lock()
+			inFlight--
+			mu.Unlock()
+			for _, c := range b.Calls {
+				for i := range c.Sending {
+					c.Sending[i].Answered = true
+				}
+			}
+		}})
+		var calls sync.WaitGroup
+		for range 400 {
+			calls.Go(func() {
+				_, _ = q.Submit([]enforce.BucketCheck{{Tiers: make([]enforce.Tier, 4)}}, time.Now())
+			})
+		}
+		calls.Wait()
+		if most != 2 || largest != size || q.pace.size != size {
+			t.Errorf("%d batches in flight, the largest of %d tiers, and a limit of %d; want 2, %d and %d", most, largest, q.pace.size, size, size)
+		}
+	})
 }

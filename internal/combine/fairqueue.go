@@ -1,9 +1,11 @@
-package redisbucket
+package combine
+
+import "github.com/sluicegate/sluice/internal/rules"
 
 const (
 	// quantum is how many tiers a visit adds to a flow's deficit: sixteen checks of four.
 	quantum = 64
-	// maxWaiting caps the waiting tiers of a tenant. Redis decides fewer within half of the budget, so a call beyond it
+	// maxWaiting caps the waiting tiers of a tenant. A store decides fewer within half of the budget, so a call beyond it
 	// would only fail later.
 	maxWaiting = 1 << 16
 )
@@ -12,15 +14,15 @@ const (
 // (M. Shreedhar, G. Varghese: Efficient Fair Queuing Using Deficit Round Robin, SIGCOMM 1995), so a flooding tenant waits
 // behind itself. An empty flow is dropped.
 type fairQueue struct {
-	flows       map[int64]*flow // by tenant
-	first, last *flow           // in the order of their turns
-	spare       *flow           // dropped, for reuse
+	flows       map[rules.TenantID]*flow // by tenant
+	first, last *flow                    // in the order of their turns
+	spare       *flow                    // dropped, for reuse
 }
 
 // flow is the waiting calls of one tenant.
 type flow struct {
-	tenant      int64
-	first, last *call
+	tenant      rules.TenantID
+	first, last *Call
 	tiers       int // of all its calls
 	deficit     int // how many tiers it may still send
 	next        *flow
@@ -29,7 +31,7 @@ type flow struct {
 func (q *fairQueue) empty() bool { return q.first == nil }
 
 // push adds a call to its tenant's flow, and reports whether there was room.
-func (q *fairQueue) push(c *call) bool {
+func (q *fairQueue) push(c *Call) bool {
 	f := q.flowOf(c.tenant)
 	if f == nil {
 		f = q.newFlow(c.tenant)
@@ -51,14 +53,14 @@ func (q *fairQueue) push(c *call) bool {
 }
 
 // flowOf returns a tenant's flow, or nil. It spares a tenant that waits alone the map.
-func (q *fairQueue) flowOf(tenant int64) *flow {
+func (q *fairQueue) flowOf(tenant rules.TenantID) *flow {
 	if q.last == nil || q.last.tenant == tenant {
 		return q.last
 	}
 	return q.flows[tenant]
 }
 
-func (q *fairQueue) newFlow(tenant int64) *flow {
+func (q *fairQueue) newFlow(tenant rules.TenantID) *flow {
 	f := q.spare
 	if f == nil {
 		f = &flow{}
@@ -66,7 +68,7 @@ func (q *fairQueue) newFlow(tenant int64) *flow {
 	q.spare = nil
 	*f = flow{tenant: tenant}
 	if q.flows == nil {
-		q.flows = map[int64]*flow{}
+		q.flows = map[rules.TenantID]*flow{}
 	}
 	q.flows[tenant] = f
 	q.append(f)
@@ -97,7 +99,7 @@ func (q *fairQueue) rotate() {
 	q.spare = f
 }
 
-func (f *flow) shift() *call {
+func (f *flow) shift() *Call {
 	c := f.first
 	f.first, c.next, c.flow = c.next, nil, nil
 	f.tiers -= c.queuedTiers
@@ -105,15 +107,17 @@ func (f *flow) shift() *call {
 }
 
 // pop removes and returns the call at the head, which ends the turn of its flow.
-func (q *fairQueue) pop() *call {
+func (q *fairQueue) pop() *Call {
 	c := q.first.shift()
 	q.rotate()
 	return c
 }
 
-func (q *fairQueue) head() *call { return q.first.first }
+func (q *fairQueue) head() *Call { return q.first.first }
 
-func (q *fairQueue) alone(tenant int64) bool { return q.first == q.last && q.first.tenant == tenant }
+func (q *fairQueue) alone(tenant rules.TenantID) bool {
+	return q.first == q.last && q.first.tenant == tenant
+}
 
 // dropEmpty drops the flows that became empty outside of their turn, and keeps the order of the others.
 func (q *fairQueue) dropEmpty() {

@@ -1,13 +1,9 @@
-package redisbucket
+package combine
 
 import "time"
 
 const (
-	// maxBatch is the most tiers of a batch, unless it is a single check: a few milliseconds of Redis's time.
-	maxBatch = 4 * maxKeys
-	// firstBatch is the first limit: sixteen checks of four tiers.
-	firstBatch = 64
-	// minBatch is the limit however slow Redis is.
+	// minBatch is the limit however slow the store is.
 	minBatch = 16
 	// slackShare is the part of the budget by which a batch may be slower than the quickest before batches shrink.
 	slackShare = 20
@@ -16,10 +12,12 @@ const (
 )
 
 // pace limits the size of batches by how long they take, as LEDBAT does with a sender's window (RFC 6817). The limit
-// grows while more checks wait than fit and Redis is quick, and shrinks when Redis is slow. Redis executes batches one
+// grows while more checks wait than fit and the store is quick, and shrinks when it is slow. Redis, for one, executes batches one
 // after the other: under overload a larger batch decides no more checks a second, and makes all tenants wait longer.
 type pace struct {
-	size           int           // the limit, in tiers
+	size           int // the limit, in tiers
+	most           int // the largest limit
+	isFixed        bool
 	slack          time.Duration // by which a batch may be slower than the quickest
 	quickest       time.Duration // 0 before the first
 	shrunkAt       time.Time
@@ -27,10 +25,17 @@ type pace struct {
 	streakQuickest time.Duration // of the slow streak
 }
 
-func newPace(budget time.Duration) pace { return pace{size: firstBatch, slack: budget / slackShare} }
+func newPace(options Options) pace {
+	return pace{
+		size: options.FirstBatch, most: options.MaxBatch, isFixed: options.FirstBatch == options.MaxBatch, slack: options.Budget / slackShare,
+	}
+}
 
 // record adjusts the limit to the duration of a batch; full says that more checks waited than it had room for.
 func (p *pace) record(tiers int, full bool, sent, now time.Time) {
+	if p.isFixed {
+		return
+	}
 	took := now.Sub(sent)
 	if p.quickest == 0 || took < p.quickest {
 		p.quickest = took
@@ -39,14 +44,14 @@ func (p *pace) record(tiers int, full bool, sent, now time.Time) {
 	case !slow:
 		p.slowStreak = 0
 		if full {
-			p.size = min(p.size+2*minBatch, maxBatch)
+			p.size = min(p.size+2*minBatch, p.most)
 		}
 	case tiers > minBatch:
 		p.slowStreak = 0
 		if sent.After(p.shrunkAt) { // batches in flight at that time say nothing new
 			p.size, p.shrunkAt = max(p.size*3/4, minBatch), now
 		}
-	default: // size is not the cause: Redis is farther away now, or busy with other clients
+	default: // size is not the cause: the store is farther away now, or busy with other clients
 		if p.slowStreak == 0 || took < p.streakQuickest {
 			p.streakQuickest = took
 		}

@@ -1,0 +1,397 @@
+// Package combine lets concurrent calls of a store of buckets share round trips (flat combining).
+//
+// While fewer than Options.InFlight batches are in flight, a call sends its own at once, in its own goroutine. Other calls
+// wait. When a batch ends, one of them becomes the leader of the next batch, and those that fit become its followers.
+// Nobody waits for others to come: a batch holds what came during the last one.
+//
+// If calls have waited for a tenth of the budget and no batch has ended, the store is far away or a connection hangs. Then
+// one more batch is started, up to Options.MaxInFlight, so that a hanging connection delays few checks but its own. If
+// batches do end, the store is overloaded and no more are started: their checks would time out inside the store with their
+// tokens taken. A call that is not sent within half of the budget fails, with nothing taken.
+//
+// Tenants take turns (see fairQueue), so an overload fails the calls of the tenants that send more than their share.
+// Batches shrink then (see pace), so that nobody waits long behind one.
+//
+// While others of its tenant wait, a call fills at most half of a batch, so that single checks do not wait behind a whole
+// large call. The rest of its checks waits again once the first are answered, and so is decided in order.
+package combine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// patienceShare is the part of the budget that calls wait for a batch to end before one more is started.
+	patienceShare = 10
+	// turnShare is the part of the budget within which a call must be sent; the rest is the store's.
+	turnShare = 2
+	// sharedTurnShare is that part while several tenants wait. It is smaller because a batch must end within what is left
+	// to its oldest call, and all calls of a flooding tenant are old.
+	sharedTurnShare = 4
+)
+
+// Options are the settings of a Combiner. All are required.
+type Options struct {
+	// Budget is the time within which a call is answered.
+	Budget time.Duration
+	// InFlight is how many batches are in flight while the store is quick, and MaxInFlight how many at most.
+	InFlight, MaxInFlight int
+	// FirstBatch and MaxBatch are the first and the largest limit of a batch in tiers, unless it is a single check. If they
+	// are equal, the limit stays.
+	FirstBatch, MaxBatch int
+	// Send has a batch answered: it marks the checks that are Answered, and sets the errors of the others. It must not keep
+	// the batch.
+	Send func(*Batch)
+}
+
+// Combiner combines calls. It is safe for concurrent use.
+type Combiner struct {
+	Options
+	callPool sync.Pool
+
+	mu         sync.Mutex
+	waiting    fairQueue
+	inFlight   int       // batches; nobody waits while there are fewer than InFlight
+	lastAnswer time.Time // to any batch
+	pace       pace
+	// spill runs while calls wait.
+	spill    *time.Timer
+	spilling bool
+}
+
+// Batch is what a store decides at once. Its memory is reused.
+type Batch struct {
+	Calls    []*Call
+	Tiers    int       // of all checks
+	Deadline time.Time // of the call that has waited longest
+	SentAt   time.Time
+
+	// Answered: the store answered, if only with an error.
+	Answered bool
+	// Err is why some checks have no answer, where their Call has no error of its own.
+	Err error
+
+	full bool // more checks waited than it had room for
+}
+
+var batchPool = sync.Pool{New: func() any { return &Batch{} }}
+
+// release makes the memory available again.
+func (b *Batch) release() {
+	clear(b.Calls[:cap(b.Calls)])
+	*b = Batch{Calls: b.Calls[:0]}
+	batchPool.Put(b)
+}
+
+// Call is one Take in flight. Once it has entered, the combiner owns it until its turn.
+type Call struct {
+	// Sending are the checks in the batch that is being filled or in flight.
+	Sending []enforce.BucketCheck
+	// QueuedAt is when the call began to wait for its turn; it is answered within the budget from then.
+	QueuedAt time.Time
+	// Err is why a check has no answer.
+	Err error
+
+	checks []enforce.BucketCheck // not sent yet
+	tenant rules.TenantID        // whose flow it waits in
+
+	flow        *flow // nil unless it waits
+	next        *Call // in the flow
+	queuedTiers int   // while it waits
+
+	// turn wakes a waiting call: true makes it the leader of the next batch, false ends it.
+	turn chan bool
+}
+
+// New returns a Combiner.
+func New(options Options) *Combiner {
+	q := &Combiner{Options: options, pace: newPace(options)}
+	q.callPool.New = func() any { return &Call{turn: make(chan bool, 1)} }
+	q.spill = time.AfterFunc(q.Budget, q.spillOver)
+	q.spill.Stop()
+	return q
+}
+
+// Submit has checks answered within the budget from queuedAt; err says why some were not. A call of several batches has
+// a budget for each: last is when that of the last one began.
+func (q *Combiner) Submit(checks []enforce.BucketCheck, queuedAt time.Time) (last time.Time, err error) {
+	c := q.callPool.Get().(*Call)
+	defer q.callPool.Put(c)
+	c.checks, c.Sending, c.QueuedAt, c.Err, c.tenant = checks, nil, queuedAt, nil, tenantOf(checks)
+	for leads := q.enter(c) || <-c.turn; leads; {
+		switch q.lead(c) {
+		case leadAgain:
+		case done:
+			leads = false
+		case waitTurn:
+			leads = <-c.turn
+		}
+	}
+	return c.QueuedAt, c.Err
+}
+
+func tenantOf(checks []enforce.BucketCheck) rules.TenantID {
+	for i := range checks {
+		if len(checks[i].Tiers) > 0 {
+			return checks[i].Tiers[0].Key.Tenant
+		}
+	}
+	return 0
+}
+
+// enter reports whether the call leads a batch at once. If not, it waits, or has failed because its tenant has too much
+// waiting.
+func (q *Combiner) enter(c *Call) (leads bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight < q.InFlight {
+		q.inFlight++
+		return true
+	}
+	if !q.waiting.push(c) {
+		c.Err = ErrNoTurn
+		c.turn <- false
+		return false
+	}
+	if !q.spilling && q.MaxInFlight > q.InFlight {
+		q.spilling = true
+		q.spill.Reset(q.patience())
+	}
+	return false
+}
+
+// lead sends a batch and wakes its followers. If send panics, they get an error and the leader gets the panic.
+func (q *Combiner) lead(c *Call) (next afterBatch) {
+	b := q.fill(c)
+	sent := false
+	defer func() {
+		if !sent {
+			b.Err = errPanicked
+		}
+		next = q.finish(b, c)
+		b.release()
+	}()
+	q.Send(b)
+	sent = true
+	return next
+}
+
+// fill gathers the next batch: checks of its leader, then of waiting calls by deficit round robin.
+func (q *Combiner) fill(leader *Call) *Batch {
+	b := batchPool.Get().(*Batch)
+	now := time.Now()
+	b.SentAt = now
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size, since := q.pace.size, now.Add(-q.Budget/turnShare)
+	switch {
+	case q.waiting.empty():
+		q.addTo(b, leader, q.MaxBatch, q.MaxBatch, since) // nobody waits behind it
+	case q.waiting.alone(leader.tenant):
+		q.addTo(b, leader, size/2, size, since)
+	default:
+		since = now.Add(-q.Budget / sharedTurnShare)
+		q.addTo(b, leader, quantum, size, since)
+	}
+	for !q.waiting.empty() && q.visit(b, q.waiting.first, size, since) {
+		q.waiting.rotate()
+	}
+	if q.waiting.empty() && len(leader.checks) > 0 && leader.Err == nil {
+		q.addTo(b, leader, size, size, since) // into the room that is left
+	}
+	b.full = !q.waiting.empty() || len(leader.checks) > 0
+	emptied := false
+	for _, c := range b.Calls { // those with more checks are still first in their flows
+		if f := c.flow; f != nil {
+			f.shift()
+			emptied = emptied || f.first == nil
+		}
+	}
+	if emptied {
+		q.waiting.dropEmpty()
+	}
+	return b
+}
+
+// visit adds calls of a flow to a batch as far as the flow's deficit allows, and reports whether the batch may have room
+// for other flows.
+func (q *Combiner) visit(b *Batch, f *flow, size int, since time.Time) (room bool) {
+	if f.next == nil { // no other tenant waits
+		for f.first != nil && q.addTo(b, f.first, size/2, size, since) {
+			f.shift()
+		}
+		f.deficit = 0
+		return f.first == nil
+	}
+	f.deficit += quantum
+	for c := f.first; c != nil; c = f.first {
+		before := b.Tiers
+		if !q.addTo(b, c, f.deficit, size, since) {
+			return len(c.checks[0].Tiers) <= size-b.Tiers
+		}
+		f.deficit -= b.Tiers - before
+		if c.Err == nil && len(c.checks) > 0 {
+			return b.Tiers < size // the next visit goes on with it
+		}
+		f.shift()
+	}
+	return true
+}
+
+// addTo adds up to share tiers of a call's checks to a batch, and reports whether there was room for any. A call queued
+// before since fails instead: the batch would have to end in the little time that it has left.
+func (q *Combiner) addTo(b *Batch, c *Call, share, size int, since time.Time) bool {
+	if c.QueuedAt.Before(since) {
+		c.Err = ErrNoTurn
+		b.Calls = append(b.Calls, c)
+		return true
+	}
+	n, room := 0, min(share, size-b.Tiers)
+	for n < len(c.checks) && (len(c.checks[n].Tiers) <= room || b.Tiers == 0) {
+		room -= len(c.checks[n].Tiers)
+		b.Tiers += len(c.checks[n].Tiers)
+		n++
+	}
+	if n == 0 {
+		return false
+	}
+	if c.Sending == nil {
+		b.Calls = append(b.Calls, c)
+		c.Sending = c.checks[:0]
+	}
+	c.Sending = c.Sending[:len(c.Sending)+n]
+	c.checks = c.checks[n:]
+	if due := c.QueuedAt.Add(q.Budget); b.Deadline.IsZero() || due.Before(b.Deadline) {
+		b.Deadline = due
+	}
+	return true
+}
+
+// afterBatch is what the leader of a batch does after its reply.
+type afterBatch int
+
+const (
+	done      afterBatch = iota
+	waitTurn             // it has more checks, and others come first
+	leadAgain            // it has more checks, and it is its turn
+)
+
+// Depth returns how many tiers wait.
+func (q *Combiner) Depth() (tiers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for f := q.waiting.first; f != nil; f = f.next {
+		tiers += f.tiers
+	}
+	return tiers
+}
+
+// finish ends a batch: it wakes the followers that are done, queues calls with more checks, and wakes the next leader.
+func (q *Combiner) finish(b *Batch, leader *Call) afterBatch {
+	now := time.Now()
+	if b.Err != nil {
+		for _, c := range b.Calls {
+			if c.Err == nil && !allAnswered(c.Sending) {
+				c.Err = b.Err
+			}
+		}
+	}
+	q.mu.Lock()
+	if b.Answered {
+		q.lastAnswer = now
+	}
+	if b.Answered || now.Sub(b.SentAt) > q.patience() {
+		q.pace.record(b.Tiers, b.full, b.SentAt, now)
+	}
+	own := done
+	followers := b.Calls[:0]
+	for _, c := range b.Calls {
+		c.Sending = nil
+		switch {
+		case c.Err == nil && len(c.checks) > 0 && q.requeue(c, now):
+			if c == leader {
+				own = waitTurn
+			}
+		case c != leader:
+			followers = append(followers, c)
+		}
+	}
+	next := q.nextLeader()
+	q.mu.Unlock()
+	for _, c := range followers {
+		c.turn <- false
+	}
+	if next == leader {
+		return leadAgain
+	}
+	if next != nil {
+		next.turn <- true
+	}
+	return own
+}
+
+func allAnswered(checks []enforce.BucketCheck) bool {
+	for i := range checks {
+		if !checks[i].Answered {
+			return false
+		}
+	}
+	return true
+}
+
+// requeue makes a call with more checks wait with a new budget, and reports whether there was room.
+func (q *Combiner) requeue(c *Call, now time.Time) bool {
+	c.QueuedAt = now
+	if !q.waiting.push(c) {
+		c.Err = ErrNoTurn
+		return false
+	}
+	return true
+}
+
+// nextLeader returns the leader of the next batch; nil if no call waits or enough batches are in flight.
+func (q *Combiner) nextLeader() *Call {
+	if q.waiting.empty() || q.inFlight > q.InFlight {
+		q.inFlight--
+		return nil
+	}
+	return q.waiting.pop()
+}
+
+// spillOver starts one more batch if calls have waited too long for one to end.
+func (q *Combiner) spillOver() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting.empty() {
+		q.spilling = false
+		return
+	}
+	since := q.waiting.head().QueuedAt
+	if q.lastAnswer.After(since) {
+		since = q.lastAnswer
+	}
+	if remaining := q.patience() - time.Since(since); remaining > 0 {
+		q.spill.Reset(remaining)
+		return
+	}
+	if q.inFlight < q.MaxInFlight {
+		q.inFlight++
+		q.waiting.pop().turn <- true
+	}
+	q.spill.Reset(q.patience())
+}
+
+func (q *Combiner) patience() time.Duration { return q.Budget / patienceShare }
+
+// errPanicked fails the followers of a leader whose goroutine panicked.
+var errPanicked = errors.New("sending the batch panicked")
+
+// ErrNoTurn fails a call that waited too long behind other calls of its tenant. It does not count as a failure of the store.
+var ErrNoTurn = fmt.Errorf("waited for a turn, and %w: %w", enforce.ErrNothingTaken, context.DeadlineExceeded)

@@ -1,0 +1,144 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+// SettleReservation settles a reservation of a tenant in the shared buckets or, if it is not there or they do not answer, in
+// this process's own, where a degraded decision left it. See Reserver.
+func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID, with Settlement) (Settled, error) {
+	with.Limit = func(rule rules.RuleID, subject string, isHashed bool) (Limit, bool) {
+		if isHashed {
+			return tenant.CommonLimit(rule)
+		}
+		m, ok := tenant.Bucket(rule, subject, l.now())
+		return m.Limit, ok && !isUnknown(&m)
+	}
+	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
+	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
+		return settled, err
+	}
+	own, localErr := l.local.SettleReservation(ctx, tenant.Tenant.ID, id, with)
+	if settled.Found || !own.Found && localErr == nil {
+		return settled, err
+	}
+	return own, localErr
+}
+
+// The bounds of lostReservations.
+const (
+	// maxLost caps the reservations that wait for their release: about 1 MB. A tenant's share is maxLostOfTenant.
+	maxLost         = 1 << 14
+	maxLostOfTenant = 1 << 10
+	// releaseTick is how often due ones are released.
+	releaseTick = time.Second
+	// releaseAgain is the pause after a store that did not answer, which doubles up to releaseSeldom, and the pause before a
+	// reservation that was not found is looked for once more: the check may have been on its way.
+	releaseAgain  = 2 * time.Second
+	releaseSeldom = 30 * time.Second
+)
+
+// lostReservations are those of checks whose store gave no answer in time, and whose callers were given no reservation. The
+// store may have kept them. Nobody could settle such a reservation, and its place would be held until max_hold.
+type lostReservations struct {
+	mu      sync.Mutex
+	waiting map[rules.TenantID][]lostReservation
+	count   int
+}
+
+type lostReservation struct {
+	id         ReservationID
+	key        string // the id of the API key
+	passed     bool   // a failure mode let the check pass, so it keeps what it took
+	due, until time.Time
+	pause      time.Duration
+	missed     bool // not found once
+}
+
+// add remembers a reservation; nil is none. One too many is held until it ends by itself.
+func (l *lostReservations) add(tenant rules.TenantID, reserve *Reservation, passed bool) {
+	if reserve == nil {
+		return
+	}
+	now := time.Now()
+	l.put(tenant, lostReservation{
+		id: reserve.ID, key: reserve.Key, passed: passed, due: now.Add(releaseTick), until: now.Add(reserve.Life), pause: releaseAgain,
+	})
+}
+
+func (l *lostReservations) put(tenant rules.TenantID, one lostReservation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own := len(l.waiting[tenant]); own > 0 && (own >= maxLostOfTenant || l.count >= maxLost) {
+		return
+	}
+	if l.waiting == nil {
+		l.waiting = map[rules.TenantID][]lostReservation{}
+	}
+	l.waiting[tenant] = append(l.waiting[tenant], one)
+	l.count++
+}
+
+// pop removes and returns one due reservation of each tenant, so that tenants take turns.
+func (l *lostReservations) pop(now time.Time) map[rules.TenantID]lostReservation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var due map[rules.TenantID]lostReservation
+	for tenant, waiting := range l.waiting {
+		for i := range waiting {
+			if now.Before(waiting[i].due) {
+				continue
+			}
+			if due == nil {
+				due = map[rules.TenantID]lostReservation{}
+			}
+			due[tenant] = waiting[i]
+			l.count--
+			if l.waiting[tenant] = append(waiting[:i], waiting[i+1:]...); len(waiting) == 1 {
+				delete(l.waiting, tenant)
+			}
+			break
+		}
+	}
+	return due
+}
+
+// Run releases the places of checks whose store gave no answer, until ctx ends.
+func (l *Limiter) Run(ctx context.Context) {
+	tick := time.NewTicker(releaseTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			l.release(ctx, now)
+		}
+	}
+}
+
+// release releases what is due at a time.
+func (l *Limiter) release(ctx context.Context, now time.Time) {
+	for due := l.lost.pop(now); len(due) > 0 && ctx.Err() == nil; due = l.lost.pop(now) {
+		for tenant, one := range due {
+			// A check that was denied after all gets back what it took.
+			settled, err := l.shared.SettleReservation(ctx, tenant, one.id, Settlement{HasCost: !one.passed, Key: one.key})
+			switch {
+			case settled.Found || err == nil && one.missed || now.After(one.until):
+				continue
+			case err == nil:
+				one.missed, one.due = true, now.Add(releaseAgain)
+			default:
+				one.due = now.Add(one.pause)
+				one.pause = min(2*one.pause, releaseSeldom)
+			}
+			l.lost.put(tenant, one)
+		}
+	}
+}
