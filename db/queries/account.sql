@@ -6,6 +6,9 @@ RETURNING *;
 -- name: Account :one
 SELECT * FROM account WHERE account_id = $1;
 
+-- name: AddressOf :one
+SELECT email FROM account WHERE account_id = $1;
+
 -- name: AccountByEmail :one
 SELECT * FROM account WHERE lower(email) = lower(sqlc.arg(email)::text COLLATE "C");
 

@@ -1,5 +1,6 @@
 -- name: MembersAfter :many
-SELECT sqlc.embed(m), sqlc.embed(a)
+SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+    a.created_at AS account_created_at, a.version AS account_version
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) > lower(sqlc.arg(after)::text COLLATE "C")
@@ -7,7 +8,8 @@ ORDER BY lower(a.email)
 LIMIT sqlc.arg(page_size);
 
 -- name: Member :one
-SELECT sqlc.embed(m), sqlc.embed(a)
+SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+    a.created_at AS account_created_at, a.version AS account_version
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = sqlc.arg(account_id);

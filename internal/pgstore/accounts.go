@@ -34,7 +34,7 @@ func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account,
 
 // Account returns the account with an id.
 func (s *Store) Account(ctx context.Context, id auth.AccountID) (auth.Account, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
 		return q.Account(ctx, id)
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) Account(ctx context.Context, id auth.AccountID) (auth.Account, e
 
 // PasswordOf returns the account with an address, and its password's hash.
 func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, string, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
 		return q.AccountByEmail(ctx, email)
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, str
 
 // Accounts returns accounts whose address or name contains a text, by address, beginning after one.
 func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]auth.Account, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
 		return q.AccountsAfter(ctx, after, text, rowLimit(limit))
 	})
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	return writeError(pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(ctx, s.queries.WithTx(tx)) }))
+	return writeError(s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error { return do(ctx, q) }))
 }
 
 // inTransactionAs is inTransaction for writes that an audit log records.

@@ -27,7 +27,7 @@ const alertLock = 0x736c7563
 
 // Alerts returns a tenant's alerts by id.
 func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
@@ -36,7 +36,7 @@ func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations
 
 // Alert returns one alert.
 func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Alert, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
 	}
@@ -95,8 +95,7 @@ func (s *Store) RotateAlertSecret(
 
 // RemoveAlert removes an alert and its deliveries.
 func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error {
-	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		if err := expectAlert(ctx, queries, tenant, id, expected); err != nil {
 			return err
 		}
@@ -112,8 +111,7 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (id int64, err error),
 ) (changed violations.Alert, err error) {
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		id, err := change(ctx, queries)
 		if err != nil {
 			return alertError(err)
@@ -142,7 +140,7 @@ func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 
 // TestAlert creates a test delivery that is due at once.
 func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
 		if _, err := q.Alert(ctx, tenant, id); err != nil {
 			return dbsqlc.Delivery{}, err
 		}
@@ -160,7 +158,7 @@ func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) 
 
 // RetryDelivery makes a delivery due at once.
 func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
 		row, err := q.RetryAlertDelivery(ctx, tenant, alert, id)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return row, err
@@ -181,7 +179,7 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 
 // AlertDeliveries returns deliveries, newest first.
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Delivery, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Delivery, error) {
 		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
 			TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
 		})
@@ -194,7 +192,7 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 
 // AlertingTenants returns the tenants that have active alerts.
 func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
-	tenants, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
+	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("read which tenants have alerts: %w", err)
 	}
@@ -205,8 +203,7 @@ func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
 func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err = s.transaction(ctx, only(tenant), func(queries *dbsqlc.Queries) error {
 		ours, err := queries.TryRaiseAlerts(ctx, alertLock, int64(tenant))
 		if err != nil || !ours {
 			return err
@@ -222,7 +219,7 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 
 // ClaimDeliveries leases due deliveries.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]violations.Notice, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
 		return q.ClaimAlertDeliveries(ctx, dbsqlc.ClaimAlertDeliveriesParams{
 			Now: now, LeaseEnds: leaseEnds, PerTenant: int64(perTenant), AtMost: rowLimit(limit),
 		})
@@ -237,7 +234,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 
 // FinishDelivery stores the result of an attempt.
 func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+	_, err := ask(ctx, s, only(d.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
 			TenantID: d.Tenant, DeliveryID: d.ID, Attempt: int32(d.Attempts), State: string(d.State), AttemptedAt: d.AttemptedAt,
 			NextAttemptAt: d.NextAttemptAt, HttpStatus: int32(d.Status), Error: d.Error,

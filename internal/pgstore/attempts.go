@@ -31,11 +31,11 @@ var errTooSoon = errors.New("too soon")
 func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = s.queries.ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
+	err = s.queriesFor(everyTenant).ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
 	if err == nil {
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		err = s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
 			for _, limit := range limits {
-				this, err := attempt(ctx, s.queries.WithTx(tx), limit)
+				this, err := attempt(ctx, q, limit)
 				if err != nil {
 					return err
 				}
@@ -69,7 +69,7 @@ func attempt(ctx context.Context, q *dbsqlc.Queries, limit auth.Limit) (wait tim
 
 // ForgetAttempts resets a subject's attempts from all networks.
 func (s *Store) ForgetAttempts(ctx context.Context, subject auth.Subject) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.ForgetAttempts(ctx, subject[:])
 	})
 	if err != nil {

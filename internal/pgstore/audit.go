@@ -33,7 +33,7 @@ func (s *Store) Audit(
 	if !filter.Until.IsZero() && filter.Until.Before(before.At) {
 		before = auth.AuditCursor{At: filter.Until} // ids begin at 1
 	}
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
 		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
 		if err != nil {
 			return nil, err
@@ -98,7 +98,7 @@ func (s *Store) auditLookedAt(
 
 // AuditEntry returns one entry of a tenant's audit log.
 func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.AuditID) (auth.AuditEntry, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
 		return q.AuditEntry(ctx, tenant, int64(id))
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.A
 
 // PlatformAudit returns up to limit entries of the platform's audit log, the latest first, before an id.
 func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
 		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
 	})
 	if err != nil {
@@ -160,8 +160,8 @@ func (s Writer) RecordChange(
 
 // writeEntry writes an entry of the audit log, or rolls it back and returns undo if that is not nil.
 func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams, undo error) error {
-	return s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := s.queries.WithTx(tx).WriteAudit(ctx, entry); err != nil {
+	return s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if _, err := q.WriteAudit(ctx, entry); err != nil {
 			return err
 		}
 		return undo

@@ -25,4 +25,7 @@ func TestWhatPassesByItselfIsAnOutage(t *testing.T) {
 			t.Errorf("%v is an outage: %t, want %t", err, got, want)
 		}
 	}
+	if err := domainError(refused("57014")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a statement that took too long at the server is %v", err)
+	}
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
@@ -24,9 +22,8 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, s.pool, oneView, func(tx pgx.Tx) error {
-		config, err = s.config(ctx, s.queries.WithTx(tx), tenant)
+	err = s.oneView(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+		config, err = s.config(ctx, q, tenant)
 		return err
 	})
 	if err != nil {

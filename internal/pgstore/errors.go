@@ -21,6 +21,7 @@ const (
 	stateCheckViolation  = "23514"
 	stateLockTimeout     = "55P03"
 	stateBadText         = "22021" // a NUL, or bytes that are not UTF-8
+	stateQueryCanceled   = "57014" // by statement_timeout, or by a database administrator
 )
 
 // writeError is domainError for a write. Text that cannot be stored is the caller's mistake here; a read of such text
@@ -47,6 +48,8 @@ func domainError(err error) error {
 		return err
 	}
 	switch {
+	case refusal.Code == stateQueryCanceled:
+		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, err)
 	case refusal.Code == stateUniqueViolation:
 		return fmt.Errorf("%s %w", takenBy(refusal.ConstraintName), rules.ErrExists)
 	case refusal.Code == stateCheckViolation && refusal.ConstraintName == "rate_limit_override_expires_at_check":
@@ -67,6 +70,7 @@ func isAway(err error) bool {
 	if errors.As(err, &refusal) && !errors.As(err, new(*pgconn.ConnectError)) {
 		switch refusal.Code {
 		case "25006", // read only, as a standby is after a failover
+			"25P03",          // idle in a transaction for too long
 			"40001", "40P01", // serialization failure, deadlock
 			"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle for too long
 			return true

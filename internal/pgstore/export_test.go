@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // ReadInPagesOf makes Read use smaller pages, so that a test need not write thousands of rows.
@@ -24,4 +27,15 @@ func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 // MigrateWithin is Migrate for which each answer has this long.
 func MigrateWithin(ctx context.Context, databaseURL string, answer time.Duration) error {
 	return migrate(ctx, databaseURL, slog.New(slog.DiscardHandler), patience{time.Minute, time.Minute, answer})
+}
+
+// ConnectionOf returns a connection whose statements run in the scope of a tenant.
+func (s *Store) ConnectionOf(tenant rules.TenantID) dbsqlc.DBTX { return walled{s.pool, only(tenant)} }
+
+// ConnectionOfAll returns a connection whose statements run in the scope of every tenant.
+func (s *Store) ConnectionOfAll() dbsqlc.DBTX { return walled{s.pool, everyTenant} }
+
+// TransactionOf runs a function in a transaction and the scope of a tenant.
+func (s *Store) TransactionOf(ctx context.Context, tenant rules.TenantID, do func(*dbsqlc.Queries) error) error {
+	return s.transaction(ctx, only(tenant), do)
 }

@@ -15,7 +15,7 @@ var _ fleet.Store = (*Store)(nil)
 func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err := s.queries.ReportProcess(ctx, dbsqlc.ReportProcessParams{
+	err := s.queriesFor(everyTenant).ReportProcess(ctx, dbsqlc.ReportProcessParams{
 		ProcessID:   r.ID,
 		Name:        r.Name,
 		Version:     r.Version,
@@ -41,7 +41,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 func (s *Store) EndProcess(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if err := s.queries.EndProcess(ctx, id); err != nil {
+	if err := s.queriesFor(everyTenant).EndProcess(ctx, id); err != nil {
 		return fmt.Errorf("take the report of process %s back: %w", id, domainError(err))
 	}
 	return nil
@@ -49,7 +49,7 @@ func (s *Store) EndProcess(ctx context.Context, id string) error {
 
 // Processes returns at most a thousand reports.
 func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []fleet.Report, now time.Time, err error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
 		if now, err = q.Now(ctx); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 
 // Gateways returns a tenant's mappings by kind.
 func (s *Store) Gateways(ctx context.Context, tenant rules.TenantID) ([]rules.Gateway, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Gateway, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Gateway, error) {
 		return q.Gateways(ctx, tenant)
 	})
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) Gateways(ctx context.Context, tenant rules.TenantID) ([]rules.Ga
 
 // Gateway returns one mapping.
 func (s *Store) Gateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind) (rules.Gateway, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Gateway, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Gateway, error) {
 		return q.Gateway(ctx, tenant, kind)
 	})
 	if err != nil {

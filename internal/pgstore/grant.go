@@ -9,20 +9,15 @@ import (
 )
 
 // Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
-// table, but it can only read and append to the audit log, and only read the schema's version. It must not own the
-// tables, since owners may do everything. Run Grant again for tables of later migrations, as `admin migrate --grant-to`
-// does.
+// table, but it can only read and append to the audit log, and only read the schema's version. It may become the tenant
+// role; see secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
+// migrations, as `admin migrate --grant-to` does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
-	config, err := pgx.ParseConfig(databaseURL)
+	conn, err := connectToChange(ctx, databaseURL)
 	if err != nil {
-		return fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
-	}
-	setDefaults(config, databaseURL)
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return fmt.Errorf("grant to %s: %w", role, explain(err))
+		return fmt.Errorf("grant to %s: %w", role, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grant(ctx, tx, role) })
@@ -33,8 +28,7 @@ func Grant(ctx context.Context, databaseURL, role string) (err error) {
 }
 
 func grant(ctx context.Context, tx pgx.Tx, role string) error {
-	// Two concurrent grants would fail on the same catalog rows.
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('sluice grant'))"); err != nil {
+	if _, err := tx.Exec(ctx, grantLock); err != nil {
 		return fmt.Errorf("wait for another process that grants: %w", err)
 	}
 	var mayAll bool
@@ -64,5 +58,15 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 			return err
 		}
 	}
-	return nil
+	var tenantRole string
+	switch err := tx.QueryRow(ctx, findTenantRole).Scan(&tenantRole); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // the schema is an older one
+	case err != nil:
+		return fmt.Errorf("look for the role for tenants: %w", err)
+	}
+	if err := keepFromInheriting(ctx, tx, role, tenantRole); err != nil {
+		return err
+	}
+	return letBecomeTenant(ctx, tx, role, tenantRole)
 }

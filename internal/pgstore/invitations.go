@@ -16,8 +16,7 @@ import (
 // Invite stores an invitation, and replaces the open one of the same address.
 func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
 	tenant := invitation.TenantID
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		inviter, err := accountOf(by)
 		if err != nil {
 			return err
@@ -67,7 +66,7 @@ func accountOf(by rules.Actor) (*auth.AccountID, error) {
 
 // Invitations returns a tenant's open invitations, the latest first, before an id.
 func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
 		return q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
 	})
 	if err != nil {
@@ -78,8 +77,7 @@ func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before i
 
 // RevokeInvitation ends an open invitation.
 func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error {
-	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		return foundOne(q.RevokeInvitation(ctx, tenant, id))
 	})
 	if err != nil {
@@ -90,7 +88,7 @@ func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rul
 
 // InvitationOf returns the open invitation with a token, and its tenant.
 func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow, error) {
 		return q.InvitationByToken(ctx, token[:])
 	})
 	if err != nil {
@@ -105,16 +103,15 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	if err != nil {
 		return auth.Member{}, err
 	}
-	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}
-		holder, err := q.Account(ctx, account)
+		address, err := q.AddressOf(ctx, account)
 		if err != nil {
 			return err
 		}
-		if !auth.SameAddress(holder.Email, open.Email) {
+		if !auth.SameAddress(address, open.Email) {
 			return auth.ErrOtherAddress
 		}
 		member, err = useInvitation(ctx, q, open, account)
@@ -135,8 +132,7 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	account.Email, account.PlatformAdmin = open.Email, false
 	actor := account.Actor()
 	actor.RequestID = by.RequestID
-	err = s.inTenantAs(ctx, actor, open.TenantID, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err = s.inTenantReaching(ctx, everyTenant, actor, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 // Keys returns up to limit API keys of a tenant, revoked ones included, the latest first, before an id.
 func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]auth.NamedKey, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
 		var createdAt *time.Time
 		if before != "" {
 			key, err := q.Key(ctx, tenant, before)
@@ -34,7 +34,7 @@ func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, 
 
 // Key returns one API key, even if it is revoked.
 func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
-	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
+	row, err := lookUp(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
 		return q.Key(ctx, tenant, keyID)
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Store) RecordKeyUses(ctx context.Context, uses []snapshot.KeyUse) error
 	for i := range uses {
 		ids[i], at[i] = uses[i].KeyID, uses[i].At
 	}
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.RecordKeyUses(ctx, ids, at)
 	})
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -13,7 +11,7 @@ import (
 
 // Memberships returns an account's tenants by slug, beginning after one.
 func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow, error) {
 		return q.MembershipsAfter(ctx, account, after, rowLimit(limit))
 	})
 	if err != nil {
@@ -26,7 +24,7 @@ func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after s
 
 // RoleIn returns the role that an account has in a tenant.
 func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Role, error) {
-	role, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
+	role, err := lookUp(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
 		return q.RoleIn(ctx, tenant, account)
 	})
 	if err != nil {
@@ -37,7 +35,7 @@ func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.
 
 // Members returns a tenant's members by e-mail address, beginning after one.
 func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]auth.Member, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
 		return q.MembersAfter(ctx, tenant, after, rowLimit(limit))
 	})
 	if err != nil {
@@ -48,7 +46,7 @@ func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after string
 
 // Member returns one member of a tenant.
 func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Member, error) {
-	member, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (auth.Member, error) {
+	member, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Member, error) {
 		return readMember(ctx, q, tenant, account)
 	})
 	if err != nil {
@@ -59,9 +57,8 @@ func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.
 
 // AddMember makes an account a member.
 func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, role auth.Role) (added auth.Member, err error) {
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
-		if _, err := q.Account(ctx, account); err != nil {
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if _, err := q.AddressOf(ctx, account); err != nil {
 			return err
 		}
 		if err := q.CreateMember(ctx, tenant, account, role); err != nil {
@@ -79,8 +76,7 @@ func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.Tena
 // ChangeRole gives a member another role.
 func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Member) (changed auth.Member, err error) {
 	tenant, account := member.TenantID, member.Account.ID
-	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayLose(ctx, q, tenant, account, rules.Expected(member.Version), member.Role); err != nil {
 			return err
 		}
@@ -103,8 +99,7 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 
 // RemoveMember ends a membership; the account stays.
 func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected) error {
-	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, tx pgx.Tx) error {
-		q := s.queries.WithTx(tx)
+	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
 			return err
 		}
@@ -149,8 +144,11 @@ func readMember(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, a
 
 func memberFromRow(row dbsqlc.MemberRow) auth.Member {
 	return auth.Member{
-		TenantID:  row.Member.TenantID,
-		Account:   accountFromRow(row.Account),
+		TenantID: row.Member.TenantID,
+		Account: accountFromRow(dbsqlc.Account{
+			AccountID: row.AccountID, Email: row.Email, Name: row.Name, IsPlatformAdmin: row.IsPlatformAdmin,
+			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion,
+		}),
 		Role:      row.Member.Role,
 		CreatedAt: row.Member.CreatedAt.UTC(),
 		Version:   row.Member.Version,

@@ -55,6 +55,9 @@ func migrate(ctx context.Context, databaseURL string, log *slog.Logger, patience
 	for _, result := range results {
 		log.InfoContext(ctx, "database migrated", "migration", result.Source.Path, "duration", result.Duration)
 	}
+	if err := secure(ctx, databaseURL); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	return nil
 }
 
@@ -81,6 +84,29 @@ func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	sources := migrations.ListSources()
 	if wanted := sources[len(sources)-1].Version; current < wanted {
 		return fmt.Errorf("the database schema is at version %d and this binary needs %d: %w", current, wanted, ErrSchemaBehind)
+	}
+	if err := checkTenantRole(ctx, conn); err != nil {
+		return fmt.Errorf("check the roles: %w", explain(err))
+	}
+	return nil
+}
+
+// checkTenantRole returns an error, which says what to run, unless this login can work for one tenant and for all.
+func checkTenantRole(ctx context.Context, conn *sql.DB) error {
+	var login, role string
+	var may, inherits bool
+	err := conn.QueryRowContext(ctx, `SELECT current_user, r.rolname, pg_has_role(r.rolname, `+mayBecome+`),
+			pg_has_role(r.rolname, 'USAGE') AND row_security_active('public.tenant')
+		FROM (`+findTenantRole+`) AS r`).Scan(&login, &role, &may, &inherits)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("the database has no role for tenants: %w", ErrSchemaBehind)
+	case err != nil:
+		return err
+	case !may:
+		return fmt.Errorf("role %[1]s may not become %[2]s: %[3]w with --grant-to %[1]s, or GRANT %[2]s TO %[1]s", login, role, ErrSchemaBehind)
+	case inherits:
+		return fmt.Errorf("role %[1]s inherits the restrictions of %[2]s: %[3]w with --grant-to %[1]s", login, role, ErrSchemaBehind)
 	}
 	return nil
 }

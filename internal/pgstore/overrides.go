@@ -16,7 +16,7 @@ import (
 
 // Overrides returns up to limit overrides of a rule by user, expired ones included, beginning after one user.
 func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string, limit int) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
 		return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{TenantID: tenant, RuleID: rule, After: after, PageSize: rowLimit(limit)})
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) FindOverrides(
 	if !isIndexed(filter) {
 		most = max(most, int(s.lookedAt))
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
 		return overridesAfter(ctx, q, tenant, &filter, after, rowLimit(most))
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 func (s *Store) OverridesOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, after rules.RuleID, limit int,
 ) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
 		return q.OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{TenantID: tenant, UserID: userID, After: after, PageSize: rowLimit(limit)})
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Store) OverridesOfUser(
 
 // Override returns a user's override for a rule, even if it expired.
 func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
 		return q.Override(ctx, tenant, rule, userID)
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // Plans returns up to limit plans of a tenant by name, beginning after one.
 func (s *Store) Plans(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]rules.PlanUse, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanUsesRow, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanUsesRow, error) {
 		return q.PlanUses(ctx, tenant, after, rowLimit(limit))
 	})
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Store) Plans(ctx context.Context, tenant rules.TenantID, after string, 
 
 // Plan returns one plan.
 func (s *Store) Plan(ctx context.Context, tenant rules.TenantID, name string) (rules.PlanUse, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanUseRow, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanUseRow, error) {
 		return q.PlanUse(ctx, tenant, name)
 	})
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -25,10 +23,7 @@ const tenantsPerTrip = 100
 func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	oneView := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, s.pool, oneView, func(tx pgx.Tx) error {
-		return s.read(ctx, s.queries.WithTx(tx), newerThan, visit)
-	})
+	err := s.oneView(ctx, everyTenant, func(q *dbsqlc.Queries) error { return s.read(ctx, q, newerThan, visit) })
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}

@@ -21,7 +21,7 @@ func (s *Store) Rules(
 	if limit <= 0 {
 		return page, nil
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 		last := rules.RuleID(math.MaxInt64)
 		if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
 			end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
@@ -62,7 +62,7 @@ func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.R
 	if limit <= 0 {
 		return nil, nil
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 		last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
 			TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Number: int64(limit),
 		})
@@ -82,7 +82,7 @@ func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.R
 
 // Rule returns one rule.
 func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID) (rules.Rule, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitRule, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitRule, error) {
 		return q.Rule(ctx, tenant, id)
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 
 // RulesByID returns the rules that exist among some ids.
 func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 		return q.RulesByID(ctx, tenant, ruleNumbers(ids))
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 
 // SessionOf returns the session with a token. Failing to note its use is not an error.
 func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
-	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
+	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
 		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live
 	if use != auth.Used || !row.ToBeNoted {
 		return session, nil
 	}
-	_, err = ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err = ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.NoteSessionSeen(ctx, session.ID)
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) Sessions(ctx context.Context, account auth.AccountID, live auth.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Session, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Session, error) {
 		return q.Sessions(ctx, account, live.SeenSince, live.CreatedSince)
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Sessions(ctx context.Context, account auth.AccountID, live auth.
 
 // EndSession ends one session of an account.
 func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64) error {
-	_, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, foundOne(q.EndSession(ctx, account, id))
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64
 
 // EndSessions ends all sessions of an account and returns their number.
 func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64, error) {
-	ended, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+	ended, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.EndSessions(ctx, account)
 	})
 	if err != nil {

@@ -24,6 +24,8 @@
 // The first page of a list costs the same however many rows there are. Lists continue after a key, by an index; with a
 // filter that has no index, a page looks at a bounded number of rows.
 //
+// PostgreSQL enforces the tenant too: statements run in a scope, one tenant's or all tenants'. See scope.
+//
 // A Store uses no session state, prepared statements included, so it works behind a pooler. Migrate holds an advisory
 // lock of its session, so `admin migrate` needs a direct connection.
 package pgstore
@@ -70,7 +72,6 @@ const (
 // Store reads and keeps people. It is safe for concurrent use.
 type Store struct {
 	pool     *pgxpool.Pool
-	queries  *dbsqlc.Queries
 	log      *slog.Logger
 	pageSize int32
 	lookedAt int64
@@ -118,7 +119,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Store{
-		pool: pool, queries: dbsqlc.New(pool), log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
+		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
 		places: newPlaces(config.MaxConns),
 	}, nil
 }
@@ -173,8 +174,7 @@ func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(conte
 func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err := s.transaction(ctx, only(tenant), func(queries *dbsqlc.Queries) error {
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
 			return lockError(tenant, err)
@@ -190,7 +190,14 @@ func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant r
 // inTenantAs runs a function in a transaction for what a tenant owns and no check depends on, such as members. Like
 // inTenant it locks the tenant and sets the actor, but it raises no revision.
 func (s *Store) inTenantAs(
-	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, pgx.Tx) error,
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, *dbsqlc.Queries) error,
+) error {
+	return s.inTenantReaching(ctx, only(tenant), by, tenant, do)
+}
+
+// inTenantReaching is inTenantAs for a function that also writes what belongs to no tenant.
+func (s *Store) inTenantReaching(
+	ctx context.Context, reach scope, by rules.Actor, tenant rules.TenantID, do func(context.Context, *dbsqlc.Queries) error,
 ) error {
 	release, err := s.places.forWrite(ctx, tenant)
 	if err != nil {
@@ -199,11 +206,11 @@ func (s *Store) inTenantAs(
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := s.queries.WithTx(tx).LockTenant(ctx, tenant, actorSetting(by)); err != nil {
+	err = s.transaction(ctx, reach, func(q *dbsqlc.Queries) error {
+		if _, err := q.LockTenant(ctx, tenant, actorSetting(by)); err != nil {
 			return lockError(tenant, err)
 		}
-		return do(ctx, tx)
+		return do(ctx, q)
 	})
 	return writeError(err)
 }
@@ -211,7 +218,7 @@ func (s *Store) inTenantAs(
 // lockError is for the statement that locks the tenant's row. The connection had just answered, so a deadline that
 // passes here was spent waiting for a write in another process.
 func lockError(tenant rules.TenantID, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(domainError(err), context.DeadlineExceeded) {
 		err = rules.ErrBeingWritten
 	}
 	return fmt.Errorf("tenant %d: %w", tenant, err)
@@ -244,23 +251,23 @@ func expect(expected rules.Expected, stored int64) error {
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
-// lookUp runs a query for one row by its key.
-func lookUp[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, s.places.lookups, query)
+// lookUp runs a query for one row by its key, in a scope.
+func lookUp[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, of, s.places.lookups, query)
 }
 
-// ask runs queries that an index serves.
-func ask[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, s.places.reads, query)
+// ask runs queries that an index serves, each in a scope and in one round trip.
+func ask[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, of, s.places.reads, query)
 }
 
 // askMuch runs queries that read many rows.
-func askMuch[T any](ctx context.Context, s *Store, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, s.places.heavy, query)
+func askMuch[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(ctx, s, of, s.places.heavy, query)
 }
 
 func askFor[T any](
-	ctx context.Context, s *Store, places *shares.Shares, query func(context.Context, *dbsqlc.Queries) (T, error),
+	ctx context.Context, s *Store, of scope, places *shares.Shares, query func(context.Context, *dbsqlc.Queries) (T, error),
 ) (answer T, err error) {
 	release, err := take(ctx, places)
 	if err != nil {
@@ -269,6 +276,6 @@ func askFor[T any](
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	answer, err = query(ctx, s.queries)
+	answer, err = query(ctx, s.queriesFor(of))
 	return answer, domainError(err)
 }

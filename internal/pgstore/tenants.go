@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -23,8 +21,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err = s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
 		if err := queries.SetActor(ctx, actorSetting(s.by)); err != nil {
 			return err
 		}
@@ -129,7 +126,7 @@ func sameTenant(a, b rules.Tenant) bool {
 
 // Tenant returns the tenant with an id.
 func (s *Store) Tenant(ctx context.Context, id rules.TenantID) (rules.Tenant, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
+	row, err := ask(ctx, s, only(id), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
 		return q.Tenant(ctx, id)
 	})
 	if err != nil {
@@ -140,7 +137,7 @@ func (s *Store) Tenant(ctx context.Context, id rules.TenantID) (rules.Tenant, er
 
 // TenantBySlug returns the tenant with a slug.
 func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, error) {
-	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
+	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
 		return q.TenantBySlug(ctx, slug)
 	})
 	if err != nil {
@@ -151,7 +148,7 @@ func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, er
 
 // Tenants returns up to limit tenants whose slug or name contains a text, by slug, beginning after one.
 func (s *Store) Tenants(ctx context.Context, text, after string, limit int) ([]rules.Tenant, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Tenant, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Tenant, error) {
 		return q.Tenants(ctx, after, text, rowLimit(limit))
 	})
 	if err != nil {

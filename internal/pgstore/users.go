@@ -17,7 +17,7 @@ const usersPerStatement = 5000
 // Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
 // id has a prefix.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
-	rows, err := askFor(ctx, s, s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
+	rows, err := askFor(ctx, s, only(tenant), s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
 		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
 			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
 		})
@@ -30,7 +30,7 @@ func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, pr
 
 // Assignment returns the plan that is assigned to a user.
 func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID string) (rules.Assignment, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanAssignment, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanAssignment, error) {
 		return q.Assignment(ctx, tenant, userID)
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -112,8 +111,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
 	defer cancel()
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	return s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
 		ours, err := queries.TryUpkeep(ctx, upkeepLock)
 		if err != nil || !ours {
 			return err

@@ -68,7 +68,7 @@ func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID, filter
 
 // Violation returns one row.
 func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violations.ID) (violations.Violation, error) {
-	row, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
 		return q.Violation(ctx, tenant, id.At, id.Number)
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 func (s *Store) ViolationsArrived(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration, limit int,
 ) (arrived []violations.Violation, more bool, err error) {
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 		return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
 			TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
 		})
@@ -118,7 +118,7 @@ func (s *Store) ViolationsArrived(
 
 // ArrivedAt returns when a row was written.
 func (s *Store) ArrivedAt(ctx context.Context, tenant rules.TenantID, id violations.ID) (time.Time, error) {
-	at, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
+	at, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		if id == (violations.ID{}) {
 			return q.Now(ctx)
 		}
@@ -132,7 +132,7 @@ func (s *Store) ArrivedAt(ctx context.Context, tenant rules.TenantID, id violati
 
 // DeniedInMinute reads one count. Without room in a recorder, a minute's violations were counted in a later one.
 func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (int64, error) {
-	denied, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+	denied, err := ask(ctx, s, only(of.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
 			TenantID: of.Tenant, RuleID: of.Rule, Minute: of.ID.At.Truncate(time.Minute), Subject: of.Subject,
 		})
@@ -173,7 +173,7 @@ func (s *Store) scan(
 	}
 	return func(yield func(violations.Violation, error) bool) {
 		for rows := chunk; rows == chunk; {
-			page, err := askFor(ctx, s, s.places.forRows(chunk), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+			page, err := askFor(ctx, s, only(tenant), s.places.forRows(chunk), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 				return violationsBefore(ctx, q, tenant, f, before, int32(chunk))
 			})
 			if err != nil {

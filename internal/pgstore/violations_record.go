@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -22,8 +21,7 @@ var _ violations.Sink = (*Store)(nil)
 func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		queries := s.queries.WithTx(tx)
+	err := s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
 		fresh, err := queries.BatchWritten(ctx, batch.Writer, batch.Number)
 		if err != nil || fresh == 0 {
 			return err

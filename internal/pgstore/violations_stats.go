@@ -26,7 +26,7 @@ func spanOf(step time.Duration) (minutes int32) {
 
 // Decisions reads minutes, or the longest spans that fit the steps.
 func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
 		if span := spanOf(steps.Step); span > 0 {
 			return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
 				TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
@@ -52,7 +52,7 @@ func (s *Store) Totals(
 	ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps,
 ) (totals map[rules.RuleID]violations.Verdicts, err error) {
 	byHour := dbsqlc.TotalsByHourParams{TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since, Until: steps.Until}
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
 		if steps.Step < time.Hour {
 			byHour.InnerSince, byHour.InnerUntil = steps.Within(time.Hour)
 			return q.TotalsByHour(ctx, byHour)
@@ -73,7 +73,7 @@ func (s *Store) Totals(
 
 // TopRules reads minutes or spans like Decisions.
 func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) (top violations.RuleTop, err error) {
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
 		if span := spanOf(steps.Step); span > 0 {
 			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
 				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
@@ -131,7 +131,7 @@ func (s *Store) ViolationsInSteps(
 	default:
 		params.ByRule = int64(f.Rule)
 	}
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
 		return q.ViolationsInSteps(ctx, params)
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Store) ViolationsInSteps(
 
 // Top reads the newest violations.MaxTopRows counts and as many detail rows.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
-	rows, err := askMuch(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
 			AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value

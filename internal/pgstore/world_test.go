@@ -44,6 +44,20 @@ type owned struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := openWorld(t)
+	connection := connect(t, w.url)
+	before := dump(t, connection, w.theirs.ID)
+	t.Cleanup(func() {
+		if after := dump(t, connection, w.theirs.ID); after != before {
+			t.Errorf("the other tenant's rows were\n%s\nand are now\n%s", before, after)
+		}
+	})
+	return w
+}
+
+// openWorld is newWorld for tests that write rows of both tenants.
+func openWorld(t *testing.T) *world {
+	t.Helper()
 	url := devdbtest.Postgres(t)
 	store := must(pgstore.Open(t.Context(), runtimeURL(t, url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
@@ -53,13 +67,6 @@ func newWorld(t *testing.T) *world {
 	off.Active = false
 	w.theirs.alert = must(w.CreateAlert(t.Context(), tester, off))(t)
 	w.ours = w.found(t, "ours")
-	connection := connect(t, url)
-	before := dump(t, connection, w.theirs.ID)
-	t.Cleanup(func() {
-		if after := dump(t, connection, w.theirs.ID); after != before {
-			t.Errorf("the other tenant's rows were\n%s\nand are now\n%s", before, after)
-		}
-	})
 	return w
 }
 

@@ -92,6 +92,17 @@ func (q *Queries) AccountsAfter(ctx context.Context, after string, text string, 
 	return items, nil
 }
 
+const addressOf = `-- name: AddressOf :one
+SELECT email FROM account WHERE account_id = $1
+`
+
+func (q *Queries) AddressOf(ctx context.Context, accountID auth.AccountID) (string, error) {
+	row := q.db.QueryRow(ctx, addressOf, accountID)
+	var email string
+	err := row.Scan(&email)
+	return email, err
+}
+
 const createAccount = `-- name: CreateAccount :one
 INSERT INTO account (email, name, is_platform_admin, password_hash)
 VALUES ($1, $2, $3, $4)

@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -84,15 +85,22 @@ func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accoun
 }
 
 const member = `-- name: Member :one
-SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at
+SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+    a.created_at AS account_created_at, a.version AS account_version
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = $1 AND m.account_id = $2
 `
 
 type MemberRow struct {
-	Member  Member
-	Account Account
+	Member           Member
+	AccountID        auth.AccountID
+	Email            string
+	Name             string
+	IsPlatformAdmin  bool
+	DisabledAt       *time.Time
+	AccountCreatedAt time.Time
+	AccountVersion   int64
 }
 
 func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (MemberRow, error) {
@@ -105,21 +113,20 @@ func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID
 		&i.Member.Version,
 		&i.Member.CreatedAt,
 		&i.Member.UpdatedAt,
-		&i.Account.AccountID,
-		&i.Account.Email,
-		&i.Account.Name,
-		&i.Account.PasswordHash,
-		&i.Account.IsPlatformAdmin,
-		&i.Account.DisabledAt,
-		&i.Account.Version,
-		&i.Account.CreatedAt,
-		&i.Account.UpdatedAt,
+		&i.AccountID,
+		&i.Email,
+		&i.Name,
+		&i.IsPlatformAdmin,
+		&i.DisabledAt,
+		&i.AccountCreatedAt,
+		&i.AccountVersion,
 	)
 	return i, err
 }
 
 const membersAfter = `-- name: MembersAfter :many
-SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at
+SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+    a.created_at AS account_created_at, a.version AS account_version
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = $1 AND lower(a.email) > lower($2::text COLLATE "C")
@@ -128,8 +135,14 @@ LIMIT $3
 `
 
 type MembersAfterRow struct {
-	Member  Member
-	Account Account
+	Member           Member
+	AccountID        auth.AccountID
+	Email            string
+	Name             string
+	IsPlatformAdmin  bool
+	DisabledAt       *time.Time
+	AccountCreatedAt time.Time
+	AccountVersion   int64
 }
 
 func (q *Queries) MembersAfter(ctx context.Context, tenantID rules.TenantID, after string, pageSize int32) ([]MembersAfterRow, error) {
@@ -148,15 +161,13 @@ func (q *Queries) MembersAfter(ctx context.Context, tenantID rules.TenantID, aft
 			&i.Member.Version,
 			&i.Member.CreatedAt,
 			&i.Member.UpdatedAt,
-			&i.Account.AccountID,
-			&i.Account.Email,
-			&i.Account.Name,
-			&i.Account.PasswordHash,
-			&i.Account.IsPlatformAdmin,
-			&i.Account.DisabledAt,
-			&i.Account.Version,
-			&i.Account.CreatedAt,
-			&i.Account.UpdatedAt,
+			&i.AccountID,
+			&i.Email,
+			&i.Name,
+			&i.IsPlatformAdmin,
+			&i.DisabledAt,
+			&i.AccountCreatedAt,
+			&i.AccountVersion,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,235 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Row-level security has two policies on each table with a column tenant_id. every_row lets all roles see all rows, as
+// before; what a role may do is a matter of its grants. one_tenant restricts that for one role, the tenant role: it sees
+// and writes the rows of the tenant in the setting sluice.tenant, and none without it. The processes log in as another
+// role, and become the tenant role for the time of a query or transaction (see scope).
+//
+// The owner of the tables is exempt (there is no FORCE ROW LEVEL SECURITY), because pg_dump refuses tables that it may
+// see only in part, and because the functions that make partitions run as the owner. Queries for a tenant never run as
+// the owner, even if the process logs in as one.
+//
+// secure is no migration, because roles are no part of a database: a dump restored on another server comes without its
+// tenant role. `admin migrate` runs secure each time, and it changes only what is missing.
+
+const (
+	findTenantRole = `SELECT r.rolname FROM pg_policy AS p JOIN pg_roles AS r ON r.oid = ANY (p.polroles)
+		WHERE p.polrelid = to_regclass('public.tenant') AND p.polname = 'one_tenant'`
+
+	// Two databases on a server have two tenant roles. Else whoever logs in to one could read the other.
+	nameTenantRole = `SELECT coalesce((` + findTenantRole + `), (left(current_database(), 56) || '_tenant')::name::text)`
+
+	// Partitions are reached through their parent alone, so they need no policies and get no grants.
+	findTenantTables = `SELECT c.oid::regclass::text FROM pg_class AS c
+		JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+		ORDER BY 1`
+
+	findPolicies = `SELECT c.relrowsecurity,
+			EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = 'every_row'),
+			EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = 'one_tenant')
+		FROM pg_class AS c WHERE c.oid = $1::text::regclass`
+
+	// The cast is part of the setting's side, so that the condition is served by the indexes, which all begin with
+	// tenant_id. The setting is '' after a transaction in which it was set.
+	oneTenant = `CREATE POLICY one_tenant ON %s AS RESTRICTIVE TO %s
+		USING (tenant_id = nullif(current_setting('sluice.tenant', true), '')::bigint)`
+
+	// grantLock makes grants follow one another, because concurrent ones fail on the same catalog rows.
+	grantLock = "SELECT pg_advisory_xact_lock(hashtext('sluice grant'))"
+
+	stateDuplicateObject       = "42710"
+	stateInsufficientPrivilege = "42501"
+)
+
+// secure creates the tenant role, gives it its rights, and sets the policies of each tenant's tables. Each table is a
+// transaction of its own, so that writers wait for one table at a time.
+func secure(ctx context.Context, databaseURL string) (err error) {
+	conn, err := connectToChange(ctx, databaseURL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var role string
+	if err := conn.QueryRow(ctx, nameTenantRole).Scan(&role); err != nil {
+		return err
+	}
+	if err := createTenantRole(ctx, conn, role); err != nil {
+		return err
+	}
+	names, err := conn.Query(ctx, findTenantTables)
+	if err != nil {
+		return err
+	}
+	tables, err := pgx.CollectRows(names, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return secureTable(ctx, tx, table, role) })
+		if err != nil {
+			return fmt.Errorf("secure the rows of table %s: %w", table, err)
+		}
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return grantToTenantRole(ctx, tx, role, tables) })
+	if err != nil {
+		return fmt.Errorf("grant to %s: %w", role, err)
+	}
+	// The role that migrates may run commands too. If it may not grant this, CheckSchema tells those who try.
+	_ = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		var self string
+		if err := tx.QueryRow(ctx, "SELECT current_user").Scan(&self); err != nil {
+			return err
+		}
+		return letBecomeTenant(ctx, tx, self, role)
+	})
+	return nil
+}
+
+// connectToChange returns a connection for changes of the schema and of rights.
+func connectToChange(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
+	}
+	setDefaults(config, databaseURL)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	return conn, explain(err)
+}
+
+// createTenantRole creates the tenant role unless it exists, and refuses a role that policies would not hold back.
+func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
+	const find = `SELECT rolcanlogin OR rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = $1`
+	var unfit bool
+	err := conn.QueryRow(ctx, find, role).Scan(&unfit)
+	if errors.Is(err, pgx.ErrNoRows) {
+		_, err = conn.Exec(ctx, "CREATE ROLE "+quoteName(role)+" NOLOGIN")
+		var refusal *pgconn.PgError
+		switch {
+		case errors.As(err, &refusal) && refusal.Code == stateInsufficientPrivilege:
+			return fmt.Errorf("row-level security needs a role, and this login may not create roles. Let one that may run "+
+				"CREATE ROLE %[1]s NOLOGIN; GRANT %[1]s TO %[2]s WITH ADMIN OPTION; then run `admin migrate` again: %[3]w",
+				quoteName(role), quoteName(conn.Config().User), err)
+		case errors.As(err, &refusal) && (refusal.Code == stateDuplicateObject || refusal.Code == stateUniqueViolation):
+			return nil // another migration was faster
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create role %s: %w", role, err)
+	}
+	if unfit {
+		return fmt.Errorf("role %s is to be restricted by row-level security, but it may log in, is a superuser or has BYPASSRLS; "+
+			"rename it, and run `admin migrate` again", role)
+	}
+	return nil
+}
+
+// secureTable sets the policies of one table. It gives up on a lock quickly, because others would queue behind it.
+func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
+	if _, err := tx.Exec(ctx, grantLock); err != nil {
+		return fmt.Errorf("wait for another process that migrates: %w", err)
+	}
+	var enabled, everyRow, restricted bool
+	if err := tx.QueryRow(ctx, findPolicies, table).Scan(&enabled, &everyRow, &restricted); err != nil {
+		return err
+	}
+	statements := []string{"SET LOCAL lock_timeout = '2s'"}
+	if !everyRow {
+		statements = append(statements, fmt.Sprintf("CREATE POLICY every_row ON %s USING (true)", table))
+	}
+	if !restricted {
+		statements = append(statements, fmt.Sprintf(oneTenant, table, quoteName(role)))
+	}
+	if !enabled {
+		statements = append(statements, fmt.Sprintf("ALTER TABLE %s ENABLE ROW LEVEL SECURITY", table))
+	}
+	_, err := tx.Exec(ctx, strings.Join(statements, "; "))
+	if isLockTimeout(err) {
+		return fmt.Errorf("the table was locked for too long; run `admin migrate` again: %w", err)
+	}
+	return err
+}
+
+// grantToTenantRole gives the tenant role what queries for a tenant need, and revokes all other rights. Of accounts,
+// which belong to no tenant, it sees who somebody is, and never a password's hash.
+func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []string) error {
+	if _, err := tx.Exec(ctx, grantLock); err != nil {
+		return fmt.Errorf("wait for another process that grants: %w", err)
+	}
+	to := quoteName(role)
+	statements := []string{
+		"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM " + to,
+		"GRANT USAGE ON SCHEMA public TO " + to,
+		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + to,
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(tables, ", ") + " TO " + to,
+		"REVOKE UPDATE, DELETE ON audit_event FROM " + to,
+		"REVOKE INSERT, DELETE ON tenant FROM " + to,
+		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version) ON account TO " + to,
+		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE
+		"GRANT INSERT ON platform_audit_event TO " + to, // by the trigger that logs a suspension
+		"GRANT SELECT ON api_process TO " + to,
+	}
+	_, err := tx.Exec(ctx, strings.Join(statements, "; "))
+	return err
+}
+
+// letBecomeTenant lets a login role become the tenant role.
+func letBecomeTenant(ctx context.Context, tx pgx.Tx, login, role string) error {
+	var may, membershipsInherit bool
+	err := tx.QueryRow(ctx, "SELECT pg_has_role($1::name, $2::name, "+mayBecome+"), "+inheritedByMembership, login, role).
+		Scan(&may, &membershipsInherit)
+	if err != nil || may {
+		return err
+	}
+	statement := "GRANT " + quoteName(role) + " TO " + quoteName(login)
+	if membershipsInherit {
+		statement += " WITH INHERIT FALSE, SET TRUE"
+	}
+	return changeRole(ctx, tx, statement)
+}
+
+// keepFromInheriting keeps a login role from inheriting the tenant role's rights. With them it would inherit the
+// restriction, and see no row in the scope of every tenant. Since PostgreSQL 16 a membership says so, before that a role.
+func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) error {
+	var membershipsInherit, inherits bool
+	var others int
+	err := tx.QueryRow(ctx, "SELECT "+inheritedByMembership+`, rolinherit,
+			(SELECT count(*) FROM pg_auth_members AS m WHERE m.member = r.oid AND m.roleid <> $2::text::regrole)
+		FROM pg_roles AS r WHERE rolname = $1`, login, quoteName(role)).Scan(&membershipsInherit, &inherits, &others)
+	switch {
+	case err != nil || membershipsInherit || !inherits:
+		return err
+	case others > 0:
+		return fmt.Errorf("role %[1]s inherits the rights of other roles, and would inherit the restrictions of %[2]s with them; grant "+
+			"%[1]s itself what it needs of those roles, and run ALTER ROLE %[1]s NOINHERIT", quoteName(login), quoteName(role))
+	}
+	return changeRole(ctx, tx, "ALTER ROLE "+quoteName(login)+" NOINHERIT")
+}
+
+// changeRole runs a statement, or says that somebody else must.
+func changeRole(ctx context.Context, tx pgx.Tx, statement string) error {
+	_, err := tx.Exec(ctx, statement)
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.Code == stateInsufficientPrivilege {
+		return fmt.Errorf("this login may not change roles. Let one that may run %s; then run `admin migrate` again: %w", statement, err)
+	}
+	return err
+}
+
+const (
+	inheritedByMembership = "current_setting('server_version_num')::integer >= 160000"
+	// mayBecome is the name of the right to SET ROLE. Before PostgreSQL 16 every member had it.
+	mayBecome = "CASE WHEN " + inheritedByMembership + " THEN 'SET' ELSE 'MEMBER' END"
+)
+
+func quoteName(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -1,0 +1,239 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// A scope says whose rows statements may touch. PostgreSQL enforces it by row-level security: statements in the scope
+// of a tenant run as the tenant role, and its policies hide the rows of other tenants. So a query that forgets its
+// tenant finds nothing instead of everything. See secure for the role and its policies.
+type scope struct {
+	tenant rules.TenantID
+	every  bool
+}
+
+// only is the scope of a tenant's own rows. Everything that acts for one tenant uses it.
+func only(tenant rules.TenantID) scope { return scope{tenant: tenant} }
+
+// everyTenant is the scope of the login role, which policies do not restrict. It is for the queries of
+// db/queries/platform.sql, and for tables that belong to no tenant, such as account and session.
+var everyTenant = scope{every: true} //nolint:gochecknoglobals // a constant
+
+const (
+	// serverPatience is how much longer than its client the server works on a statement, so that callers get the
+	// client's error. Without a limit of its own a server works on after the client has left.
+	serverPatience = 500 * time.Millisecond
+
+	limitStatement = "SELECT set_config('statement_timeout', $1, true)"
+	enterTenant    = "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true), " +
+		"set_config('statement_timeout', $3, true)"
+)
+
+// queriesFor returns queries that run outside of a transaction, each in a scope and in one round trip.
+func (s *Store) queriesFor(of scope) *dbsqlc.Queries { return dbsqlc.New(walled{s.pool, of}) }
+
+// transaction runs a function in a transaction and a scope. Entering the scope costs no round trip of its own.
+func (s *Store) transaction(ctx context.Context, of scope, do func(*dbsqlc.Queries) error) error {
+	return s.begin(ctx, of, "BEGIN", do)
+}
+
+// oneView is transaction for reads that must see one state of the database.
+func (s *Store) oneView(ctx context.Context, of scope, do func(*dbsqlc.Queries) error) error {
+	return s.begin(ctx, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", do)
+}
+
+func (s *Store) begin(ctx context.Context, of scope, begin string, do func(*dbsqlc.Queries) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	limit := quoteLiteral(serverLimit(ctx))
+	settings := "set_config('statement_timeout', " + limit + ", true), " +
+		"set_config('idle_in_transaction_session_timeout', " + limit + ", true)"
+	if !of.every {
+		role, err := tenantRole(ctx, conn.Conn())
+		if err != nil {
+			return err
+		}
+		settings += ", set_config('role', " + quoteLiteral(role) + ", true), " +
+			"set_config('sluice.tenant', " + quoteLiteral(of.tenantSetting()) + ", true)"
+	}
+	// Without parameters pgx sends several statements at once.
+	options := pgx.TxOptions{BeginQuery: begin + "; SELECT " + settings}
+	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error { return do(dbsqlc.New(tx)) })
+}
+
+// walled runs each statement in a scope. It sends the settings and the statement together, before the one Sync message
+// that ends PostgreSQL's implicit transaction. So the settings hold for the statement and end with it, also behind a
+// pooler in transaction mode.
+type walled struct {
+	pool *pgxpool.Pool
+	of   scope
+}
+
+var _ dbsqlc.DBTX = walled{}
+
+func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	conn, err := w.pool.Acquire(ctx)
+	if err != nil {
+		return refused{err}
+	}
+	var all pgx.Batch
+	if w.of.every {
+		all.Queue(limitStatement, serverLimit(ctx))
+	} else {
+		role, err := tenantRole(ctx, conn.Conn())
+		if err != nil {
+			conn.Release()
+			return refused{err}
+		}
+		all.Queue(enterTenant, role, w.of.tenantSetting(), serverLimit(ctx))
+	}
+	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
+	trip := &trip{BatchResults: conn.SendBatch(ctx, &all), conn: conn}
+	if _, err := trip.Exec(); err != nil {
+		_ = trip.Close() // it returns the same error
+		return refused{err}
+	}
+	return trip
+}
+
+func (w walled) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
+	var batch pgx.Batch
+	batch.Queue(sql, args...)
+	return w.SendBatch(ctx, &batch)
+}
+
+func (w walled) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	trip := w.send(ctx, sql, args)
+	tag, err := trip.Exec()
+	return tag, cmp.Or(err, trip.Close()) // the transaction ends with Close
+}
+
+func (w walled) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	trip := w.send(ctx, sql, args)
+	rows, err := trip.Query()
+	if err != nil {
+		_ = trip.Close() // it returns the same error
+		return rows, err
+	}
+	return &tripRows{Rows: rows, trip: trip}, nil
+}
+
+func (w walled) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := w.Query(ctx, sql, args...)
+	return tripRow{rows, err}
+}
+
+// trip returns its connection when it is closed.
+type trip struct {
+	pgx.BatchResults
+	conn *pgxpool.Conn
+}
+
+func (t *trip) Close() error {
+	err := t.BatchResults.Close()
+	if t.conn != nil {
+		t.conn.Release()
+		t.conn = nil
+	}
+	return err
+}
+
+// tripRows closes its trip after the last row.
+type tripRows struct {
+	pgx.Rows
+	trip pgx.BatchResults
+	err  error
+}
+
+func (r *tripRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *tripRows) Close() {
+	r.Rows.Close()
+	r.err = cmp.Or(r.Rows.Err(), r.trip.Close())
+}
+
+func (r *tripRows) Err() error { return cmp.Or(r.Rows.Err(), r.err) }
+
+type tripRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+func (r tripRow) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		return cmp.Or(r.rows.Err(), pgx.ErrNoRows)
+	}
+	err := r.rows.Scan(into...)
+	r.rows.Close()
+	return cmp.Or(err, r.rows.Err())
+}
+
+// refused is a batch that was not sent.
+type refused struct{ err error }
+
+func (r refused) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, r.err }
+func (r refused) Query() (pgx.Rows, error)         { return nil, r.err }
+func (r refused) QueryRow() pgx.Row                { return tripRow{err: r.err} }
+func (r refused) Close() error                     { return r.err }
+func (r refused) Tx() pgx.Tx                       { return nil }
+
+func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenant), 10) }
+
+// serverLimit returns a context's remaining time and serverPatience, as a setting in milliseconds.
+func serverLimit(ctx context.Context) string {
+	left := statementTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		left = max(0, time.Until(deadline))
+	}
+	return strconv.FormatInt((left + serverPatience).Milliseconds(), 10)
+}
+
+// tenantRoleKey is where a connection remembers the name of the tenant role, so that it is looked up once.
+const tenantRoleKey = "sluice tenant role"
+
+// tenantRole returns the role that the database's policies restrict. Its name is read from the policies, because roles
+// belong to a server and a server may hold several databases of Sluice.
+func tenantRole(ctx context.Context, conn *pgx.Conn) (string, error) {
+	remembered := conn.PgConn().CustomData()
+	if role, ok := remembered[tenantRoleKey].(string); ok {
+		return role, nil
+	}
+	var role string
+	err := conn.QueryRow(ctx, findTenantRole).Scan(&role)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("the database has no role for tenants: %w", ErrSchemaBehind)
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the database's role for tenants: %w", err)
+	}
+	remembered[tenantRoleKey] = role
+	return role, nil
+}
+
+func quoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
