@@ -85,11 +85,12 @@ func (s *stage) database(ctx context.Context, name string) (string, error) {
 type process struct {
 	pid           int
 	addr, metrics string // host:port
+	grpc          string // likewise, if it is on
 	stop          func()
 }
 
 var (
-	apiListens  = regexp.MustCompile(`"check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
+	apiListens  = regexp.MustCompile(`"check_addr":"([^"]+)","metrics_addr":"([^"]+)"(?:,"grpc_addr":"([^"]+)")?`)
 	noopListens = regexp.MustCompile(`listening (\S+)()`)
 )
 
@@ -137,6 +138,9 @@ func (s *stage) start(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
 		wrote.WriteString(lines.Text() + "\n")
 		if at := listens.FindStringSubmatch(lines.Text()); at != nil {
 			p.addr, p.metrics = at[1], at[2]
+			if len(at) > 3 {
+				p.grpc = at[3]
+			}
 			go func() { _, _ = io.Copy(io.Discard, stderr) }() // until the process ends
 			return p, nil
 		}

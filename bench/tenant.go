@@ -14,7 +14,9 @@ import (
 )
 
 // fourTiers are the rules that every check over HTTP meets.
-const fourTiers = `rules:
+const fourTiers = `gateways:
+  authorize: {user: {header: X-User, plain: true}}
+rules:
   - {key_pattern: "user:{user_id}", rate: 10/second, burst_capacity: 50}
   - {key_pattern: "endpoint:{endpoint}", rate: 1000000/second, burst_capacity: 1000000}
   - {key_pattern: global, rate: 10000000/second, burst_capacity: 10000000}

@@ -11,18 +11,63 @@ import (
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// authorizeMapping returns the tenant's mapping; one with revision 0 is the default.
-func (s *surface) authorizeMapping(ctx context.Context) (rules.Gateway, error) {
-	stored, err := s.Stores.Gateway(ctx, requestOf(ctx).tenant.ID, rules.GatewayAuthorize)
+// storedMapping returns the tenant's mapping of a kind; one with revision 0 is the default.
+func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (rules.Gateway, error) {
+	stored, err := s.Stores.Gateway(ctx, requestOf(ctx).tenant.ID, kind)
 	if errors.Is(err, rules.ErrNotFound) {
 		return rules.Gateway{Document: "{}"}, nil
 	}
 	return stored, err
+}
+
+// putMapping replaces the tenant's mapping of a kind if its version is the expected one.
+func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document, ifMatch string) (rules.Gateway, error) {
+	at, err := expected(ifMatch)
+	if err != nil {
+		return rules.Gateway{}, err
+	}
+	stored, err := s.store(ctx).PutGateway(ctx, rules.Gateway{TenantID: requestOf(ctx).tenant.ID, Kind: kind, Document: document}, at)
+	if err != nil {
+		return rules.Gateway{}, lost(ctx, err, s.mappingVersion(ctx, kind))
+	}
+	return stored, nil
+}
+
+func (s *surface) removeMapping(ctx context.Context, kind rules.GatewayKind, ifMatch string) error {
+	at, err := expected(ifMatch)
+	if err != nil {
+		return err
+	}
+	if err := s.store(ctx).RemoveGateway(ctx, requestOf(ctx).tenant.ID, kind, at); err != nil {
+		return lost(ctx, err, s.mappingVersion(ctx, kind))
+	}
+	return nil
+}
+
+func (s *surface) mappingVersion(ctx context.Context, kind rules.GatewayKind) func() (int64, error) {
+	return func() (int64, error) {
+		stored, err := s.storedMapping(ctx, kind)
+		return stored.Revision, err
+	}
+}
+
+// copyMapping copies a mapping between the API's type and the domain's, which have the same JSON.
+func copyMapping(from, to any) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("write a mapping that was read: %w", err)
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return fmt.Errorf("read a mapping that was checked: %w", err)
+	}
+	return nil
 }
 
 func answerAuthorizeMapping(stored rules.Gateway) (answer openapi.TheAuthorizeMappingJSONResponse, err error) {
@@ -34,16 +79,9 @@ func answerAuthorizeMapping(stored rules.Gateway) (answer openapi.TheAuthorizeMa
 	return answer, nil
 }
 
-func (s *surface) authorizeVersion(ctx context.Context) func() (int64, error) {
-	return func() (int64, error) {
-		stored, err := s.authorizeMapping(ctx)
-		return stored.Revision, err
-	}
-}
-
 // GetAuthorizeMapping handles GET …/gateways/authorize.
 func (s *surface) GetAuthorizeMapping(ctx context.Context, _ openapi.GetAuthorizeMappingRequestObject) (openapi.GetAuthorizeMappingResponseObject, error) {
-	stored, err := s.authorizeMapping(ctx)
+	stored, err := s.storedMapping(ctx, rules.GatewayAuthorize)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +91,8 @@ func (s *surface) GetAuthorizeMapping(ctx context.Context, _ openapi.GetAuthoriz
 
 // PutAuthorizeMapping handles PUT …/gateways/authorize.
 func (s *surface) PutAuthorizeMapping(ctx context.Context, request openapi.PutAuthorizeMappingRequestObject) (openapi.PutAuthorizeMappingResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	mapping, err := mappingOf(request.Body)
-	if err != nil {
+	mapping := new(gateway.Authorize)
+	if err := copyMapping(request.Body, mapping); err != nil {
 		return nil, err
 	}
 	if wrong := mapping.Validate(); len(wrong) > 0 {
@@ -67,37 +101,18 @@ func (s *surface) PutAuthorizeMapping(ctx context.Context, request openapi.PutAu
 	if jwt := mapping.JWT; jwt != nil && jwt.JWKSURL != "" && s.CheckTarget(ctx, jwt.JWKSURL) != nil {
 		return nil, rules.FieldErrors{{Field: "jwt.jwks_url", Message: "must lead to a public address"}}
 	}
-	stored, err := s.store(ctx).PutGateway(ctx, rules.Gateway{
-		TenantID: requestOf(ctx).tenant.ID, Kind: rules.GatewayAuthorize, Document: mapping.Document(),
-	}, at)
+	stored, err := s.putMapping(ctx, rules.GatewayAuthorize, mapping.Document(), request.Params.IfMatch)
 	if err != nil {
-		return nil, lost(ctx, err, s.authorizeVersion(ctx))
+		return nil, err
 	}
 	answer, err := answerAuthorizeMapping(stored)
 	return openapi.PutAuthorizeMapping200JSONResponse{TheAuthorizeMappingJSONResponse: answer}, err
 }
 
-// mappingOf turns a mapping of the API, which has the same JSON, into the domain's.
-func mappingOf(sent *openapi.AuthorizeMapping) (*gateway.Authorize, error) {
-	text, err := json.Marshal(sent)
-	if err != nil {
-		return nil, fmt.Errorf("write a mapping that was read: %w", err)
-	}
-	mapping := new(gateway.Authorize)
-	if err := json.Unmarshal(text, mapping); err != nil {
-		return nil, fmt.Errorf("read a mapping that was checked: %w", err)
-	}
-	return mapping, nil
-}
-
 // DeleteAuthorizeMapping handles DELETE …/gateways/authorize.
 func (s *surface) DeleteAuthorizeMapping(ctx context.Context, request openapi.DeleteAuthorizeMappingRequestObject) (openapi.DeleteAuthorizeMappingResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
+	if err := s.removeMapping(ctx, rules.GatewayAuthorize, request.Params.IfMatch); err != nil {
 		return nil, err
-	}
-	if err := s.store(ctx).RemoveGateway(ctx, requestOf(ctx).tenant.ID, rules.GatewayAuthorize, at); err != nil {
-		return nil, lost(ctx, err, s.authorizeVersion(ctx))
 	}
 	return openapi.DeleteAuthorizeMapping204Response{}, nil
 }
@@ -118,25 +133,46 @@ func (h sampleHeaders) Values(name string) [][]byte { return h[name] }
 // tryAuthorizeMapping handles POST …/gateways/authorize/try. It has no generated handler, because the explanation is JSON
 // already.
 func (s *surface) tryAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.triedMapping(r)
+	s.answerTried(w, r, s.triedMapping)
+}
+
+func (s *surface) answerTried(w http.ResponseWriter, r *http.Request, try func(*http.Request) ([]byte, error)) {
+	answer, err := try(r)
 	if err != nil {
 		s.handlerFailed(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	_, _ = w.Write(answer) //nolint:gosec // it is JSON and says so; a caller that went away needs no answer
+	_, _ = w.Write(answer)
+}
+
+// readSample reads the body of a request that tries a mapping.
+func readSample(r *http.Request, sample any) error {
+	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
+	if err != nil {
+		return fmt.Errorf("read a body that is in memory: %w", err)
+	}
+	if err := json.Unmarshal(body, sample); err != nil {
+		return fmt.Errorf("read a sample that was checked: %w", err)
+	}
+	return nil
+}
+
+// explained returns a check as the check endpoint takes it, and its explanation.
+func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check) (asked, explanation []byte, err error) {
+	if asked, err = json.Marshal(shownCheck(check)); err != nil {
+		return nil, nil, fmt.Errorf("write a check: %w", err)
+	}
+	explanation, err = s.ExplainCheck(ctx, tenant, enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true})
+	return asked, explanation, err
 }
 
 func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 	ctx := r.Context()
-	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
-	if err != nil {
-		return nil, fmt.Errorf("read a body that is in memory: %w", err)
-	}
 	var sample sampleRequest
-	if err := json.Unmarshal(body, &sample); err != nil {
-		return nil, fmt.Errorf("read a sample that was checked: %w", err)
+	if err := readSample(r, &sample); err != nil {
+		return nil, err
 	}
 	mapping, err := s.mappingToTry(ctx, sample.Mapping)
 	if err != nil {
@@ -162,11 +198,7 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := json.Marshal(shownCheck(check))
-	if err != nil {
-		return nil, fmt.Errorf("write a check: %w", err)
-	}
-	explanation, err := s.Explain(ctx, tenant, asked)
+	asked, explanation, err := s.explained(ctx, tenant, check)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +208,7 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 // mappingToTry compiles the mapping of a sample, or else the stored one.
 func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMapping) (*gateway.Mapping, error) {
 	if sent == nil {
-		stored, err := s.authorizeMapping(ctx)
+		stored, err := s.storedMapping(ctx, rules.GatewayAuthorize)
 		if err != nil {
 			return nil, err
 		}
@@ -186,8 +218,8 @@ func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMappi
 		}
 		return mapping.Compile(), nil
 	}
-	mapping, err := mappingOf(sent)
-	if err != nil {
+	mapping := new(gateway.Authorize)
+	if err := copyMapping(sent, mapping); err != nil {
 		return nil, err
 	}
 	if wrong := mapping.Validate(); len(wrong) > 0 {

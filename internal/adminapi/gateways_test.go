@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestAMappingIsEditedByVersion(t *testing.T) {
@@ -57,6 +58,90 @@ func TestASampleRequestShowsTheCheckThatItBecomes(t *testing.T) {
 	for _, part := range []string{`"user_id":"42"`, `"endpoint":"/orders/{id}"`, `"ip":"203.0.113.9"`, `"cost":0.5`, `"explanation":{"decision":{"allowed":true`} {
 		if got.status != 200 || !strings.Contains(got.body, part) {
 			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
+		}
+	}
+}
+
+func TestAMappingOfDescriptorsIsEditedByVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(w.name("tenant"))
+	by := w.person(tenant, auth.Editor)
+	ask := func(method, ifMatch, body string) answer {
+		t.Helper()
+		q := request{
+			method: method, path: "/api/v1/tenants/" + tenant.Slug + "/gateways/descriptors", body: body,
+			header: map[string]string{"Content-Type": "application/json"},
+		}
+		if ifMatch != "" {
+			q.header["If-Match"] = ifMatch
+		}
+		return w.do(by, q)
+	}
+	want := func(got answer, status int, part string) answer {
+		t.Helper()
+		if got.status != status || !strings.Contains(got.body, part) {
+			t.Errorf("answered %d %s, want %d with %s", got.status, got.body, status, part)
+		}
+		return got
+	}
+	want(ask("GET", "", ""), 200, `"is_default":true`)
+	want(ask("PUT", "", `{}`), 428, "")
+	first := want(ask("PUT", `"0"`, `{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["a=1","b"],["c"]],"replaces":{"a=1,b":["c"]}}}}`),
+		200, `"replaces":{"a=1,b":["c"]}`)
+	want(ask("PUT", `"0"`, `{}`), 412, "")
+	want(ask("PUT", "*", `{"keys":{"a":"cost"}}`), 400, `"/keys/a"`)
+	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"],["a"]]}}}`), 400, `"/domains/edge/templates/1"`)
+	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"]],"replaces":{"a":["b"]}}}}`), 400, `"/domains/edge/replaces"`)
+	want(ask("PUT", "*", `{"domain":{}}`), 400, "domain")
+	want(ask("PUT", first.header.Get("ETag"), `{"domains":{"edge":{}}}`), 200, `"edge":{}`)
+	want(ask("DELETE", first.header.Get("ETag"), ""), 412, "")
+	want(ask("DELETE", "*", ""), 204, "")
+	want(ask("GET", "", ""), 200, `"is_default":true`)
+	audit := w.do(by, request{method: "GET", path: "/api/v1/tenants/" + tenant.Slug + "/audit"})
+	if n := strings.Count(audit.body, `"id":"descriptors"`); n != 3 {
+		t.Errorf("%d of 3 changes are in the audit log: %s", n, audit.body)
+	}
+}
+
+func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(w.name("tenant"))
+	w.rule(tenant, func(r *rules.Rule) {
+		r.Pattern, r.Mode = must(rules.ParsePattern("attr.descriptor:customer:user:{user_id}"))(t), rules.ModeEnforce
+	})
+	w.refresh()
+	by := w.person(tenant, auth.Viewer)
+	try := func(body string) answer {
+		t.Helper()
+		return w.do(by, request{
+			method: http.MethodPost, path: "/api/v1/tenants/" + tenant.Slug + "/gateways/descriptors/try", body: body,
+			header: map[string]string{"Content-Type": "application/json"},
+		})
+	}
+	const entries = `"descriptors":[{"entries":[{"key":"customer","value":"42"}]},{"hits_addend":0,"entries":[{"key":"a","value":"x"},{"key":"plan","value":"nonesuch"}]}]`
+	got := try(`{"domain":"edge","hits_addend":2,` + entries +
+		`,"mapping":{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["customer"],["a","plan"]],"replaces":{"customer":["a,plan"]}}}}}`)
+	for _, part := range []string{
+		`"answered":true`, `"user_id":"42"`, `"cost":2`, `"descriptor":"customer"`, `"key_pattern":"user:{user_id}:attr.descriptor:customer"`,
+		`"cost":0`, `"replaced":true`, `"replaced":false`,
+	} {
+		if got.status != 200 || !strings.Contains(got.body, part) {
+			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
+		}
+	}
+	if strings.Contains(got.body, `"descriptor":"a,plan"`) {
+		t.Errorf("a replaced descriptor has a name: %s", got.body)
+	}
+	for body, want := range map[string]string{
+		`{"domain":"nobody",` + entries + `}`:                        `"answered":false,"results":[]`,
+		`{"domain":"d","descriptors":[]}`:                            `"/descriptors"`,
+		`{"domain":"d","descriptors":[{"entries":[]}]}`:              `"/descriptors/0/entries"`,
+		`{"domain":"d",` + entries + `,"mapping":{"keys":{"a":""}}}`: `"/mapping/keys/a"`,
+	} {
+		if got := try(body); !strings.Contains(got.body, want) {
+			t.Errorf("%s is answered %d %s, want %s", body, got.status, got.body, want)
 		}
 	}
 }

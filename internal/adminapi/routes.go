@@ -43,6 +43,8 @@ type Config struct {
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Explain answers /explain for the check in a body, by the code of /v1/explain.
 	Explain func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error)
+	// ExplainCheck is Explain for the check that a gateway's request becomes.
+	ExplainCheck func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error)
 	// Buckets decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
 	// ObserveShares is called once for each class of places, with a function that counts its use; may be nil.
@@ -165,6 +167,10 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{put, tenant + "/gateways/authorize", anEditor, x.PutAuthorizeMapping},
 		{remove, tenant + "/gateways/authorize", anEditor, x.DeleteAuthorizeMapping},
 		{post, tenant + "/gateways/authorize/try", aViewer, s.tryAuthorizeMapping},
+		{get, tenant + "/gateways/descriptors", aViewer, x.GetDescriptorMapping},
+		{put, tenant + "/gateways/descriptors", anEditor, x.PutDescriptorMapping},
+		{remove, tenant + "/gateways/descriptors", anEditor, x.DeleteDescriptorMapping},
+		{post, tenant + "/gateways/descriptors/try", aViewer, s.tryDescriptorMapping},
 
 		{get, tenant + "/rules/{rule_id}/overrides", aViewer, x.ListOverrides},
 		{get, tenant + "/rules/{rule_id}/overrides/{user_id}", aViewer, x.GetOverride},

@@ -121,6 +121,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
 		},
+		ExplainCheck: func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error) {
+			return checkjson.ExplainCheck(ctx, limiter, check, tenant, time.Now())
+		},
 		Readiness: func() httpapi.Readiness { return httpapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
 		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
 	}

@@ -84,6 +84,9 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
 		},
+		ExplainCheck: func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error) {
+			return checkjson.ExplainCheck(ctx, limiter, check, tenant, time.Now())
+		},
 		Buckets:      a.manageable(),
 		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,

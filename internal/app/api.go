@@ -200,7 +200,11 @@ func (a *API) Close() error {
 // and closes everything. It returns early if the database's schema is behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
-	a.log.Info("answering checks", "check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String())
+	addrs := []any{"check_addr", a.CheckAddr().String(), "metrics_addr", a.MetricsAddr().String()}
+	if a.grpc != nil {
+		addrs = append(addrs, "grpc_addr", a.GRPCAddr().String())
+	}
+	a.log.Info("answering checks", addrs...)
 	group, ctx := a.drain.begin(ctx, a.cfg.DrainDelay, a.log)
 	group.Go(func() error { return checkSchema(ctx, a.cfg) })
 	group.Go(func() error { a.watcher.Run(ctx); return nil })

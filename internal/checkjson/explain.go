@@ -19,16 +19,24 @@ const maxNearMisses = 100
 func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant, now time.Time) ([]byte, error) {
 	var r httpapi.Reader
 	r.Reset(bytes.NewBuffer(body))
-	checks := []enforce.Check{DecodeCheck(&r)}
+	check := DecodeCheck(&r)
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	check := &checks[0]
+	return ExplainCheck(ctx, limiter, check, tenant, now)
+}
+
+// ExplainCheck is Explain for a check that is no JSON.
+func ExplainCheck(
+	ctx context.Context, limiter *enforce.Limiter, check enforce.Check, tenant *snapshot.Tenant, now time.Time,
+) ([]byte, error) {
 	source := planSource(tenant, &check.Request)
+	checks := []enforce.Check{check}
 	if err := ChoosePlans(tenant, checks, OnePlan); err != nil {
 		return nil, err
 	}
-	d := limiter.Explain(ctx, tenant, check)
+	check = checks[0]
+	d := limiter.Explain(ctx, tenant, &check)
 	misses := tenant.Misses(&check.Request, check.EffectivePlan, maxNearMisses)
 	var headers Headers
 	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))

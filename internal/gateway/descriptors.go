@@ -33,6 +33,9 @@ type Domain struct {
 	// fit an entry key=value comes first, then the stars in the order of the templates, then the key alone, without a way
 	// back. In a domain with templates, a descriptor that fits none has no name.
 	Templates [][]string `json:"templates,omitempty"`
+	// Replaces lists, by the name of a template, the names of templates that it replaces: in a request with a descriptor of
+	// the first, descriptors of the others have no name. Names are those that TemplateName gives.
+	Replaces map[string][]string `json:"replaces,omitempty"`
 }
 
 // DefaultKeys are the keys that fill a field of the check.
@@ -72,7 +75,13 @@ type Entry struct{ Key, Value string }
 type DescriptorMapping struct {
 	document Descriptors
 	keys     map[string]string
-	domains  map[string]*step
+	domains  map[string]*domain
+}
+
+// domain is a compiled Domain.
+type domain struct {
+	templates *step               // nil if it has none
+	replaces  map[string][]string // names of descriptors
 }
 
 // DefaultDescriptors is the mapping of a tenant that has none.
@@ -136,6 +145,7 @@ func (d *Descriptors) Validate() rules.FieldErrors {
 				}
 			}
 		}
+		d.Domains[name].validateReplaces(&errs, "domains."+name+".replaces", seen)
 	}
 	if templates > MaxDescriptorTemplates {
 		errs.Add("domains", fmt.Sprintf("must have at most %d templates", MaxDescriptorTemplates))
@@ -179,26 +189,28 @@ func newStep() *step { return &step{exact: map[Entry]*step{}, keys: map[string]*
 
 // Compile returns the mapping for requests. The document must be valid.
 func (d *Descriptors) Compile() *DescriptorMapping {
-	m := &DescriptorMapping{document: *d, keys: d.Keys, domains: map[string]*step{}}
+	m := &DescriptorMapping{document: *d, keys: d.Keys, domains: map[string]*domain{}}
 	if m.keys == nil {
 		m.keys = DefaultKeys
 	}
-	for name, domain := range d.Domains {
+	for name, document := range d.Domains {
 		root := newStep()
-		for _, template := range domain.Templates {
+		for _, template := range document.Templates {
 			at := root
 			for _, s := range template {
 				at = at.add(s)
 			}
-			at.name = Shorten(TemplateName(template), rules.MaxAttributeValueLength)
+			at.name = shortName(TemplateName(template))
 		}
-		if len(domain.Templates) == 0 {
+		if len(document.Templates) == 0 {
 			root = nil
 		}
-		m.domains[name] = root
+		m.domains[name] = &domain{root, document.compileReplaces()}
 	}
 	return m
 }
+
+func shortName(name string) string { return Shorten(name, rules.MaxAttributeValueLength) }
 
 // add returns the step behind one of a template.
 func (s *step) add(text string) *step {
@@ -302,7 +314,10 @@ func fill(field *string, value string, longest int) {
 
 // name returns the name of a descriptor, or "" if it has none.
 func (m *DescriptorMapping) name(domain string, entries []Entry) string {
-	at := m.domains[domain]
+	var at *step
+	if d := m.domains[domain]; d != nil {
+		at = d.templates
+	}
 	if at == nil {
 		if len(entries) == 1 && !strings.ContainsAny(entries[0].Key, `,\`) {
 			return entries[0].Key
@@ -372,10 +387,11 @@ func AttributeNames(keys []string) (names []string) {
 	return names
 }
 
-// freeName returns a name that no attribute has yet.
+// freeName returns a name that no attribute has yet. The name of the descriptor is never free: an entry must not give one to
+// a descriptor that has none.
 func freeName(taken []rules.Attribute, name string) string {
 	isTaken := func(name string) bool {
-		return slices.ContainsFunc(taken, func(a rules.Attribute) bool { return a.Name == name })
+		return name == DescriptorAttribute || slices.ContainsFunc(taken, func(a rules.Attribute) bool { return a.Name == name })
 	}
 	free := name
 	for n := 2; isTaken(free); n++ {

@@ -286,3 +286,49 @@ func FuzzCleanPath(f *testing.F) {
 		}
 	})
 }
+
+func TestAWrongMappingOfDescriptorsIsRefused(t *testing.T) {
+	t.Parallel()
+	for document, field := range map[string]string{
+		`{"keys":{"a":"cost"}}`:                                                                                   "keys.a",
+		`{"keys":{"":"plan"}}`:                                                                                    "keys",
+		`{"domains":{"":{}}}`:                                                                                     "domains",
+		`{"domains":{"d":{"templates":[[]]}}}`:                                                                    "domains.d.templates.0",
+		`{"domains":{"d":{"templates":[["a"],["a"]]}}}`:                                                           "domains.d.templates.1",
+		`{"domains":{"d":{"templates":[["=a"]]}}}`:                                                                "domains.d.templates.0",
+		`{"domains":{"d":{"templates":[["a"],["b"]],"replaces":{"a":["c"]}}}}`:                                    "domains.d.replaces",
+		`{"domains":{"d":{"templates":[["a"],["b"]],"replaces":{"c":["a"]}}}}`:                                    "domains.d.replaces",
+		`{"domains":{"d":{"templates":[["a"]],"replaces":{"a":["a"]}}}}`:                                          "domains.d.replaces",
+		`{"domains":{"d":{"templates":[["a"]],"replaces":{"a":[]}}}}`:                                             "domains.d.replaces",
+		`{"domains":{"d":{"templates":[["a"]]},"e":{"replaces":{"a":["a"]}}}}`:                                    "domains.e.replaces",
+		`{"domains":{"d":{"templates":[["` + strings.Repeat("x", 600) + `"]]}}}`:                                  "domains.d.templates.0",
+		`{"domains":{"d":{"templates":[["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"]]}}}`: "domains.d.templates.0",
+	} {
+		var d gateway.Descriptors
+		if err := json.Unmarshal([]byte(document), &d); err != nil {
+			t.Fatal(err)
+		}
+		wrong := d.Validate()
+		if len(wrong) == 0 || wrong[0].Field != field {
+			t.Errorf("%s: %v, want %s", document, wrong, field)
+		}
+		if _, err := gateway.ParseDescriptors(document); err == nil {
+			t.Errorf("%s can be read", document)
+		}
+	}
+}
+
+// An entry cannot give a name to a descriptor that has none.
+func TestADescriptorWithoutANameGetsNone(t *testing.T) {
+	t.Parallel()
+	d, err := gateway.ParseDescriptors(`{"domains":{"d":{"templates":[["a"]]}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := d.Compile().Check("d", []gateway.Entry{{Key: "descriptor", Value: "a"}})
+	for _, a := range r.Attributes {
+		if a.Name == gateway.DescriptorAttribute {
+			t.Errorf("it is called %q", a.Value)
+		}
+	}
+}

@@ -133,6 +133,35 @@ descriptors:
 	expect(t, w.ask(t, "nested", 1, descriptor("ghost", "other")), "OK | OK 1/MINUTE 0 60s")
 }
 
+// Example 7 of the README of envoyproxy/ratelimit, and a limit whose replacement is unlimited.
+func TestALimitReplacesAnotherOfTheSameRequest(t *testing.T) {
+	t.Parallel()
+	w := importedWorld(t, `domain: replacing
+descriptors:
+  - key: tier
+    value: basic
+    descriptors:
+      - {key: user, rate_limit: {name: basic, unit: minute, requests_per_unit: 1}}
+  - key: route
+    value: read
+    descriptors:
+      - {key: user, rate_limit: {unit: minute, requests_per_unit: 3, replaces: [{name: basic}, {name: nowhere}]}}
+  - {key: route, value: status, rate_limit: {unlimited: true, replaces: [{name: basic}]}}
+`)
+	basic, read := descriptor("tier", "basic", "user", "7"), descriptor("route", "read", "user", "7")
+	for i, want := range []string{"2", "1", "0"} {
+		expect(t, w.ask(t, "replacing", 1, basic, read), "OK | OK | OK 3/MINUTE "+want+" 60s")
+		expect(t, w.ask(t, "replacing", 1, basic, descriptor("route", "status")), "OK | OK | OK")
+		if t.Failed() {
+			t.Fatalf("at request %d", i)
+		}
+	}
+	expect(t, w.ask(t, "replacing", 1, read, basic), "OVER_LIMIT | OVER_LIMIT 3/MINUTE 0 60s | OK")
+	// What was replaced was not charged.
+	expect(t, w.ask(t, "replacing", 1, basic), "OK | OK 1/MINUTE 0 60s")
+	expect(t, w.ask(t, "replacing", 1, basic), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
+}
+
 func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 	t.Parallel()
 	_, err := ruleset.DecodeEnvoy(strings.NewReader(`domain: d
@@ -141,7 +170,7 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 1}
   - key: b
     quota_mode: true
-    rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: x}]}
+    rate_limit: {unit: day, requests_per_unit: 1, name: x, replaces: [{name: x}, {}]}
   - {key: "c*", rate_limit: {unit: fortnight, requests_per_unit: -1}}
   - {key: a}
   - {key: d, unknown: 1}
@@ -151,7 +180,8 @@ descriptors:
 	}
 	for _, want := range []string{
 		"config.yaml:4: descriptors[0].rate_limit.unit: cannot be expressed", "config.yaml:6: descriptors[1].quota_mode: cannot",
-		"config.yaml:7: descriptors[1].rate_limit.replaces: cannot", "config.yaml:8: descriptors[2].key: cannot",
+		"config.yaml:7: descriptors[1].rate_limit.replaces[0].name: must not be", "config.yaml:7: descriptors[1].rate_limit.replaces[1].name: is missing",
+		"config.yaml:8: descriptors[2].key: cannot",
 		"config.yaml:8: descriptors[2].rate_limit.unit: must", "config.yaml:8: descriptors[2].rate_limit.requests_per_unit: must",
 		"config.yaml:9: descriptors[3].key: stands here", "config.yaml:10:",
 	} {

@@ -1,10 +1,9 @@
 package rlsapi
 
 import (
-	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/gateway"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
@@ -15,8 +14,8 @@ type question struct {
 }
 
 // checkBounds refuses what no gateway sends.
-func checkBounds(request *rls.RateLimitRequest) error {
-	switch domain, descriptors := request.GetDomain(), request.GetDescriptors(); {
+func checkBounds(r *request) error {
+	switch domain, descriptors := r.domain, r.descriptors; {
 	case domain == "":
 		return invalid("the domain is empty; send the slug of the tenant, or one of its domains")
 	case len(domain) > maxDomain:
@@ -26,15 +25,16 @@ func checkBounds(request *rls.RateLimitRequest) error {
 	case len(descriptors) > MaxDescriptors:
 		return invalid("there are %d descriptors; send at most %d", len(descriptors), MaxDescriptors)
 	}
-	for i, d := range request.GetDescriptors() {
-		switch n := len(d.GetEntries()); {
+	for i := range r.descriptors {
+		entries := r.descriptors[i].entries
+		switch n := len(entries); {
 		case n == 0:
 			return invalid("descriptor %d has no entries", i)
 		case n > MaxEntries:
 			return invalid("descriptor %d has %d entries; send at most %d", i, n, MaxEntries)
 		}
-		for _, e := range d.GetEntries() {
-			if e.GetKey() == "" {
+		for j := range entries {
+			if entries[j].Key == "" {
 				return invalid("descriptor %d has an entry without a key", i)
 			}
 		}
@@ -46,24 +46,20 @@ func checkBounds(request *rls.RateLimitRequest) error {
 const maxHits = 1_000_000_000
 
 // read maps the descriptors of a request.
-func read(request *rls.RateLimitRequest, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) (*question, error) {
-	asked := &question{checks: make([]enforce.Check, 0, len(request.GetDescriptors()))}
-	usual := uint64(max(1, request.GetHitsAddend()))
-	var entries []gateway.Entry
-	for i, d := range request.GetDescriptors() {
+func read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) (*question, error) {
+	asked := &question{checks: make([]enforce.Check, 0, len(r.descriptors)), places: make([]int, 0, len(r.descriptors))}
+	usual := uint64(max(1, r.hits))
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
 		hits := usual
-		if own := d.GetHitsAddend(); own != nil {
-			hits = own.GetValue()
+		if d.ownHits {
+			hits = d.hits
 		}
 		if hits > maxHits {
 			return nil, invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
 		}
-		entries = entries[:0]
-		for _, e := range d.GetEntries() {
-			entries = append(entries, gateway.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
 		check := enforce.Check{
-			Request: mapping.Check(request.GetDomain(), entries), Cost: enforce.Tokens(hits) * enforce.Token, Proxied: true,
+			Request: mapping.Check(r.domain, d.entries), Cost: enforce.Tokens(hits) * enforce.Token, Proxied: true,
 		}
 		var err error
 		if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
@@ -73,11 +69,23 @@ func read(request *rls.RateLimitRequest, tenant *snapshot.Tenant, mapping *gatew
 				return nil, invalid("descriptor %d: %v", i, err)
 			}
 		}
-		if d.GetIsNegativeHits() {
+		if d.negative {
 			asked.refunds, asked.refundPlaces = append(asked.refunds, check), append(asked.refundPlaces, i)
 			continue
 		}
 		asked.checks, asked.places = append(asked.checks, check), append(asked.places, i)
 	}
+	mapping.Replace(r.domain, asked.requests)
 	return asked, nil
+}
+
+// requests yields what each descriptor asks of the rules.
+func (q *question) requests(yield func(*rules.Request) bool) {
+	for _, checks := range [][]enforce.Check{q.checks, q.refunds} {
+		for i := range checks {
+			if !yield(&checks[i].Request) {
+				return
+			}
+		}
+	}
 }

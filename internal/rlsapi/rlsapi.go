@@ -7,35 +7,29 @@
 // A denied request is OVER_LIMIT, also where a rule fails closed. The overall code is never UNKNOWN, which Envoy takes for
 // OK. What cannot be decided is an error of gRPC: UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT, or UNAVAILABLE.
 // Envoy lets requests pass on errors unless failure_mode_deny is set, so no value that a visitor can choose is an error.
+//
+// Connections and requests in flight are capped, and no tenant or network can take what others need: see connections and
+// places. The key is checked before a message is read.
 package rlsapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
-	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
@@ -57,6 +51,8 @@ type Config struct {
 	Now func() time.Time
 	// MaxConnections caps the open connections; 0 is 1024.
 	MaxConnections int
+	// MaxConnectionAge is when a connection is asked to end, after which its client reconnects; 0 is 30 minutes.
+	MaxConnectionAge time.Duration
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
@@ -70,8 +66,12 @@ const (
 	MaxEntries     = 16
 	maxMessage     = 256 << 10
 	maxDomain      = 256
-	maxStreams     = 1000
 	maxConnections = 1024
+	// Of a connection: requests at once, and streams of the health service and of reflection, which anonymous callers open.
+	maxRequests = 250
+	maxStreams  = 4
+	// messageTimeout is how long an anonymous caller has to send the message of a request.
+	messageTimeout = 10 * time.Second
 )
 
 // Route is the name of the service's one method in logs and metrics.
@@ -79,12 +79,13 @@ const Route = rls.RateLimitService_ShouldRateLimit_FullMethodName
 
 // Server is a gRPC server with the service, a health service and reflection.
 type Server struct {
-	rls.UnimplementedRateLimitServiceServer
 	Config
-	grpc   *grpc.Server
-	health *health.Server
-	ended  chan struct{} // closed when the server drains
-	once   sync.Once
+	grpc        *grpc.Server
+	health      *health.Server
+	connections connections
+	places      places
+	ended       chan struct{} // closed when the server drains
+	once        sync.Once
 }
 
 // NewServer returns a server that does not serve yet.
@@ -98,29 +99,45 @@ func NewServer(c Config) *Server {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = maxConnections
 	}
-	s := &Server{Config: c, health: health.NewServer(), ended: make(chan struct{})}
+	s := &Server{
+		Config: c, health: health.NewServer(), ended: make(chan struct{}),
+		connections: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
+		places:      places{tenants: map[rules.TenantID]int{}},
+	}
 	s.grpc = grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(16<<10),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxRequests), grpc.MaxHeaderListSize(16<<10),
 		grpc.ConnectionTimeout(10*time.Second), grpc.WaitForHandlers(true),
-		// Clients that reconnect now and then find processes that were added.
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: 10 * time.Second,
-			Time: 30 * time.Second, Timeout: 10 * time.Second,
+		grpc.KeepaliveParams(c.keepalive()), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: minPing, PermitWithoutStream: true,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(s.intercept), grpc.StreamInterceptor(s.endWithDrain),
+		grpc.Creds(handshake{}), grpc.ForceServerCodecV2(newCodec()), grpc.InTapHandle(limitMessage),
+		grpc.UnaryInterceptor(s.recoverUnary), grpc.StreamInterceptor(s.limitStream),
 	)
-	rls.RegisterRateLimitServiceServer(s.grpc, s)
+	s.grpc.RegisterService(s.describe(), s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.showHealth()
 	return s
 }
 
+// minPing is how often a client may ping. One that pings more often is sent away.
+const minPing = 5 * time.Second
+
+// keepalive has clients reconnect now and then, so that they find processes that were added.
+func (c *Config) keepalive() keepalive.ServerParameters {
+	if c.MaxConnectionAge == 0 {
+		c.MaxConnectionAge = 30 * time.Minute
+	}
+	return keepalive.ServerParameters{
+		MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: 10 * time.Second,
+		Time: 30 * time.Second, Timeout: 10 * time.Second,
+	}
+}
+
 // Serve answers connections of the listener until Shutdown or Close. TLS is the listener's.
 func (s *Server) Serve(l net.Listener) error {
 	go s.watchHealth()
-	return s.grpc.Serve(netutil.LimitListener(l, s.MaxConnections))
+	return s.grpc.Serve(listener{l, &s.connections})
 }
 
 // Shutdown accepts no more connections, asks clients to go elsewhere, and waits for the requests in flight until ctx ends.
@@ -149,26 +166,6 @@ func (s *Server) Close() error {
 
 func (s *Server) end() { s.once.Do(func() { close(s.ended) }) }
 
-// endWithDrain ends a stream when the server drains: those of the health service and of reflection never end by themselves.
-func (s *Server) endWithDrain(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if cause := recover(); cause != nil {
-				s.Log.Error("panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-				done <- status.Error(codes.Unavailable, "The request failed; the log of the server says why.")
-			}
-		}()
-		done <- handler(service, stream)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-s.ended:
-		return status.Error(codes.Unavailable, "This process ends; connect to another.")
-	}
-}
-
 // healthEvery is how often the health service learns of the process's readiness.
 const healthEvery = 500 * time.Millisecond
 
@@ -192,140 +189,4 @@ func (s *Server) showHealth() {
 	}
 	s.health.SetServingStatus("", word)
 	s.health.SetServingStatus(rls.RateLimitService_ServiceDesc.ServiceName, word)
-}
-
-// intercept tells the observer of requests to the service, and turns panics into errors.
-func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
-	start := time.Now()
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.Log.ErrorContext(ctx, "panic", "route", info.FullMethod, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			answer, err = nil, status.Error(codes.Unavailable, "The request failed; the log of the server says why.")
-		}
-		if info.FullMethod != Route {
-			return
-		}
-		word := httpStatus(answer, err)
-		if s.Observer != nil {
-			s.Observer.RequestAnswered(Route, word, time.Since(start))
-		}
-		if s.Log.Enabled(ctx, slog.LevelDebug) {
-			s.Log.DebugContext(ctx, "request", "route", Route, "status", word, "took", time.Since(start))
-		}
-	}()
-	return handler(ctx, request)
-}
-
-// httpStatus is the status that the answer would have over HTTP.
-func httpStatus(answer any, err error) int {
-	switch status.Code(err) {
-	case codes.OK:
-		if a, ok := answer.(*rls.RateLimitResponse); ok && a.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT {
-			return http.StatusTooManyRequests
-		}
-		return http.StatusOK
-	case codes.Unauthenticated:
-		return http.StatusUnauthorized
-	case codes.PermissionDenied:
-		return http.StatusForbidden
-	case codes.InvalidArgument:
-		return http.StatusBadRequest
-	}
-	return http.StatusServiceUnavailable
-}
-
-// ShouldRateLimit implements the service.
-func (s *Server) ShouldRateLimit(ctx context.Context, request *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	key, tenant, err := s.authorize(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkBounds(request); err != nil {
-		return nil, err
-	}
-	mapping, err := tenant.Descriptors()
-	if err != nil {
-		s.Log.ErrorContext(ctx, "descriptors of a tenant cannot be mapped; upgrade this process", "tenant", tenant.Tenant.Slug, "error", err)
-		return nil, status.Error(codes.Unavailable, "This process cannot read the tenant's mapping, which a newer version wrote.")
-	}
-	if !mapping.Answers(tenant.Tenant.Slug, request.GetDomain()) {
-		return withoutLimits(len(request.GetDescriptors())), nil
-	}
-	asked, err := read(request, tenant, mapping)
-	if err != nil {
-		return nil, err
-	}
-	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
-		return nil, status.Error(codes.PermissionDenied, "Negative hits need an API key with the permission "+string(auth.PermissionRefund)+".")
-	}
-	return s.decide(ctx, tenant, asked)
-}
-
-// decide takes for all checks together and, if they pass, gives back what the refunds say.
-func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *question) (*rls.RateLimitResponse, error) {
-	decisions := make([]enforce.Decision, len(asked.checks))
-	allowed, err := s.Limiter.DecideTogether(ctx, tenant, asked.checks, decisions)
-	if errors.Is(err, enforce.ErrTooManyBuckets) {
-		return nil, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer rules meet them", enforce.MaxTogether)
-	}
-	answer := &rls.RateLimitResponse{
-		OverallCode: rls.RateLimitResponse_OK,
-		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, len(asked.checks)+len(asked.refunds)),
-	}
-	if !allowed {
-		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT
-	}
-	for i := range decisions {
-		answer.Statuses[asked.places[i]] = statusOf(&decisions[i])
-	}
-	for i := range asked.refunds {
-		d := new(enforce.Decision)
-		if allowed {
-			given, err := s.Limiter.Refund(ctx, s.Creditor, tenant, &asked.refunds[i])
-			if err != nil {
-				s.Log.WarnContext(ctx, "hits were not given back", "tenant", tenant.Tenant.Slug, "error", err)
-				return nil, status.Error(codes.Unavailable, "The buckets did not answer in time; some hits may have been given back.")
-			}
-			d = &given
-		}
-		d.Allowed = true
-		answer.Statuses[asked.refundPlaces[i]] = statusOf(d)
-	}
-	answer.ResponseHeadersToAdd = headersOf(tenant, asked.checks, decisions, s.Now())
-	return answer, nil
-}
-
-// authorize returns the tenant of the key, if that may ask.
-func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant, error) {
-	rules := s.Snapshots.Snapshot()
-	if rules == nil {
-		return nil, nil, status.Error(codes.Unavailable, "No rules were loaded yet; try again in a second.")
-	}
-	now := s.Now()
-	key, tenant, refusal := rules.Authenticate(metadata.ValueFromIncomingContext(ctx, "authorization"), now)
-	if refusal != "" {
-		return nil, nil, status.Error(codes.Unauthenticated, refusal)
-	}
-	s.KeyUsed(key, now)
-	switch {
-	case tenant.Tenant.Suspended:
-		return nil, nil, status.Error(codes.PermissionDenied,
-			"No checks are answered for this tenant until an administrator lifts the suspension.")
-	case !slices.Contains(key.Permissions, auth.PermissionCheck):
-		return nil, nil, status.Error(codes.PermissionDenied, "Use an API key with the permission "+string(auth.PermissionCheck)+".")
-	}
-	return key, tenant, nil
-}
-
-func invalid(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	return status.Error(codes.InvalidArgument, strings.ToUpper(text[:1])+text[1:]+".")
-}
-
-func withoutLimits(descriptors int) *rls.RateLimitResponse {
-	answer := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}
-	for range descriptors {
-		answer.Statuses = append(answer.Statuses, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK})
-	}
-	return answer
 }

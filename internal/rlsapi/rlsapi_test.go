@@ -31,9 +31,11 @@ import (
 )
 
 const (
-	tenantID = 7
-	secret   = "0123456789abcdef0123456789abcdef"
-	token    = "Bearer slk_all_" + secret
+	tenantID   = 7
+	otherID    = 8
+	secret     = "0123456789abcdef0123456789abcdef"
+	token      = "Bearer slk_all_" + secret
+	otherToken = "Bearer slk_other_" + secret
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC)
@@ -41,6 +43,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC)
 // world is a server over a real connection, with a clock that stands still until moved.
 type world struct {
 	rls.RateLimitServiceClient
+	addr   string
 	conn   *grpc.ClientConn
 	server *rlsapi.Server
 
@@ -99,13 +102,23 @@ func (silent) StoreAnswered(time.Duration, error)                          {}
 
 func newWorld(t *testing.T, document string, limits ...rules.Rule) *world {
 	t.Helper()
+	return newWorldWith(t, func(*rlsapi.Config) {}, document, limits...)
+}
+
+// newWorldWith is newWorld with another configuration of the server.
+func newWorldWith(t *testing.T, change func(*rlsapi.Config), document string, limits ...rules.Rule) *world {
+	t.Helper()
 	rows := snapshot.Rows{
-		Tenants: []rules.Tenant{{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free", Revision: 1}},
-		Plans:   []rules.Plan{{TenantID: tenantID, Name: "free", Revision: 1}},
+		Tenants: []rules.Tenant{
+			{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free", Revision: 1},
+			{ID: otherID, Slug: "other", Settings: rules.DefaultSettings(), Revision: 1},
+		},
+		Plans: []rules.Plan{{TenantID: tenantID, Name: "free", Revision: 1}},
 		Keys: []auth.Key{
 			{ID: "all", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check", "refund"}, Revision: 1},
 			{ID: "check", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check"}, Revision: 1},
 			{ID: "explain", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"explain"}, Revision: 1},
+			{ID: "other", TenantID: otherID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check"}, Revision: 1},
 		},
 		Rules: limits,
 	}
@@ -115,24 +128,34 @@ func newWorld(t *testing.T, document string, limits ...rules.Rule) *world {
 	w := &world{now: start, ready: httpapi.Readiness{RulesLoaded: true}}
 	memory := membucket.New(membucket.Options{Clock: func() int64 { return w.time().UnixMicro() }})
 	local := membucket.New(membucket.Options{Clock: func() int64 { return w.time().UnixMicro() }})
-	w.server = rlsapi.NewServer(rlsapi.Config{
+	config := rlsapi.Config{
 		Snapshots: snapshots{snapshot.New(rows)}, Limiter: enforce.NewLimiter(store{memory, w}, local, silent{}, w.time),
 		Creditor: memory, Log: slog.New(slog.DiscardHandler), Observer: w, Now: w.time,
 		Readiness: func() httpapi.Readiness { w.mu.Lock(); defer w.mu.Unlock(); return w.ready },
-	})
+	}
+	change(&config)
+	w.server = rlsapi.NewServer(config)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = w.server.Serve(l) }()
 	t.Cleanup(func() { _ = w.server.Close() })
-	w.conn, err = grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w.addr = l.Addr().String()
+	w.conn = w.connect(t)
+	w.RateLimitServiceClient = rls.NewRateLimitServiceClient(w.conn)
+	return w
+}
+
+// connect returns a client with a connection of its own.
+func (w *world) connect(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(w.addr, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.conn.Close() })
-	w.RateLimitServiceClient = rls.NewRateLimitServiceClient(w.conn)
-	return w
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // window is a rule that lets a number through in each window.

@@ -26,7 +26,10 @@ func DecodeEnvoy(r io.Reader, file string, current []rules.Gateway) (Config, err
 	if err != nil {
 		return Config{}, fmt.Errorf("reading %s: %w", file, err)
 	}
-	e := envoy{decoder: decoder{file: file, plans: map[string]bool{}, seen: map[any]place{}}, mapping: new(gateway.Descriptors)}
+	e := envoy{
+		decoder: decoder{file: file, plans: map[string]bool{}, seen: map[any]place{}}, mapping: new(gateway.Descriptors),
+		named: map[string][]string{}, replaces: map[string][]string{},
+	}
 	for _, g := range current {
 		if g.Kind == rules.GatewayDescriptors {
 			if e.mapping, err = gateway.ParseDescriptors(g.Document); err != nil {
@@ -49,6 +52,8 @@ type envoy struct {
 	mapping   *gateway.Descriptors
 	domain    string
 	templates [][]string
+	named     map[string][]string // names of templates, by the name of their limit
+	replaces  map[string][]string // names of limits, by the name of the template whose limit replaces them
 }
 
 // entry is one level of a nested descriptor.
@@ -65,7 +70,7 @@ func (e *envoy) root(node *yaml.Node) {
 	for name, domain := range e.mapping.Domains {
 		domains[name] = domain
 	}
-	domains[e.domain] = gateway.Domain{Templates: e.templates}
+	domains[e.domain] = gateway.Domain{Templates: e.templates, Replaces: e.replacedTemplates()}
 	mapping := gateway.Descriptors{Keys: e.mapping.Keys, Domains: domains}
 	for _, wrong := range mapping.Validate() {
 		e.fail(node.Line, wrong.Field, wrong.Message)
@@ -111,13 +116,32 @@ func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
 	}
 }
 
+// replacedTemplates returns what replaces what, by the names of templates. A name that no limit has is one of another domain,
+// which is never in the same request.
+func (e *envoy) replacedTemplates() map[string][]string {
+	var replaced map[string][]string
+	for by, names := range e.replaces {
+		var templates []string
+		for _, name := range names {
+			templates = append(templates, e.named[name]...)
+		}
+		if slices.Sort(templates); len(templates) > 0 {
+			if replaced == nil {
+				replaced = map[string][]string{}
+			}
+			replaced[by] = slices.Compact(templates)
+		}
+	}
+	return replaced
+}
+
 func (e *envoy) addTemplate(levels []entry) (name string) {
 	template := make([]string, len(levels))
 	for i := range levels {
 		template[i] = levels[i].text
 	}
 	e.templates = append(e.templates, template)
-	return gateway.Shorten(gateway.TemplateName(template), rules.MaxAttributeValueLength)
+	return gateway.TemplateName(template)
 }
 
 // units are the windows of envoyproxy/ratelimit, which are aligned to the epoch.
@@ -128,9 +152,17 @@ var units = map[string]time.Duration{
 
 func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	o := e.object(node, above.path+".rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces")
-	name := e.addTemplate(levels)
-	if o.has("replaces") {
-		o.fail("replaces", "cannot be expressed: a rule cannot end another rule of the same request")
+	template := e.addTemplate(levels)
+	name := o.text("name", "")
+	if name != "" {
+		e.named[name] = append(e.named[name], template)
+	}
+	for i, node := range upTo(&e.decoder, o.list("replaces")) {
+		other := e.object(node, at(o.path+".replaces", i), "name")
+		e.replaces[template] = append(e.replaces[template], other.required("name"))
+		if name != "" && other.text("name", "") == name {
+			other.fail("name", "must not be the name of this limit")
+		}
 	}
 	if o.boolean("unlimited", false) {
 		if o.has("unit") {
@@ -152,12 +184,12 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 			o.fail("requests_per_unit", "must be a whole number from 0")
 		}
 	}
-	pattern, err := rules.ParsePattern(patternOf(e.domain, name, levels))
+	pattern, err := rules.ParsePattern(patternOf(e.domain, gateway.Shorten(template, rules.MaxAttributeValueLength), levels))
 	if err != nil {
 		o.fail("", "cannot be expressed: "+err.Error())
 	}
 	rule := rules.Rule{
-		Pattern: pattern, Name: o.text("name", ""), Action: rules.ActionLimit, Algorithm: rules.FixedWindow,
+		Pattern: pattern, Name: name, Action: rules.ActionLimit, Algorithm: rules.FixedWindow,
 		Window: rules.Window{Length: length}, Burst: requests, RateUnit: rules.PerSecond, Mode: rules.ModeEnforce, Active: true,
 	}
 	if requests == 0 {

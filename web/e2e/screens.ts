@@ -21,6 +21,7 @@ export const screens = [
   { name: 'settings-alerts', path: `/t/${demo.tenant}/settings/alerts` },
   { name: 'settings-gateways', path: `/t/${demo.tenant}/settings/gateways` },
   { name: 'settings-gateways-json', path: `/t/${demo.tenant}/settings/gateways?view=json` },
+  { name: 'settings-gateways-envoy', path: `/t/${demo.tenant}/settings/gateways?gateway=envoy` },
   { name: 'settings-tenant', path: `/t/${demo.tenant}/settings/tenant` },
   { name: 'settings-import-export', path: `/t/${demo.tenant}/settings/import-export` },
   { name: 'settings-audit', path: `/t/${demo.tenant}/settings/audit` },

@@ -79,6 +79,8 @@ export interface SettingsSearch extends TimeSearch {
   change?: number;
   entry?: number;
   view?: 'json';
+  /** Which mapping of gateways is shown; the one for HTTP by default. */
+  gateway?: 'envoy';
 }
 
 /** A search in a list of the platform. */
@@ -180,6 +182,7 @@ export function settingsSearch(raw: Raw): SettingsSearch {
     change: number(raw.change),
     entry: number(raw.entry),
     view: oneOf(raw.view, ['json'] as const),
+    gateway: oneOf(raw.gateway, ['envoy'] as const),
   });
 }
 

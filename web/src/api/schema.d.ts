@@ -765,6 +765,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/gateways/descriptors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the mapping for proxies that speak Envoy's rate limit service
+         * @description Without one of the tenant's own, the default mapping, which is empty and has version 0.
+         */
+        get: operations["getDescriptorMapping"];
+        /**
+         * Replace the mapping of descriptors
+         * @description In force within 2 s.
+         */
+        put: operations["putDescriptorMapping"];
+        post?: never;
+        /** Return to the default mapping of descriptors */
+        delete: operations["deleteDescriptorMapping"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/gateways/descriptors/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show the checks that descriptors become
+         * @description Takes no tokens. The answer has a check for each descriptor, and its explanation as of `POST …/explain`, from the rules
+         *     that this process has read. The service decides all of them together: a bucket that several reach is charged once.
+         */
+        post: operations["tryDescriptorMapping"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/rules/{rule_id}/overrides": {
         parameters: {
             query?: never;
@@ -4073,6 +4131,63 @@ export interface components {
             check: components["schemas"]["Check"];
             explanation: components["schemas"]["Explanation"];
         };
+        /** @description What descriptors are to the rules; see docs/gateways-envoy.md */
+        DescriptorMapping: {
+            /** @description Which entries fill a field of the check. Replaces the default: user_id, endpoint, path, method, plan, ip and remote_address */
+            keys?: {
+                [key: string]: "user_id" | "endpoint" | "method" | "plan" | "ip";
+            };
+            /** @description Domains that the tenant answers beside its slug */
+            domains?: {
+                [key: string]: components["schemas"]["DescriptorDomain"];
+            };
+        };
+        DescriptorDomain: {
+            /** @description Each a list of steps: a key, key=value, or key=value with stars */
+            templates?: string[][];
+            /** @description The templates, by their steps joined with commas, that descriptors of a template replace in their request */
+            replaces?: {
+                [key: string]: string[];
+            };
+        };
+        StoredDescriptorMapping: {
+            mapping: components["schemas"]["DescriptorMapping"];
+            is_default: boolean;
+            /** Format: int64 */
+            version: number;
+        };
+        SampleDescriptors: {
+            mapping?: components["schemas"]["DescriptorMapping"];
+            domain: string;
+            /**
+             * Format: int64
+             * @description The cost; 1 if it is 0 or left out
+             */
+            hits_addend?: number;
+            descriptors: {
+                /**
+                 * Format: int64
+                 * @description The descriptor's own cost
+                 */
+                hits_addend?: number;
+                /** @description The service takes 16; a check that is shown has at most 16 attributes, and two are the domain and the name */
+                entries: {
+                    key: string;
+                    value?: string;
+                }[];
+            }[];
+        };
+        TriedDescriptors: {
+            /** @description false for a domain that is not the tenant's: it is answered OK, without limits */
+            answered: boolean;
+            /** @description In the order of the descriptors; none if the domain is not answered */
+            results: {
+                check: components["schemas"]["Check"];
+                explanation: components["schemas"]["Explanation"];
+                /** @description Another descriptor of the request replaces it, so it has no name */
+                replaced: boolean;
+            }[];
+        };
         ConfigDiff: {
             dry_run: boolean;
             plans: components["schemas"]["ConfigChange"][];
@@ -4312,6 +4427,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["StoredAuthorizeMapping"];
+            };
+        };
+        /** @description The mapping */
+        TheDescriptorMapping: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StoredDescriptorMapping"];
             };
         };
         /** @description Created */
@@ -6356,6 +6481,183 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TriedMapping"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getDescriptorMapping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheDescriptorMapping"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putDescriptorMapping: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "keys": {
+                 *         "customer": "user_id"
+                 *       },
+                 *       "domains": {
+                 *         "edge": {
+                 *           "templates": [
+                 *             [
+                 *               "route=login",
+                 *               "remote_address"
+                 *             ],
+                 *             [
+                 *               "route"
+                 *             ]
+                 *           ]
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DescriptorMapping"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheDescriptorMapping"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteDescriptorMapping: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The default mapping holds */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    tryDescriptorMapping: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "domain": "edge",
+                 *       "descriptors": [
+                 *         {
+                 *           "entries": [
+                 *             {
+                 *               "key": "remote_address",
+                 *               "value": "203.0.113.9"
+                 *             }
+                 *           ]
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["SampleDescriptors"];
+            };
+        };
+        responses: {
+            /** @description The checks and their explanations */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TriedDescriptors"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -258,6 +258,33 @@ func (e DatabaseStatusState) Valid() bool {
 	}
 }
 
+// Defines values for DescriptorMappingKeys.
+const (
+	DescriptorMappingKeysEndpoint DescriptorMappingKeys = "endpoint"
+	DescriptorMappingKeysIp       DescriptorMappingKeys = "ip"
+	DescriptorMappingKeysMethod   DescriptorMappingKeys = "method"
+	DescriptorMappingKeysPlan     DescriptorMappingKeys = "plan"
+	DescriptorMappingKeysUserId   DescriptorMappingKeys = "user_id"
+)
+
+// Valid indicates whether the value is a known member of the DescriptorMappingKeys enum.
+func (e DescriptorMappingKeys) Valid() bool {
+	switch e {
+	case DescriptorMappingKeysEndpoint:
+		return true
+	case DescriptorMappingKeysIp:
+		return true
+	case DescriptorMappingKeysMethod:
+		return true
+	case DescriptorMappingKeysPlan:
+		return true
+	case DescriptorMappingKeysUserId:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Enforcement.
 const (
 	EnforcementOn     Enforcement = "on"
@@ -1198,6 +1225,27 @@ type DatabaseStatus struct {
 // DatabaseStatusState defines model for DatabaseStatus.State.
 type DatabaseStatusState string
 
+// DescriptorDomain defines model for DescriptorDomain.
+type DescriptorDomain struct {
+	// Replaces The templates, by their steps joined with commas, that descriptors of a template replace in their request
+	Replaces *map[string][]string `json:"replaces,omitempty"`
+
+	// Templates Each a list of steps: a key, key=value, or key=value with stars
+	Templates *[][]string `json:"templates,omitempty"`
+}
+
+// DescriptorMapping What descriptors are to the rules; see docs/gateways-envoy.md
+type DescriptorMapping struct {
+	// Domains Domains that the tenant answers beside its slug
+	Domains *map[string]DescriptorDomain `json:"domains,omitempty"`
+
+	// Keys Which entries fill a field of the check. Replaces the default: user_id, endpoint, path, method, plan, ip and remote_address
+	Keys *map[string]DescriptorMappingKeys `json:"keys,omitempty"`
+}
+
+// DescriptorMappingKeys defines model for DescriptorMapping.Keys.
+type DescriptorMappingKeys string
+
 // Email defines model for Email.
 type Email = string
 
@@ -2047,6 +2095,15 @@ type StoredAuthorizeMapping struct {
 	Version int64            `json:"version"`
 }
 
+// StoredDescriptorMapping defines model for StoredDescriptorMapping.
+type StoredDescriptorMapping struct {
+	IsDefault bool `json:"is_default"`
+
+	// Mapping What descriptors are to the rules; see docs/gateways-envoy.md
+	Mapping DescriptorMapping `json:"mapping"`
+	Version int64             `json:"version"`
+}
+
 // Summary defines model for Summary.
 type Summary struct {
 	// Before Checks by decision; each is in one of the first three
@@ -2503,6 +2560,9 @@ type TheAuthorizeMapping = StoredAuthorizeMapping
 // TheBucketChange defines model for TheBucketChange.
 type TheBucketChange = BucketChange
 
+// TheDescriptorMapping defines model for TheDescriptorMapping.
+type TheDescriptorMapping = StoredDescriptorMapping
+
 // TheKey defines model for TheKey.
 type TheKey = Key
 
@@ -2721,6 +2781,18 @@ type DeleteAuthorizeMappingParams struct {
 
 // PutAuthorizeMappingParams defines parameters for PutAuthorizeMapping.
 type PutAuthorizeMappingParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// DeleteDescriptorMappingParams defines parameters for DeleteDescriptorMapping.
+type DeleteDescriptorMappingParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// PutDescriptorMappingParams defines parameters for PutDescriptorMapping.
+type PutDescriptorMappingParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
@@ -3134,6 +3206,9 @@ type RotateKeyJSONRequestBody RotateKeyJSONBody
 // PutAuthorizeMappingJSONRequestBody defines body for PutAuthorizeMapping for application/json ContentType.
 type PutAuthorizeMappingJSONRequestBody = AuthorizeMapping
 
+// PutDescriptorMappingJSONRequestBody defines body for PutDescriptorMapping for application/json ContentType.
+type PutDescriptorMappingJSONRequestBody = DescriptorMapping
+
 // InviteJSONRequestBody defines body for Invite for application/json ContentType.
 type InviteJSONRequestBody = NewInvitation
 
@@ -3307,6 +3382,15 @@ type ServerInterface interface {
 	// PutAuthorizeMapping Replace the mapping
 	// (PUT /api/v1/tenants/{tenant}/gateways/authorize)
 	PutAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutAuthorizeMappingParams)
+	// DeleteDescriptorMapping Return to the default mapping of descriptors
+	// (DELETE /api/v1/tenants/{tenant}/gateways/descriptors)
+	DeleteDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteDescriptorMappingParams)
+	// GetDescriptorMapping Get the mapping for proxies that speak Envoy's rate limit service
+	// (GET /api/v1/tenants/{tenant}/gateways/descriptors)
+	GetDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// PutDescriptorMapping Replace the mapping of descriptors
+	// (PUT /api/v1/tenants/{tenant}/gateways/descriptors)
+	PutDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutDescriptorMappingParams)
 	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ImportConfigParams)
@@ -5266,6 +5350,140 @@ func (siw *ServerInterfaceWrapper) PutAuthorizeMapping(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutAuthorizeMapping(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteDescriptorMapping operation middleware
+func (siw *ServerInterfaceWrapper) DeleteDescriptorMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteDescriptorMappingParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteDescriptorMapping(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDescriptorMapping operation middleware
+func (siw *ServerInterfaceWrapper) GetDescriptorMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDescriptorMapping(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutDescriptorMapping operation middleware
+func (siw *ServerInterfaceWrapper) PutDescriptorMapping(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutDescriptorMappingParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutDescriptorMapping(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8343,6 +8561,12 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.PutAuthorizeMapping).Methods(http.MethodPut)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/descriptors", wrapper.DeleteDescriptorMapping).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/descriptors", wrapper.GetDescriptorMapping).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/descriptors", wrapper.PutDescriptorMapping).Methods(http.MethodPut)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/import", wrapper.ImportConfig).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/invitations", wrapper.ListInvitations).Methods(http.MethodGet)
@@ -8548,6 +8772,15 @@ type TheAuthorizeMappingJSONResponse struct {
 }
 
 type TheBucketChangeJSONResponse BucketChange
+
+type TheDescriptorMappingResponseHeaders struct {
+	ETag string
+}
+type TheDescriptorMappingJSONResponse struct {
+	Body StoredDescriptorMapping
+
+	Headers TheDescriptorMappingResponseHeaders
+}
 
 type TheKeyResponseHeaders struct {
 	ETag string
@@ -9696,6 +9929,75 @@ type PutAuthorizeMapping200JSONResponse struct {
 }
 
 func (response PutAuthorizeMapping200JSONResponse) VisitPutAuthorizeMappingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteDescriptorMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params DeleteDescriptorMappingParams
+}
+
+type DeleteDescriptorMappingResponseObject interface {
+	VisitDeleteDescriptorMappingResponse(w http.ResponseWriter) error
+}
+
+type DeleteDescriptorMapping204Response struct {
+}
+
+func (response DeleteDescriptorMapping204Response) VisitDeleteDescriptorMappingResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetDescriptorMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetDescriptorMappingResponseObject interface {
+	VisitGetDescriptorMappingResponse(w http.ResponseWriter) error
+}
+
+type GetDescriptorMapping200JSONResponse struct {
+	TheDescriptorMappingJSONResponse
+}
+
+func (response GetDescriptorMapping200JSONResponse) VisitGetDescriptorMappingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutDescriptorMappingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params PutDescriptorMappingParams
+	Body   *PutDescriptorMappingJSONRequestBody
+}
+
+type PutDescriptorMappingResponseObject interface {
+	VisitPutDescriptorMappingResponse(w http.ResponseWriter) error
+}
+
+type PutDescriptorMapping200JSONResponse struct {
+	TheDescriptorMappingJSONResponse
+}
+
+func (response PutDescriptorMapping200JSONResponse) VisitPutDescriptorMappingResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11014,6 +11316,15 @@ type StrictServerInterface interface {
 	// PutAuthorizeMapping Replace the mapping
 	// (PUT /api/v1/tenants/{tenant}/gateways/authorize)
 	PutAuthorizeMapping(ctx context.Context, request PutAuthorizeMappingRequestObject) (PutAuthorizeMappingResponseObject, error)
+	// DeleteDescriptorMapping Return to the default mapping of descriptors
+	// (DELETE /api/v1/tenants/{tenant}/gateways/descriptors)
+	DeleteDescriptorMapping(ctx context.Context, request DeleteDescriptorMappingRequestObject) (DeleteDescriptorMappingResponseObject, error)
+	// GetDescriptorMapping Get the mapping for proxies that speak Envoy's rate limit service
+	// (GET /api/v1/tenants/{tenant}/gateways/descriptors)
+	GetDescriptorMapping(ctx context.Context, request GetDescriptorMappingRequestObject) (GetDescriptorMappingResponseObject, error)
+	// PutDescriptorMapping Replace the mapping of descriptors
+	// (PUT /api/v1/tenants/{tenant}/gateways/descriptors)
+	PutDescriptorMapping(ctx context.Context, request PutDescriptorMappingRequestObject) (PutDescriptorMappingResponseObject, error)
 	// ImportConfig Import plans, rules and overrides
 	// (POST /api/v1/tenants/{tenant}/import)
 	ImportConfig(ctx context.Context, request ImportConfigRequestObject) (ImportConfigResponseObject, error)
@@ -12428,6 +12739,93 @@ func (sh *strictHandler) PutAuthorizeMapping(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutAuthorizeMappingResponseObject); ok {
 		if err := validResponse.VisitPutAuthorizeMappingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteDescriptorMapping operation middleware
+func (sh *strictHandler) DeleteDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteDescriptorMappingParams) {
+	var request DeleteDescriptorMappingRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteDescriptorMapping(ctx, request.(DeleteDescriptorMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteDescriptorMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteDescriptorMappingResponseObject); ok {
+		if err := validResponse.VisitDeleteDescriptorMappingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDescriptorMapping operation middleware
+func (sh *strictHandler) GetDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetDescriptorMappingRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDescriptorMapping(ctx, request.(GetDescriptorMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDescriptorMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDescriptorMappingResponseObject); ok {
+		if err := validResponse.VisitGetDescriptorMappingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutDescriptorMapping operation middleware
+func (sh *strictHandler) PutDescriptorMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutDescriptorMappingParams) {
+	var request PutDescriptorMappingRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body PutDescriptorMappingJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutDescriptorMapping(ctx, request.(PutDescriptorMappingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutDescriptorMapping")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutDescriptorMappingResponseObject); ok {
+		if err := validResponse.VisitPutDescriptorMappingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

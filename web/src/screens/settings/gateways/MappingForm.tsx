@@ -6,14 +6,17 @@ import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors, type Wrong } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
-import { described, incomplete, pointersOf } from './draft';
-import { Fields } from './Fields';
 import styles from './Gateways.module.css';
-import type { useMappingEditor } from './useMappingEditor';
+import type { Kind } from './kinds';
+import type { MappingEditor } from './useMappingEditor';
 
-interface Props {
-  editor: ReturnType<typeof useMappingEditor>;
+interface Props<M extends object, D> {
+  kind: Kind<M, D>;
+  editor: MappingEditor<M, D>;
+  lead: string;
   json: boolean;
+  /** The fields of the form. */
+  fields: (props: { draft: D; wrong: Wrong; onChange: (draft: D) => void }) => React.ReactNode;
   /** The button that removes the mapping. */
   remove: React.ReactNode;
   /** Closes the form of a mapping that was never saved. */
@@ -21,23 +24,24 @@ interface Props {
 }
 
 /** Edits the mapping in a form or as JSON. A lost race shows both versions. */
-export function MappingForm({ editor, json, remove, onCancel }: Props) {
+export function MappingForm<M extends object, D>(props: Props<M, D>) {
+  const { kind, editor, lead, json, remove, onCancel } = props;
   const navigate = useNavigate();
   const [tried, setTried] = useState(false);
   const { draft, saving, theirs, mapping } = editor;
-  const missing = json ? {} : incomplete(draft);
+  const missing = json ? {} : kind.incomplete(draft);
   const errors = fieldErrors(isStatus(saving.error, 412) ? null : saving.error);
   const wrong: Wrong = (pointer) => errors.wrong(pointer) ?? (tried ? missing[pointer] : undefined);
   // The fields ask when they are drawn, which is after `rest`.
-  if (!json) for (const pointer of pointersOf(draft)) errors.wrong(pointer);
-  const fields = json ? null : <Fields draft={draft} wrong={wrong} onChange={editor.setDraft} />;
-  const before = theirs ? described(theirs.value.mapping) : {};
-  const after = described(mapping ?? {});
+  if (!json) for (const pointer of kind.pointersOf(draft)) errors.wrong(pointer);
+  const fields = json ? null : props.fields({ draft, wrong, onChange: editor.setDraft });
+  const before = theirs ? kind.described(theirs.value.mapping) : {};
+  const after = mapping ? kind.described(mapping) : {};
 
   return (
     <Card
       title="Mapping"
-      lead="What a request is to your rules."
+      lead={lead}
       actions={
         <SegmentedControl
           size="xs"
@@ -48,7 +52,12 @@ export function MappingForm({ editor, json, remove, onCancel }: Props) {
           ]}
           value={json ? 'json' : 'form'}
           onChange={(view) =>
-            navigate({ to: '.', search: view === 'json' ? { view } : {}, replace: true, resetScroll: false })
+            navigate({
+              to: '.',
+              search: (old: object) => ({ ...old, view: view === 'json' ? view : undefined }),
+              replace: true,
+              resetScroll: false,
+            })
           }
         />
       }

@@ -3,15 +3,14 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
-import { ProblemError, sentence } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
-import type { AuthorizeMapping, Check } from '~/api/types';
+import type { AuthorizeMapping } from '~/api/types';
 import { Facts } from '~/components/Facts';
-import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
-import { ErrorState, LoadingLines } from '~/components/states';
+import { LoadingLines } from '~/components/states';
 import { MatchedRules, NearMisses } from '~/features/explain/Explained';
 import { Verdict } from '~/features/explain/Verdict';
+import { factsOf, Refused } from './Checked';
 import styles from './Gateways.module.css';
 import { firstSample, headersOf, type SampleDraft, sampleOf } from './sample';
 
@@ -104,47 +103,4 @@ export function Sample({ tenant, mapping }: Props) {
       )}
     </>
   );
-}
-
-/** Why there is no check: the mapping is not valid, or the request is not. */
-function Refused({ error }: { error: unknown }) {
-  if (!(error instanceof ProblemError) || error.status !== 400) return <ErrorState error={error} />;
-  const fields = error.document.errors ?? [];
-  if (fields.length === 0) {
-    return (
-      <p role="status">
-        <Outcome tone="denied">400</Outcome> {sentence(error)}
-      </p>
-    );
-  }
-  return (
-    <div role="status">
-      <p className="soft">There is none yet:</p>
-      <ul className={styles.reasons}>
-        {fields.map(({ pointer, detail }) => (
-          <li key={pointer + detail}>
-            <code>{pointer.replace(/^\/mapping\//, '').replaceAll('/', '.')}</code> {detail}
-          </li>
-        ))}
-      </ul>
-    </div>
-  );
-}
-
-/** The check as a list; what it lacks is said, because rules for it do not match. */
-function factsOf({ user_id, plan, endpoint, method, ip, cost, attributes }: Check) {
-  const lacking = (what: string) => <span className="soft">{what}</span>;
-  return {
-    User: user_id ? <code>{user_id}</code> : lacking('none'),
-    Plan: plan ? <code>{plan}</code> : lacking('the user’s plan, or the default'),
-    Endpoint: endpoint ? <code>{`${method ? `${method} ` : ''}${endpoint}`}</code> : lacking('none'),
-    Address: ip ? <code>{ip}</code> : lacking('none'),
-    Cost: <code>{cost ?? 1}</code>,
-    ...Object.fromEntries(
-      Object.entries(attributes ?? {}).map(([name, value]) => [
-        `Attribute ${name}`,
-        <code key={name}>{value}</code>,
-      ]),
-    ),
-  };
 }

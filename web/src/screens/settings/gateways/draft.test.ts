@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AuthorizeMapping } from '~/api/types';
-import { described, draftOf, formCovers, incomplete, mappingOf, read, same } from './draft';
+import { described, draftOf, formCovers, incomplete, mappingOf, same } from './draft';
+import { read } from './json';
 import { sampleOf } from './sample';
 
 const full: AuthorizeMapping = {

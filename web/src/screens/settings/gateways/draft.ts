@@ -1,4 +1,5 @@
 import type { AuthorizeMapping } from '~/api/types';
+import { textOf } from './json';
 
 /** Where a value of a check comes from. */
 export interface Source {
@@ -130,20 +131,6 @@ function meansSame(a: unknown, b: unknown): boolean {
 export function same(a: AuthorizeMapping, b: AuthorizeMapping): boolean {
   const shown = (one: AuthorizeMapping) => JSON.stringify(formCovers(one) ? mappingOf(draftOf(one)) : one);
   return shown(a) === shown(b);
-}
-
-/** JSON as a person edits it. */
-export const textOf = (mapping: AuthorizeMapping) => JSON.stringify(mapping, null, 2);
-
-/** Reads a mapping from JSON. Whether it is a valid one is the server's to say. */
-export function read(text: string): { mapping?: AuthorizeMapping; error?: string } {
-  try {
-    const mapping: unknown = JSON.parse(text);
-    if (typeof mapping === 'object' && mapping !== null && !Array.isArray(mapping)) return { mapping };
-    return { error: 'must be a JSON object, in braces' };
-  } catch (error) {
-    return { error: `is not JSON: ${(error as Error).message}` };
-  }
 }
 
 /** Whether the form shows all of a mapping, so that nothing is lost on the way from JSON to the form. */

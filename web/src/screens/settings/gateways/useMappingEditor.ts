@@ -1,27 +1,30 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import type { Tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import type { AuthorizeMapping, StoredAuthorizeMapping } from '~/api/types';
 import { done } from '~/components/toast';
-import { type Draft, draftOf, formCovers, mappingOf, read, same, textOf } from './draft';
-import { authorizeQuery } from './queries';
-
-type Saved = Tagged<StoredAuthorizeMapping>;
+import { read, textOf } from './json';
+import { type Kind, mappingQuery, type Stored } from './kinds';
 
 /** The edited mapping, as a form and as JSON, and how it is saved. */
-export function useMappingEditor(tenant: string, saved: Saved, json: boolean) {
+export function useMappingEditor<M extends object, D>(
+  tenant: string,
+  kind: Kind<M, D>,
+  saved: Tagged<Stored<M>>,
+  json: boolean,
+) {
+  type Saved = Tagged<Stored<M>>;
+  const { draftOf, formCovers, mappingOf, same } = kind;
   const queries = useQueryClient();
-  const path = { tenant };
   const [base, setBase] = useState(saved);
   const [draft, setDraft] = useState(() => draftOf(saved.value.mapping));
   const [typed, setTyped] = useState<string | null>(null);
   const [theirs, setTheirs] = useState<Saved | null>(null);
 
   const text = typed ?? textOf(formCovers(base.value.mapping) ? mappingOf(draft) : base.value.mapping);
-  const readText = read(text);
-  const mapping: AuthorizeMapping | undefined = json ? readText.mapping : mappingOf(draft);
+  const readText = read<M>(text);
+  const mapping: M | undefined = json ? readText.mapping : mappingOf(draft);
   const dirty = mapping === undefined || !same(mapping, base.value.mapping);
   // A form that nobody touched shows what somebody else saved.
   if (!dirty && saved.etag !== base.etag) reset(saved);
@@ -35,38 +38,31 @@ export function useMappingEditor(tenant: string, saved: Saved, json: boolean) {
 
   function adopt(now: Saved) {
     reset(now);
-    queries.setQueryData(authorizeQuery(tenant).queryKey, now);
+    queries.setQueryData(mappingQuery(kind, tenant).queryKey, now);
   }
 
-  const current = () => tagged(api.GET('/api/v1/tenants/{tenant}/gateways/authorize', { params: { path } }));
   const save = useMutation({
-    mutationFn: (etag: string) =>
-      tagged(
-        api.PUT('/api/v1/tenants/{tenant}/gateways/authorize', {
-          params: { path, header: ifMatch(etag) },
-          body: mapping ?? {},
-        }),
-      ),
+    mutationFn: (etag: string) => kind.put(tenant, etag, mapping ?? ({} as M)),
     onSuccess: async (now) => {
       adopt(now);
       await changed(queries, tenant, 'gateway');
       done('Mapping saved. It takes effect within 2 s');
     },
     onError: async (error) => {
-      if (isStatus(error, 412)) setTheirs(await current());
+      if (isStatus(error, 412)) setTheirs(await kind.get(tenant));
     },
   });
 
   return {
     draft,
-    setDraft(next: Draft) {
+    setDraft(next: D) {
       setDraft(next);
       setTyped(null);
     },
     text,
     setText(next: string) {
       setTyped(next);
-      const { mapping } = read(next);
+      const { mapping } = read<M>(next);
       if (mapping && formCovers(mapping)) setDraft(draftOf(mapping));
     },
     textError: readText.error,
@@ -81,7 +77,13 @@ export function useMappingEditor(tenant: string, saved: Saved, json: boolean) {
       reset(base);
       save.reset();
     },
-    adopt,
+    /** Removes the saved mapping. */
+    remove: async () => {
+      await kind.remove(tenant, saved.etag);
+      adopt(await kind.get(tenant));
+      await changed(queries, tenant, 'gateway');
+      done('Mapping removed. This takes effect within 2 s');
+    },
     theirs,
     keepMine() {
       if (theirs) save.mutate(theirs.etag);
@@ -95,3 +97,5 @@ export function useMappingEditor(tenant: string, saved: Saved, json: boolean) {
     keepEditing: () => setTheirs(null),
   };
 }
+
+export type MappingEditor<M extends object, D> = ReturnType<typeof useMappingEditor<M, D>>;

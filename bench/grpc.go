@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
+)
+
+// fourDescriptors limits what each descriptor of descriptorMessages is about.
+const fourDescriptors = `domain: bench
+descriptors:
+  - {key: user_id, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+  - {key: path, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+  - {key: generic_key, value: all, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+`
+
+// overGRPC compares Sluice with other servers of Envoy's rate limit service, and its surface for proxies with that for services.
+func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return withField(ctx, func(f *field) ([]line, error) {
+		token, err := createEnvoyTenant(ctx, f.database)
+		if err != nil {
+			return nil, err
+		}
+		sluice, err := f.startAPI(ctx, f.database, f.redis.URL(), "SLUICE_GRPC_ADDR=127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		build := exec.CommandContext(ctx, "go", "build", "-o", f.dir+"/", "./grpcdesigns")
+		if output, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build the other servers: %w\n%s", err, output)
+		}
+		designs := filepath.Join(f.dir, "grpcdesigns")
+		empty, err := f.start(exec.CommandContext(ctx, designs, "empty"), noopListens)
+		if err != nil {
+			return nil, err
+		}
+		incrby, err := f.start(exec.CommandContext(ctx, designs, "incrby", f.redis.URL()), noopListens)
+		if err != nil {
+			return nil, err
+		}
+		messages, err := descriptorMessages()
+		if err != nil {
+			return nil, err
+		}
+		side := func(name string, server *process, addr string) *contender {
+			return &contender{name: name, server: server, checks: 1, closed: grpcLoad{addr, token, messages}.closed}
+		}
+		nothing, counting := side("empty", empty, empty.addr), side("INCRBY and EXPIRE", incrby, incrby.addr)
+		ours := side("Sluice", sluice, sluice.grpc)
+		check := &contender{name: "check", server: f.onRedis, requests: crowd(f.token), checks: 1}
+		authorize := &contender{name: "authorize", server: f.onRedis, requests: proxied(f.token), checks: 1}
+		if err := f.race(ctx, rounds, round, connections, nothing, counting, ours); err != nil {
+			return nil, err
+		}
+		if err := f.race(ctx, rounds, round, connections, check, authorize); err != nil {
+			return nil, err
+		}
+		lines := []line{
+			versus("gRPC, 4 descriptors on Redis ÷ INCRBY and EXPIRE, requests/s", counting, ours, 1),
+			versus("  ÷ an empty handler of grpc-go", nothing, ours, 0),
+			versus("  INCRBY and EXPIRE ÷ the empty handler", nothing, counting, 0),
+			note("  Redis CPU per request, µs", "%.1f", counting.median("redis"), ours.median("redis")),
+			note("  server CPU per request, µs", "%.1f", counting.median("server"), ours.median("server")),
+			note("  the empty handler's", "%.1f", 0, nothing.median("server")),
+			note("  allocations per request", "%.1f", 0, ours.median("allocations")),
+			note("  requests a script", "%.1f", 0, ours.median("batch")),
+		}
+		return append(lines, versus("/v1/authorize ÷ /v1/check, requests/s", check, authorize, 0)), nil
+	})
+}
+
+// createEnvoyTenant makes a tenant with the limits of fourDescriptors and returns the token of its key.
+func createEnvoyTenant(ctx context.Context, database string) (token string, err error) {
+	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	defer opened.Close()
+	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
+	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: "envoy", Name: "Envoy", Settings: rules.DefaultSettings()})
+	if err != nil {
+		return "", err
+	}
+	desired, err := ruleset.DecodeEnvoy(strings.NewReader(fourDescriptors), "four descriptors", nil)
+	if err != nil {
+		return "", err
+	}
+	_, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
+		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
+	})
+	if err != nil {
+		return "", err
+	}
+	token, keyID, digest := auth.NewKeyToken()
+	_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
+		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionCheck},
+	}})
+	return token, err
+}
+
+// descriptorMessages are the questions of the crowd, as four descriptors each.
+func descriptorMessages() ([][]byte, error) {
+	messages := make([][]byte, 20_000)
+	for user := range messages {
+		request := &rls.RateLimitRequest{Domain: "bench"}
+		for _, entry := range [][2]string{
+			{"user_id", fmt.Sprint(user)},
+			{"path", fmt.Sprint("/api/", user%20)},
+			{"remote_address", fmt.Sprintf("10.%d.%d.%d", user>>16&255, user>>8&255, user&255)},
+			{"generic_key", "all"},
+		} {
+			request.Descriptors = append(request.Descriptors, &common.RateLimitDescriptor{
+				Entries: []*common.RateLimitDescriptor_Entry{{Key: entry[0], Value: entry[1]}},
+			})
+		}
+		message, err := proto.Marshal(request)
+		if err != nil {
+			return nil, fmt.Errorf("write a request: %w", err)
+		}
+		messages[user] = message
+	}
+	return messages, nil
+}
+
+// proxied is the crowd's checks as a proxy asks them.
+func proxied(token string) [][]byte {
+	requests := make([][]byte, 20_000)
+	for user := range requests {
+		requests[user] = fmt.Appendf(nil, "GET /v1/authorize HTTP/1.1\r\nHost: bench\r\nX-Sluice-Key: %s\r\nX-User: %d\r\n"+
+			"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/%d\r\nX-Forwarded-For: 10.%d.%d.%d\r\n\r\n",
+			token, user, user%20, user>>16&255, user>>8&255, user&255)
+	}
+	return requests
+}

@@ -1,0 +1,175 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/gateway"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+func answerDescriptorMapping(stored rules.Gateway) (answer openapi.TheDescriptorMappingJSONResponse, err error) {
+	answer.Headers.ETag = etag(stored.Revision)
+	answer.Body.Version, answer.Body.IsDefault = stored.Revision, stored.Revision == 0
+	if err := json.Unmarshal([]byte(stored.Document), &answer.Body.Mapping); err != nil {
+		return answer, fmt.Errorf("read the stored mapping: %w", err)
+	}
+	return answer, nil
+}
+
+// GetDescriptorMapping handles GET …/gateways/descriptors.
+func (s *surface) GetDescriptorMapping(ctx context.Context, _ openapi.GetDescriptorMappingRequestObject) (openapi.GetDescriptorMappingResponseObject, error) {
+	stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := answerDescriptorMapping(stored)
+	return openapi.GetDescriptorMapping200JSONResponse{TheDescriptorMappingJSONResponse: answer}, err
+}
+
+// PutDescriptorMapping handles PUT …/gateways/descriptors.
+func (s *surface) PutDescriptorMapping(ctx context.Context, request openapi.PutDescriptorMappingRequestObject) (openapi.PutDescriptorMappingResponseObject, error) {
+	mapping := new(gateway.Descriptors)
+	if err := copyMapping(request.Body, mapping); err != nil {
+		return nil, err
+	}
+	if wrong := mapping.Validate(); len(wrong) > 0 {
+		return nil, wrong
+	}
+	stored, err := s.putMapping(ctx, rules.GatewayDescriptors, mapping.Document(), request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := answerDescriptorMapping(stored)
+	return openapi.PutDescriptorMapping200JSONResponse{TheDescriptorMappingJSONResponse: answer}, err
+}
+
+// DeleteDescriptorMapping handles DELETE …/gateways/descriptors.
+func (s *surface) DeleteDescriptorMapping(ctx context.Context, request openapi.DeleteDescriptorMappingRequestObject) (openapi.DeleteDescriptorMappingResponseObject, error) {
+	if err := s.removeMapping(ctx, rules.GatewayDescriptors, request.Params.IfMatch); err != nil {
+		return nil, err
+	}
+	return openapi.DeleteDescriptorMapping204Response{}, nil
+}
+
+// sampleDescriptors is SampleDescriptors of openapi.yaml; the generator leaves out what only this operation has.
+type sampleDescriptors struct {
+	Mapping     *openapi.DescriptorMapping
+	Domain      string
+	Hits        int64 `json:"hits_addend"`
+	Descriptors []struct {
+		Hits    *int64 `json:"hits_addend"`
+		Entries []gateway.Entry
+	}
+}
+
+// triedDescriptor is a result of TriedDescriptors of openapi.yaml.
+type triedDescriptor struct {
+	Check       json.RawMessage `json:"check"`
+	Explanation json.RawMessage `json:"explanation"`
+	Replaced    bool            `json:"replaced"`
+}
+
+// tryDescriptorMapping handles POST …/gateways/descriptors/try; see tryAuthorizeMapping.
+func (s *surface) tryDescriptorMapping(w http.ResponseWriter, r *http.Request) {
+	s.answerTried(w, r, s.triedDescriptors)
+}
+
+func (s *surface) triedDescriptors(r *http.Request) ([]byte, error) {
+	ctx := r.Context()
+	var sample sampleDescriptors
+	if err := readSample(r, &sample); err != nil {
+		return nil, err
+	}
+	mapping, err := s.descriptorsToTry(ctx, sample.Mapping)
+	if err != nil {
+		return nil, err
+	}
+	tenant, err := s.tenantRules(requestOf(ctx).tenant.ID)
+	if err != nil {
+		return nil, err
+	}
+	answer := struct {
+		Answered bool              `json:"answered"`
+		Results  []triedDescriptor `json:"results"`
+	}{mapping.Answers(tenant.Tenant.Slug, sample.Domain), []triedDescriptor{}}
+	if answer.Answered {
+		if answer.Results, err = s.tryDescriptors(ctx, tenant, mapping, &sample); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("write what descriptors become: %w", err)
+	}
+	return text, nil
+}
+
+func (s *surface) tryDescriptors(
+	ctx context.Context, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping, sample *sampleDescriptors,
+) ([]triedDescriptor, error) {
+	checks := make([]gateway.Check, len(sample.Descriptors))
+	for i, d := range sample.Descriptors {
+		hits := max(1, sample.Hits)
+		if d.Hits != nil {
+			hits = *d.Hits
+		}
+		checks[i] = gateway.Check{Request: mapping.Check(sample.Domain, d.Entries), Cost: hits * int64(enforce.Token)}
+		if _, err := tenant.PlanOf(&checks[i].Request); err != nil {
+			checks[i].Plan = "" // as the service does
+		}
+	}
+	named := make([]bool, len(checks))
+	for i := range checks {
+		named[i] = hasName(&checks[i])
+	}
+	mapping.Replace(sample.Domain, func(yield func(*rules.Request) bool) {
+		for i := range checks {
+			if !yield(&checks[i].Request) {
+				return
+			}
+		}
+	})
+	results := make([]triedDescriptor, len(checks))
+	for i := range checks {
+		asked, explanation, err := s.explained(ctx, tenant, checks[i])
+		if err != nil {
+			return nil, err
+		}
+		results[i] = triedDescriptor{asked, explanation, named[i] && !hasName(&checks[i])}
+	}
+	return results, nil
+}
+
+func hasName(c *gateway.Check) bool {
+	return slices.ContainsFunc(c.Attributes, func(a rules.Attribute) bool { return a.Name == gateway.DescriptorAttribute })
+}
+
+// descriptorsToTry compiles the mapping of a sample, or else the stored one.
+func (s *surface) descriptorsToTry(ctx context.Context, sent *openapi.DescriptorMapping) (*gateway.DescriptorMapping, error) {
+	if sent == nil {
+		stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
+		if err != nil {
+			return nil, err
+		}
+		mapping, err := gateway.ParseDescriptors(stored.Document)
+		if err != nil {
+			return nil, err
+		}
+		return mapping.Compile(), nil
+	}
+	mapping := new(gateway.Descriptors)
+	if err := copyMapping(sent, mapping); err != nil {
+		return nil, err
+	}
+	if wrong := mapping.Validate(); len(wrong) > 0 {
+		return nil, fieldsProblem("/mapping", wrong)
+	}
+	return mapping.Compile(), nil
+}

@@ -1,0 +1,41 @@
+package rlsapi
+
+import (
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/mem"
+
+	"github.com/sluicegate/sluice/internal/gateway"
+)
+
+// InFlightShare is for tests.
+const InFlightShare = inFlightShare
+
+// Open returns how many connections the server has.
+func (s *Server) Open() int { return s.connections.open() }
+
+// ReadRequest reads a message as the codec does.
+func ReadRequest(text []byte) (any, error) {
+	r := new(request)
+	err := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, r)
+	return r, err
+}
+
+// AsRequest is a request as the codec reads it.
+func AsRequest(sent *rls.RateLimitRequest) any {
+	r := &request{domain: sent.GetDomain(), hits: sent.GetHitsAddend()}
+	for _, d := range sent.GetDescriptors() {
+		read := descriptor{ownHits: d.GetHitsAddend() != nil, hits: d.GetHitsAddend().GetValue(), negative: d.GetIsNegativeHits()}
+		for _, e := range d.GetEntries() {
+			read.entries = append(read.entries, gateway.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		r.descriptors = append(r.descriptors, read)
+	}
+	return r
+}
+
+// InFlight returns how many requests have a place.
+func (s *Server) InFlight() int {
+	s.places.mu.Lock()
+	defer s.places.mu.Unlock()
+	return s.places.taken
+}

@@ -1,0 +1,188 @@
+package rlsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+// describe returns the service's description with a handler that checks the key before it reads the message.
+func (s *Server) describe() *grpc.ServiceDesc {
+	description := rls.RateLimitService_ServiceDesc
+	description.HandlerType = (*any)(nil)
+	description.Methods = []grpc.MethodDesc{{
+		MethodName: description.Methods[0].MethodName,
+		Handler: func(_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			return s.handle(ctx, receive)
+		},
+	}}
+	return &description
+}
+
+// handle answers a request, tells the observer of it, and turns a panic into an error.
+func (s *Server) handle(ctx context.Context, receive func(any) error) (answer *rls.RateLimitResponse, err error) {
+	start := time.Now()
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer, err = nil, s.recovered(ctx, Route, cause)
+		}
+		word := httpStatus(answer, err)
+		if s.Observer != nil {
+			s.Observer.RequestAnswered(Route, word, time.Since(start))
+		}
+		if s.Log.Enabled(ctx, slog.LevelDebug) {
+			s.Log.DebugContext(ctx, "request", "route", Route, "status", word, "took", time.Since(start))
+		}
+	}()
+	key, tenant, err := s.authorize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c := connOf(ctx); c != nil {
+		c.begin(tenant.Tenant.ID, start)
+		defer c.end()
+	}
+	if !s.places.take(tenant.Tenant.ID) {
+		return nil, status.Error(codes.Unavailable, "Too many requests of this tenant are in flight; send fewer at once.")
+	}
+	defer s.places.release(tenant.Tenant.ID)
+	r := new(request)
+	if err := receive(r); err != nil {
+		return nil, err
+	}
+	return s.shouldRateLimit(ctx, key, tenant, r)
+}
+
+// recovered logs a panic and returns what the caller is told.
+func (s *Server) recovered(ctx context.Context, route string, cause any) error {
+	s.Log.ErrorContext(ctx, "panic", "route", route, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	return status.Error(codes.Unavailable, "The request failed; the log of the server says why.")
+}
+
+// httpStatus is the status that the answer would have over HTTP.
+func httpStatus(answer *rls.RateLimitResponse, err error) int {
+	switch status.Code(err) {
+	case codes.OK:
+		if answer.GetOverallCode() == rls.RateLimitResponse_OVER_LIMIT {
+			return http.StatusTooManyRequests
+		}
+		return http.StatusOK
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.InvalidArgument, codes.Internal: // gRPC says that a message cannot be read
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}
+
+// shouldRateLimit answers a request of a tenant.
+func (s *Server) shouldRateLimit(
+	ctx context.Context, key *snapshot.Key, tenant *snapshot.Tenant, r *request,
+) (*rls.RateLimitResponse, error) {
+	if err := checkBounds(r); err != nil {
+		return nil, err
+	}
+	mapping, err := tenant.Descriptors()
+	if err != nil {
+		s.Log.ErrorContext(ctx, "descriptors of a tenant cannot be mapped; upgrade this process", "tenant", tenant.Tenant.Slug, "error", err)
+		return nil, status.Error(codes.Unavailable, "This process cannot read the tenant's mapping, which a newer version wrote.")
+	}
+	if !mapping.Answers(tenant.Tenant.Slug, r.domain) {
+		return withoutLimits(len(r.descriptors)), nil
+	}
+	asked, err := read(r, tenant, mapping)
+	if err != nil {
+		return nil, err
+	}
+	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
+		return nil, status.Error(codes.PermissionDenied, "Negative hits need an API key with the permission "+string(auth.PermissionRefund)+".")
+	}
+	return s.decide(ctx, tenant, asked)
+}
+
+// decide takes for all checks together and, if they pass, gives back what the refunds say.
+func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *question) (*rls.RateLimitResponse, error) {
+	decisions := make([]enforce.Decision, len(asked.checks))
+	allowed, err := s.Limiter.DecideTogether(ctx, tenant, asked.checks, decisions)
+	if errors.Is(err, enforce.ErrTooManyBuckets) {
+		return nil, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer rules meet them", enforce.MaxTogether)
+	}
+	answer := &rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OK,
+		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, len(asked.checks)+len(asked.refunds)),
+	}
+	if !allowed {
+		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT
+	}
+	for i := range decisions {
+		answer.Statuses[asked.places[i]] = statusOf(&decisions[i])
+	}
+	for i := range asked.refunds {
+		d := new(enforce.Decision)
+		if allowed {
+			given, err := s.Limiter.Refund(ctx, s.Creditor, tenant, &asked.refunds[i])
+			if err != nil {
+				s.Log.WarnContext(ctx, "hits were not given back", "tenant", tenant.Tenant.Slug, "error", err)
+				return nil, status.Error(codes.Unavailable, "The buckets did not answer in time; some hits may have been given back.")
+			}
+			d = &given
+		}
+		d.Allowed = true
+		answer.Statuses[asked.refundPlaces[i]] = statusOf(d)
+	}
+	answer.ResponseHeadersToAdd = headersOf(tenant, asked.checks, decisions, s.Now())
+	return answer, nil
+}
+
+// authorize returns the tenant of the key, if that may ask.
+func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant, error) {
+	rules := s.Snapshots.Snapshot()
+	if rules == nil {
+		return nil, nil, status.Error(codes.Unavailable, "No rules were loaded yet; try again in a second.")
+	}
+	now := s.Now()
+	key, tenant, refusal := rules.Authenticate(metadata.ValueFromIncomingContext(ctx, "authorization"), now)
+	if refusal != "" {
+		return nil, nil, status.Error(codes.Unauthenticated, refusal)
+	}
+	s.KeyUsed(key, now)
+	switch {
+	case tenant.Tenant.Suspended:
+		return nil, nil, status.Error(codes.PermissionDenied,
+			"No checks are answered for this tenant until an administrator lifts the suspension.")
+	case !slices.Contains(key.Permissions, auth.PermissionCheck):
+		return nil, nil, status.Error(codes.PermissionDenied, "Use an API key with the permission "+string(auth.PermissionCheck)+".")
+	}
+	return key, tenant, nil
+}
+
+func invalid(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	return status.Error(codes.InvalidArgument, strings.ToUpper(text[:1])+text[1:]+".")
+}
+
+func withoutLimits(descriptors int) *rls.RateLimitResponse {
+	answer := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}
+	for range descriptors {
+		answer.Statuses = append(answer.Statuses, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK})
+	}
+	return answer
+}
