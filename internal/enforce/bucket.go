@@ -36,10 +36,15 @@ func (l Level) Holds(cost Tokens) bool {
 
 // earn adds what a limit earns in elapsed microseconds, capped at its burst.
 func (l Level) earn(elapsed int64, limit Limit) Level {
+	return l.earnUpTo(elapsed, limit.Rate, capacity(limit))
+}
+
+// earnUpTo adds what a rate earns in elapsed microseconds, capped.
+func (l Level) earnUpTo(elapsed int64, rate float64, most Tokens) Level {
 	// The float64 conversions keep the compiler from fusing a multiply and an add: Lua does not fuse, and both must round
 	// alike.
-	whole := math.Floor(limit.Rate)
-	gain := float64(float64(elapsed) * (limit.Rate - whole))
+	whole := math.Floor(rate)
+	gain := float64(float64(elapsed) * (rate - whole))
 	gainWhole := math.Floor(gain)
 	micros := float64(l.Micros) + float64(float64(elapsed)*whole) + gainWhole
 	fraction := float64(l.Fraction) + math.Floor(float64((gain-gainWhole)*fractions)+0.5)
@@ -47,8 +52,8 @@ func (l Level) earn(elapsed int64, limit Limit) Level {
 		micros++
 		fraction -= fractions
 	}
-	if full := capacity(limit); micros >= float64(full) {
-		return Level{Micros: full}
+	if micros >= float64(most) {
+		return Level{Micros: most}
 	}
 	return Level{Micros: Tokens(micros), Fraction: uint32(fraction)}
 }

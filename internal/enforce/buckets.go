@@ -138,27 +138,33 @@ type Tier struct {
 	Holds bool
 	// Bucket is part of the answer: the bucket after the check, with the limit in force.
 	Bucket Bucket
-	// retry and reset are the waits of limits whose Level does not tell them: until the bucket holds the cost, if it does
+	// Out is part of the answer: what the bucket has lent.
+	Out Tokens
+	// told: retry and reset are the waits of a bucket whose Level does not tell them: until it holds the cost, if it does
 	// not, and until it is full.
+	told         bool
 	retry, reset time.Duration
 }
 
 // answer fills the tier's answer from the settled bucket after the check.
 func (t *Tier) answer(check *BucketCheck, state *State) {
-	t.Bucket, t.retry, t.reset = state.View(), 0, 0
-	if !isListed(t.Bucket.Limit) || t.Bucket.Limit.Kind == rules.KindConcurrency {
+	t.Bucket, t.Out, t.told, t.retry, t.reset = state.View(), state.Out(), false, 0, 0
+	if !TellsWaits(t.Bucket.Limit) && t.Out == 0 {
 		return
 	}
-	t.reset = state.TimeToFull()
+	t.told, t.reset = true, state.TimeToFull()
 	if !t.Holds {
 		t.retry, _ = state.Wait(check.costOf(t))
 	}
 }
 
 // SetWaits sets the waits of a tier whose Level does not tell them, in microseconds; see TellsWaits.
-func (t *Tier) SetWaits(retry, reset int64) { t.retry, t.reset = micros(retry), micros(reset) }
+func (t *Tier) SetWaits(retry, reset int64) {
+	t.told, t.retry, t.reset = true, micros(retry), micros(reset)
+}
 
-// TellsWaits reports whether a store must tell the waits of a bucket with the limit.
+// TellsWaits reports whether a store must tell the waits of a bucket with the limit. It must also tell those of a bucket that
+// has lent tokens.
 func TellsWaits(limit Limit) bool { return isListed(limit) && limit.Kind != rules.KindConcurrency }
 
 // Wait returns how long the tier's bucket takes to hold the check's cost, rounded up to the microsecond. ok is false for a
@@ -172,7 +178,7 @@ func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
 		return 0, true
 	case limit.Kind == rules.KindConcurrency:
 		return PlaceWait, true
-	case isListed(limit):
+	case t.told:
 		return t.retry, true
 	}
 	return t.Bucket.until(check.needed(t, limit)), true
@@ -184,7 +190,7 @@ func (t *Tier) TimeToFull() time.Duration {
 	switch limit := t.Bucket.Limit; {
 	case limit.Kind == rules.KindConcurrency:
 		return 0
-	case isListed(limit):
+	case t.told:
 		return t.reset
 	}
 	return t.Bucket.until(capacity(t.Bucket.Limit))

@@ -47,8 +47,12 @@ const Fill Tokens = math.MaxInt64
 // the burst. A log gives back its latest tokens, a sliding window first those of its present window, and a concurrency
 // limit the places that were taken first; to take places away is not possible.
 func (s *State) Credit(amount Tokens) {
-	full := capacity(s.Limit)
+	full := s.room()
 	if amount >= full-s.left() {
+		if s.Limit.Kind == rules.KindTokenBucket {
+			s.Level = Level{Micros: full} // what is lent stays so
+			return
+		}
 		*s = NewState(s.Limit, s.Stamp)
 		return
 	}

@@ -57,9 +57,12 @@ type DenialCache struct {
 type denial struct {
 	key    Key
 	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
-	// cost and retry are those of the check, for limits whose level does not tell.
+	// cost and retry are those of the check, if told: for buckets whose level does not tell.
 	cost         Tokens
+	told         bool
 	retry, reset time.Duration
+	// out is what the bucket had lent, all of which can come back.
+	out Tokens
 	// asked and answered are on the cache's clock.
 	asked, answered time.Duration
 }
@@ -164,7 +167,10 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 			}
 			bucket := tier.Bucket
 			bucket.Limit = tier.Limit
-			c.slotOf(tier.Key).Store(&denial{tier.Key, bucket, check.costOf(tier), tier.retry, tier.reset, asked, answered})
+			c.slotOf(tier.Key).Store(&denial{
+				key: tier.Key, bucket: bucket, cost: check.costOf(tier), told: tier.told, retry: tier.retry, reset: tier.reset,
+				out: tier.Out, asked: asked, answered: answered,
+			})
 		}
 	}
 }
@@ -187,7 +193,15 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 	longest, shortest := (now - s.asked).Microseconds(), (now - s.answered).Microseconds()
 	longest += longest/clockDrift + clockGrain
 	shortest = max(0, shortest-shortest/clockDrift-clockGrain)
-	if isListed(s.bucket.Limit) {
+	if s.out > 0 {
+		most := State{Bucket: s.bucket}
+		most.Level.Micros += s.out
+		most.advance(s.bucket.Stamp + longest)
+		if most.Level.Holds(s.cost) {
+			return false
+		}
+	}
+	if s.told {
 		if check.costOf(tier) != s.cost || longest >= s.retry.Microseconds() {
 			return false
 		}

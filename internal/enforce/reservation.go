@@ -228,7 +228,7 @@ func (s *State) release(holder Holder) {
 
 // giveBack gives back what was taken at a time, as far as that still counts, and returns how much.
 func (s *State) giveBack(amount Tokens, taken int64) Tokens {
-	full := capacity(s.Limit)
+	full := s.room()
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:
 		if start, _ := s.Limit.WindowAt(s.Stamp); start > taken {
@@ -247,7 +247,7 @@ func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	case rules.KindSlidingWindowLog:
 		return s.logGiveBackAt(amount, taken)
 	}
-	amount = min(amount, full-s.Level.Micros)
+	amount = min(amount, max(0, full-s.Level.Micros))
 	if s.Level.Micros += amount; s.Level.Micros == full {
 		s.Level.Fraction = 0
 	}

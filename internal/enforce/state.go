@@ -18,7 +18,7 @@ type State struct {
 	Bucket
 	// Former is what a sliding window's former window used.
 	Former Tokens
-	// Entries is the list of a log or of the places of a concurrency limit; see entries.go.
+	// Entries is the list of a log, of the places of a concurrency limit, or of what a token bucket has lent.
 	Entries string
 }
 
@@ -47,6 +47,7 @@ func (s *State) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
 	if s.Stamp > now {
 		s.Stamp, mustWrite = now, true
 		s.limitEntries()
+		s.stepBack(now)
 	}
 	from := limit.Since
 	if limit.Since <= s.Limit.Since {
@@ -84,12 +85,11 @@ func (s *State) advance(to int64) {
 	case rules.KindSlidingWindowLog, rules.KindConcurrency:
 		s.dropEntries(to)
 	default:
-		// A refill in steps is a continuous one by a clock that ticks once in each interval.
-		ticks, from := to, s.Stamp
-		if step := s.Limit.Interval; step > 0 {
-			ticks, from = to-to%step, from-from%step
+		if s.Entries != "" {
+			s.earnBeside(to)
+			break
 		}
-		s.Level = s.Level.earn(ticks-from, s.Limit)
+		s.Level = s.Level.earn(s.ticks(to)-s.ticks(s.Stamp), s.Limit)
 	}
 	s.Stamp = to
 }
@@ -174,7 +174,15 @@ func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	case rules.KindConcurrency:
 		return PlaceWait, true
 	}
-	return s.until(amount), true
+	return s.untilLevel(amount), true
+}
+
+// untilLevel returns how long a bucket whose Level tells, or that has lent tokens, takes to hold an amount.
+func (s *State) untilLevel(amount Tokens) time.Duration {
+	if s.Entries != "" {
+		return micros(s.untilBeside(amount))
+	}
+	return s.until(amount)
 }
 
 // PlaceWait is the wait that a full concurrency limit reports. Nobody knows when a place is released.
@@ -209,7 +217,7 @@ func (s *State) TimeToFull() time.Duration {
 	case rules.KindSlidingWindowLog, rules.KindConcurrency:
 		return micros(s.lastEntryEnd() - s.Stamp)
 	}
-	return s.until(capacity(s.Limit))
+	return s.untilLevel(capacity(s.Limit))
 }
 
 // Holder names who holds a place of a concurrency limit: the first bytes of a reservation's id.

@@ -1,0 +1,297 @@
+package lease
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+const (
+	// clockDrift: this process's clocks may run slower than the store's by 1/clockDrift.
+	clockDrift = 1000
+	// life is how long lent tokens are spent, from when they were asked for.
+	life = enforce.LeaseLife - enforce.LeaseLife/clockDrift
+	// idleAfter is how long a bucket goes without a check before its tokens are given back.
+	idleAfter = 100 * time.Millisecond
+	// averaged is the time over which demand is averaged.
+	averaged = 500 * time.Millisecond
+	// A holder wants tokens for shortHorizon of its demand, and for longer the more holders there are, since a bucket that
+	// serves many asks serves each seldom.
+	shortHorizon, longHorizon = 250 * time.Millisecond, time.Second
+	fewHolders                = 10 // a shortHorizon's
+	// leastWanted and longestLot bound what a holder wants: in tokens, and in time of the bucket's rate.
+	leastWanted = 4 * enforce.Token
+	longestLot  = 5 * time.Second
+	// mostLent is the share of a burst that all holders together should want, less than what the store lends.
+	mostLent = 0.4
+	// rest is how long a bucket is not asked in the background that lent nothing.
+	rest = 50 * time.Millisecond
+	// longestPause is how long an empty bucket is left alone at most.
+	longestPause = 100 * time.Millisecond
+)
+
+// Instant is one reading of this process's clocks, in nanoseconds: the monotonic clock, and the wall clock.
+type Instant struct{ Mono, Wall int64 }
+
+func (i Instant) plus(d time.Duration) Instant { return Instant{i.Mono + int64(d), i.Wall + int64(d)} }
+
+// isBefore reports whether both clocks are before a time.
+func (i Instant) isBefore(other Instant) bool { return i.Mono < other.Mono && i.Wall < other.Wall }
+
+// lot is what one grant lent.
+type lot struct {
+	left  atomic.Int64 // in millionths; can be spent
+	spent atomic.Int64 // likewise; not reported
+	slot  int64
+	epoch int64
+	limit enforce.Limit // in force when it was lent
+	ends  Instant
+}
+
+// take takes up to an amount, and returns how much.
+func (l *lot) take(amount int64) int64 {
+	for {
+		left := l.left.Load()
+		if left <= 0 {
+			return 0
+		}
+		taken := min(left, amount)
+		if l.left.CompareAndSwap(left, left-taken) {
+			return taken
+		}
+	}
+}
+
+// Bucket is what this process holds of one bucket. Take is safe for concurrent use and waits for nothing; the other methods
+// are for one goroutine.
+type Bucket struct {
+	lots  atomic.Pointer[[]*lot] // the oldest first; replaced, never changed
+	asked atomic.Int64           // what checks asked for, in millionths
+
+	// Of the one goroutine:
+	limit    enforce.Limit // as this process knows it
+	inForce  enforce.Limit // as the store said
+	last     Instant       // of the last ask; its zero is none
+	isAsking bool
+	presence int64 // the slot of the last grant
+	epoch    int64 // likewise
+	holders  int64
+	seen     int64   // asked when demand was last computed
+	demand   float64 // millionths per second
+	measured Instant // when demand was computed
+	active   Instant // when a check asked last
+	pause    Instant // until when an empty bucket is left alone
+	resting  Instant // until when the bucket is asked only for what checks need
+}
+
+// NewBucket returns a bucket of which this process holds nothing.
+func NewBucket(limit enforce.Limit, now Instant) *Bucket {
+	return &Bucket{limit: limit, inForce: limit, holders: 1, measured: now, active: now}
+}
+
+// Taken is what Take took, until it is spent or put back.
+type Taken struct {
+	n     int
+	parts [maxParts]part
+}
+
+// maxParts is over how many lots the cost of a check is spread at most.
+const maxParts = 8
+
+type part struct {
+	lot    *lot
+	amount int64
+}
+
+// Take takes a cost from the oldest lots that have not ended, or takes nothing and reports false.
+func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
+	b.asked.Add(int64(cost))
+	taken.n = 0
+	lots := b.lots.Load()
+	if lots == nil {
+		return cost == 0
+	}
+	missing := int64(cost)
+	for _, l := range *lots {
+		if missing == 0 || taken.n == maxParts {
+			break
+		}
+		if !now.isBefore(l.ends) {
+			continue
+		}
+		if amount := l.take(missing); amount > 0 {
+			taken.parts[taken.n] = part{l, amount}
+			taken.n++
+			missing -= amount
+		}
+	}
+	if missing > 0 {
+		taken.PutBack()
+		return false
+	}
+	return true
+}
+
+// Spend makes what was taken spent.
+func (t *Taken) Spend() {
+	for i := range t.n {
+		t.parts[i].lot.spent.Add(t.parts[i].amount)
+	}
+	t.n = 0
+}
+
+// PutBack returns what was taken to the lots that it came from. If a lot has ended meanwhile, it is lost.
+func (t *Taken) PutBack() {
+	for i := range t.n {
+		t.parts[i].lot.left.Add(t.parts[i].amount)
+	}
+	t.n = 0
+}
+
+// Held returns what can be spent at a time.
+func (b *Bucket) Held(now Instant) (sum enforce.Tokens) {
+	if lots := b.lots.Load(); lots != nil {
+		for _, l := range *lots {
+			if now.isBefore(l.ends) {
+				sum += enforce.Tokens(l.left.Load())
+			}
+		}
+	}
+	return sum
+}
+
+// Edited tells the limit that this process knows. Tokens that were lent under an older one are given back by the next ask.
+func (b *Bucket) Edited(limit enforce.Limit) { b.limit = limit }
+
+// wanted returns what the bucket should hold, and computes the demand.
+func (b *Bucket) wanted(now Instant) enforce.Tokens {
+	asked := b.asked.Load()
+	if elapsed := float64(now.Mono - b.measured.Mono); elapsed > 0 {
+		recent := float64(asked-b.seen) / elapsed * float64(time.Second)
+		b.demand += (recent - b.demand) * (1 - math.Exp(-elapsed/float64(averaged)))
+		b.measured = now
+	}
+	if asked != b.seen {
+		b.seen, b.active = asked, now
+	}
+	horizon := min(shortHorizon*time.Duration(max(b.holders, fewHolders))/fewHolders, longHorizon).Seconds()
+	horizon = min(horizon, mostLent*float64(b.inForce.Burst)/b.inForce.Rate)
+	want := max(b.demand*horizon, float64(leastWanted))
+	return enforce.Tokens(min(want, b.inForce.Rate*float64(enforce.Token)*longestLot.Seconds()))
+}
+
+// Ask returns what to ask of the store now, and whether to ask at all. need is what the first of the waiting checks costs,
+// and waiting what all of them do; both are 0 if none waits. Each ask must be followed by Answered or Lost before
+// the next.
+func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
+	if b.isAsking {
+		return ask, false
+	}
+	want, held := b.wanted(now), b.Held(now)
+	isIdle := now.Mono-b.active.Mono >= int64(idleAfter) && need == 0
+	switch {
+	case isIdle:
+		if b.isEmpty() {
+			return ask, false
+		}
+	case need > held:
+	case held >= want/2 && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
+		return ask, false
+	}
+	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence, Need: need, Want: want + waiting}
+	if isIdle {
+		ask.Want = 0
+	}
+	b.report(&ask, now, isIdle)
+	ask.Held = b.Held(now)
+	if b.last != (Instant{}) {
+		ask.Since = (now.Mono - b.last.Mono) / int64(time.Microsecond)
+	}
+	b.last, b.isAsking, b.presence = now, true, 0
+	return ask, true
+}
+
+// isEmpty reports whether there is nothing to give back.
+func (b *Bucket) isEmpty() bool {
+	lots := b.lots.Load()
+	return lots == nil || len(*lots) == 0
+}
+
+// hasOlder reports whether tokens were lent under an older limit than the one known.
+func (b *Bucket) hasOlder() bool {
+	if lots := b.lots.Load(); lots != nil {
+		for _, l := range *lots {
+			if l.limit.Since < b.limit.Since && l.left.Load() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// report moves what was spent into an ask, and what is given back: everything, or what was lent under an older limit. It
+// drops lots that have neither tokens nor anything to report.
+func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
+	lots := b.lots.Load()
+	if lots == nil {
+		return
+	}
+	var kept []*lot
+	for _, l := range *lots {
+		r := enforce.Return{Slot: l.slot}
+		if everything || l.limit.Since < b.limit.Since {
+			r.Back = enforce.Tokens(max(0, l.left.Swap(0)))
+		}
+		r.Spent = enforce.Tokens(l.spent.Swap(0))
+		if l.epoch == ask.Epoch && (r.Spent > 0 || r.Back > 0) {
+			ask.Returns = addReturn(ask.Returns, r)
+		}
+		// A check in flight may still put tokens back into a lot that is dropped here. They are lost.
+		if l.left.Load() > 0 && now.isBefore(l.ends) {
+			kept = append(kept, l)
+		}
+	}
+	b.lots.Store(&kept)
+}
+
+func addReturn(returns []enforce.Return, r enforce.Return) []enforce.Return {
+	for i := range returns {
+		if returns[i].Slot == r.Slot {
+			returns[i].Spent += r.Spent
+			returns[i].Back += r.Back
+			return returns
+		}
+	}
+	return append(returns, r)
+}
+
+// Answered takes a grant in. The ask was sent at a time.
+func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
+	b.isAsking = false
+	b.presence, b.epoch, b.holders, b.inForce = grant.Slot, grant.Epoch, max(1, grant.Holders), grant.Limit
+	if grant.Amount > 0 {
+		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, ends: sent.plus(life)}
+		l.left.Store(int64(grant.Amount))
+		var lots []*lot
+		if former := b.lots.Load(); former != nil {
+			lots = append(lots, *former...)
+		}
+		lots = append(lots, l)
+		b.lots.Store(&lots)
+	}
+	if grant.Amount == 0 {
+		b.resting = now.plus(rest)
+	}
+	if share := float64(grant.Level.Micros) / 2 / float64(b.holders); grant.Refused || share < float64(enforce.Token) {
+		pause := time.Duration(float64(b.holders) / grant.Limit.Rate * float64(time.Second))
+		b.pause = now.plus(min(pause, longestPause))
+	}
+}
+
+// Lost says that the answer to an ask was lost.
+func (b *Bucket) Lost() { b.isAsking = false }
+
+// IsPaused reports whether the bucket was empty so recently that checks are denied without asking.
+func (b *Bucket) IsPaused(now Instant) bool { return now.Mono < b.pause.Mono }
