@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"time"
@@ -18,17 +19,40 @@ import (
 const (
 	// LeaseLife is how long leased tokens can be spent, on the clock of the process that asked, from when it asked.
 	LeaseLife = time.Second
-	// slotLength is the length of a slot, and slotGuard how much later it is forgotten: holders' clocks may run slower.
-	slotLength = int64(250 * time.Millisecond / time.Microsecond)
-	slotGuard  = int64(250 * time.Millisecond / time.Microsecond)
+	// SlotLength is the length of a slot, and SlotGuard how much later it is forgotten: holders' clocks may run slower.
+	SlotLength = 250 * time.Millisecond
+	SlotGuard  = 250 * time.Millisecond
 	// MaxSlots is how many slots have not been forgotten at one time.
 	MaxSlots = 6
 	// LeaseHorizon is the longest time between two asks of a holder over which it may earn its share of the rate.
 	LeaseHorizon = time.Second
+
+	slotLength, slotGuard = int64(SlotLength / time.Microsecond), int64(SlotGuard / time.Microsecond)
 )
 
 // CanLease reports whether tokens of a limit's buckets can be lent.
 func CanLease(limit Limit) bool { return limit.Kind == rules.KindTokenBucket && limit.Interval == 0 }
+
+// Lender is a store whose buckets lend tokens.
+type Lender interface {
+	// Lease answers the asks of leases of one tenant, whose keys are distinct, in one round trip. See State.Lease. A bucket
+	// whose limit in force cannot be lent refuses.
+	//
+	// An error means that the store could not answer in time, except for the leases that it marked Answered. The
+	// reports of the others may have been counted, so they must not be repeated.
+	Lease(ctx context.Context, leases []Lease) error
+}
+
+// Lease is what a holder asks of one bucket, and the answer.
+type Lease struct {
+	Key    Key
+	Limit  Limit // as the caller knows it
+	ReadAt int64 // see BucketCheck.ReadAt
+	Ask    Ask
+	// Grant is the answer, if Answered.
+	Grant    Grant
+	Answered bool
+}
 
 // Ask is what a holder reports of a bucket and asks of it.
 type Ask struct {
@@ -80,7 +104,7 @@ type slots struct {
 }
 
 type slot struct {
-	index   int64 // the slot ends at (index + 1) × slotLength
+	index   int64 // the slot ends at (index + 1) × SlotLength
 	out     Tokens
 	holders int64
 }
@@ -231,7 +255,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 	}
 }
 
-// Lease takes a holder's report and answers what it asks. The state must be settled, and its limit one that CanLease.
+// Lease takes a holder's report and answers what it asks. The state must be settled.
 //
 // Reports of another epoch, and of slots that are forgotten, say nothing about tokens that are lent now. What is given back
 // can be lent and taken again.
@@ -240,6 +264,9 @@ func (s *State) untilBeside(amount Tokens) int64 {
 // equal share of the level, or a share of what the bucket earned since the holder's last ask, and it leaves half of the
 // burst to others.
 func (s *State) Lease(ask *Ask) Grant {
+	if !CanLease(s.Limit) {
+		return Grant{Level: s.View().Level, Holders: 1, Limit: s.Limit, Refused: true}
+	}
 	now, l := s.Stamp, s.lent()
 	if l.n == 0 {
 		l.epoch = now

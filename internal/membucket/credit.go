@@ -33,3 +33,26 @@ func (s *Store) CreditOnce(
 	s.credits[own] = pastCredit{fingerprint, before, after, now + enforce.CreditsRemembered.Microseconds()}
 	return before, after, false, nil
 }
+
+// Lease implements enforce.Lender. It never returns an error.
+func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	for i := range leases {
+		l := &leases[i]
+		held := s.bucket(l.Key)
+		state := enforce.NewState(l.Limit, now)
+		if held != nil {
+			state = *held
+			state.Settle(l.Limit, l.ReadAt, now)
+		}
+		l.Grant, l.Answered = state.Lease(&l.Ask), true
+		if held != nil {
+			*held = state
+		} else if state.Entries != "" || l.Grant.Amount > 0 {
+			s.insert(bounded(l.Key), state, now)
+		}
+	}
+	return nil
+}

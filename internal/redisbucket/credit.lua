@@ -28,7 +28,7 @@ end
 
 local now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
 local amount = unpack_struct('<d', ARGV[1], 33)
-local tools = make_tools(now, slack, earn, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
+local tools = make_tools(now, slack, make_lender, earn, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
 local b, _, is_broken = tools.settle(0, state, 0)
 if b.micros <= OUTSIDE then
@@ -36,6 +36,8 @@ if b.micros <= OUTSIDE then
 end
 
 local full = b.burst * TOKEN
+local has_lent = b.kind == 0 and #b.entries > 0
+if has_lent then full = tools.lend().room(b, tools.lend().read(b)) end
 local function left()
   local level = tools.left(b)
   if b.kind >= SLIDING_WINDOW then level = max(0, level) end
@@ -45,7 +47,11 @@ local before, before_fraction = left()
 local is_changed = true
 if amount >= full - tools.left(b) then
   is_changed = b.micros ~= full or b.fraction ~= 0 or b.former ~= 0
-  tools.fill(b)
+  if has_lent then -- it stays so
+    b.micros, b.fraction = full, 0
+  else
+    tools.fill(b)
+  end
 elseif b.kind == SLIDING_WINDOW then
   b.micros = b.micros + max(amount, -tools.left(b))
   if b.micros > full then

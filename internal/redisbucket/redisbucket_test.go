@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 				return newWalk(s, edits).scan(t.Context(), s.rdb)
 			},
 			Newer: func(key enforce.Key) {
-				if err := rdb.Set(t.Context(), keyText(key), "\x03 whatever it is", 0).Err(); err != nil {
+				if err := rdb.Set(t.Context(), keyText(key), "\x04 whatever it is", 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -218,9 +218,9 @@ func TestAValueOfAnUnknownVersionIsLeftAloneAndNotAnswered(t *testing.T) {
 	limit := enforce.Limit{Rate: 1, Burst: 10, Since: 5}
 	_, first := generous(t)
 	for name, value := range map[string]string{
-		"of the same length":      state(3, 1e6, 0, now, 1, 10, 5),
-		"longer":                  state(3, 1e6, 0, now, 1, 10, 5) + "more",
-		"the version alone":       "\x03",
+		"of the same length":      state(4, 1e6, 0, now, 1, 10, 5),
+		"longer":                  state(4, 1e6, 0, now, 1, 10, 5) + "more",
+		"the version alone":       "\x04",
 		"the last version of all": "\x1f" + strings.Repeat("x", 40),
 	} {
 		for _, shadow := range []bool{false, true} {

@@ -36,7 +36,8 @@ const (
 	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
 	waitsBytes = 16
-	replyBytes = 4 + 8 + 2 + 1 + 4 // between tiers and limits in a reply
+	lentBytes  = 2 + 8
+	replyBytes = 4 + 8 + 2 + 1 + 4 + 2 // between tiers and limits in a reply
 )
 
 // The flags of a check in the wiring.
@@ -270,6 +271,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	s.forgotten = int64(uint32At(reply[end+15:]))
 	rest := reply[end+replyBytes:]
 	foreign := int(reply[end+12]) | int(reply[end+13])<<8
+	lent := int(reply[end+19]) | int(reply[end+20])<<8
 	if len(rest) < foreign*(2+limitBytes) {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
 	}
@@ -284,6 +286,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 				Stamp: stamp,
 				Limit: tier.Limit,
 			}
+			tier.Out = 0
 			if !tier.Holds && !tier.Shadow {
 				check.Allowed = false
 			}
@@ -299,7 +302,12 @@ func (s *script) readReply(reply string) (broken int, err error) {
 		}
 	}
 	s.applyForeignLimits(rest[:foreign*(2+limitBytes)])
-	if waitsErr := s.readWaits(rest[foreign*(2+limitBytes):]); waitsErr != nil {
+	rest = rest[foreign*(2+limitBytes):]
+	if len(rest) < lent*lentBytes {
+		return 0, fmt.Errorf("a reply of %d bytes to %d tiers, of which %d have lent", len(reply), tiers, lent)
+	}
+	s.readLent(rest[:lent*lentBytes])
+	if waitsErr := s.readWaits(rest[lent*lentBytes:]); waitsErr != nil {
 		return 0, waitsErr
 	}
 	if s.unknownTiers > 0 {
@@ -308,12 +316,29 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	return broken, err
 }
 
+// readLent reads what buckets have lent.
+func (s *script) readLent(lent string) {
+	place := 0
+	for _, check := range s.checks {
+		for i := range check.Tiers {
+			if lent == "" {
+				return
+			}
+			if int(lent[0])|int(lent[1])<<8 == place {
+				check.Tiers[i].Out = enforce.Tokens(float(lent[2:]))
+				lent = lent[lentBytes:]
+			}
+			place++
+		}
+	}
+}
+
 // readWaits reads the waits of the tiers whose level does not tell them.
 func (s *script) readWaits(waits string) error {
 	for _, check := range s.checks {
 		for i := range check.Tiers {
 			tier := &check.Tiers[i]
-			if !enforce.TellsWaits(tier.Bucket.Limit) || tier.Bucket.Level.Micros <= outsideMicros {
+			if !enforce.TellsWaits(tier.Bucket.Limit) && tier.Out == 0 || tier.Bucket.Level.Micros <= outsideMicros {
 				continue
 			}
 			if len(waits) < waitsBytes {

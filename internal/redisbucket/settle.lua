@@ -13,6 +13,8 @@
 --     former (double): what a sliding window's former window used; when the first place is forgotten; when a
 --       window of the calendar ends
 --     entries of a log or of places; see state.go
+--   version 3, a token bucket that has lent tokens; see lent.go: as version 2, with the kind 0 and, as entries,
+--     epoch (double), then slots of slot (double)  out (double)  holders (32 bits)
 --
 -- The rule for later formats, because old and new processes share buckets during an upgrade:
 --
@@ -96,18 +98,132 @@ local function expiry(time_to_full, slack)
   return string.format(ttl < INTEGER and '%d' or '%.0f', ttl - ttl % 1 + 1 + slack)
 end
 
+-- make_lender returns the functions that know what a bucket has lent: b.entries of a token bucket. They work on a list of
+-- slots of three numbers each, with the epoch and how many numbers there are.
+local function make_lender(earn)
+  local lender = {}
+  local pack, unpack_struct, floor = struct.pack, struct.unpack, math.floor
+
+  -- State.lent.
+  local function read(b)
+    local l = {n = 0, epoch = 0}
+    local entries = b.entries
+    if #entries > 0 then
+      l.epoch = unpack_struct('<d', entries)
+      for at = 9, #entries, 20 do
+        l[l.n + 1], l[l.n + 2], l[l.n + 3] = unpack_struct('<ddI', entries, at)
+        l.n = l.n + 3
+      end
+    end
+    return l
+  end
+
+  -- State.keep.
+  local function keep(b, l)
+    local entries = ''
+    if l.n > 0 then
+      entries = pack('<d', l.epoch)
+      for i = 1, l.n, 3 do entries = entries .. pack('<ddI', l[i], l[i + 1], l[i + 2]) end
+    end
+    b.entries = entries
+  end
+
+  local function sum(l, column)
+    local total = 0
+    for i = column, l.n, 3 do total = total + l[i] end
+    return total
+  end
+
+  -- room.
+  local function room(b, l)
+    return math.max(0, b.burst * TOKEN - sum(l, 2))
+  end
+
+  local function ticks(b, at)
+    if b.interval > 0 then return at - at % b.interval end
+    return at
+  end
+
+  -- When the oldest slot is forgotten.
+  local function forgotten(l) return (l[1] + 1) * SLOT_LENGTH + SLOT_GUARD end
+
+  local function forget(l)
+    for i = 1, l.n do l[i] = l[i + 3] end
+    l.n = l.n - 3
+  end
+
+  -- State.earnBeside.
+  local function earn_beside(b, to)
+    local l, now = read(b), b.stamp
+    while true do
+      local till = to
+      if l.n > 0 then till = math.min(to, math.max(now, forgotten(l))) end
+      b.micros, b.fraction = earn(b.micros, b.fraction, ticks(b, till) - ticks(b, now), b.rate, room(b, l))
+      now = till
+      if l.n == 0 or forgotten(l) > to then break end
+      forget(l)
+    end
+    keep(b, l)
+  end
+
+  -- State.stepBack.
+  local function step_back(b, now)
+    local l = read(b)
+    if l.n == 0 then return end
+    keep(b, {n = 3, epoch = now, floor((now + LEASE_LIFE) / SLOT_LENGTH), sum(l, 2), sum(l, 3)})
+  end
+
+  -- State.untilBeside.
+  local function until_beside(b, amount)
+    local later = {
+      micros = b.micros, fraction = b.fraction, rate = b.rate, burst = b.burst, interval = b.interval,
+      entries = b.entries, stamp = b.stamp,
+    }
+    while true do
+      local l = read(later)
+      local wait = later.stamp - b.stamp
+      if room(later, l) >= amount then
+        local missing, first = amount - later.micros - later.fraction / FRACTIONS, 0
+        if later.micros < amount and missing > 0 then
+          first = math.min(math.max(1, math.ceil(missing / b.rate - math.min(0.01, 0.25 / b.rate))), 1e15)
+          if b.interval > 0 then
+            first = floor((first + b.interval - 1) / b.interval) * b.interval - later.stamp % b.interval
+          end
+          first = math.min(first, YEAR * 1000)
+        end
+        wait = wait + first
+        if l.n == 0 or b.stamp + wait < forgotten(l) then return wait end
+      end
+      local to = forgotten(l)
+      earn_beside(later, to)
+      later.stamp = to
+    end
+  end
+
+  lender.read, lender.keep, lender.sum, lender.room = read, keep, sum, room
+  lender.earn_beside, lender.step_back, lender.until_beside = earn_beside, step_back, until_beside
+  return lender
+end
+
 -- make_tools returns the functions below. To make them costs microseconds, so a script does so only when it meets a bucket
 -- that needs them: take.lua knows a shorter way for those that have the caller's limit and no list.
 --
 -- They work on a bucket b: enforce.State with the fields of its limit, and b.windows, which is a place in the columns with
 -- the windows of its limit, or nil if no caller sent these.
-local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+local function make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
   local tools = {}
   local pack, unpack_struct, sub = struct.pack, struct.unpack, string.sub
   local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
 
   local function fill(b)
     b.micros, b.fraction, b.former, b.entries = b.burst * TOKEN, 0, 0, ''
+  end
+
+  -- lend returns the functions of what is lent.
+  local lender = nil
+  local function lend()
+    lender = lender or make_lender(earn)
+    return lender
   end
 
   -- State.logTake.
@@ -196,7 +312,9 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   -- State.advance. Of a calendar that no caller sent it is known when the window of the state ends.
   local function advance(b, to)
     local interval = b.interval
-    if b.kind <= LEAKY_BUCKET then
+    if b.kind == 0 and #b.entries > 0 then
+      lend().earn_beside(b, to)
+    elseif b.kind <= LEAKY_BUCKET then
       local ticks, from = to, b.stamp
       if interval > 0 then ticks, from = to - to % interval, from - from % interval end
       b.micros, b.fraction = earn(b.micros, b.fraction, ticks - from, b.rate, b.burst * TOKEN)
@@ -272,8 +390,19 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
           or kind > FIXED_WINDOW and interval <= 0 then
         return nil
       end
+    elseif version == 3 and #state > 66 then
+      version, kind, micros, fraction, stamp, rate, burst, since, interval, former = unpack_struct('<BBdIddIddd', state)
+      entries = sub(state, 59)
+      if kind ~= 0 or (#entries - 8) % 20 ~= 0 or interval < 0 or interval % 1 ~= 0 or #entries > 128 then return nil end
+      local epoch, latest = unpack_struct('<d', entries), -1
+      if epoch % 1 ~= 0 then return nil end
+      for at = 9, #entries, 20 do
+        local index, out = unpack_struct('<dd', entries, at)
+        if index <= latest or index > 1e13 or index % 1 ~= 0 or not (out >= 0 and out <= 1e15) or out % 1 ~= 0 then return nil end
+        latest = index
+      end
     else
-      return version > 2 and version <= 31 and UNKNOWN or nil
+      return version > 3 and version <= 31 and UNKNOWN or nil
     end
     -- NaN is in no range, and inf % 1 is NaN.
     if micros >= (version == 1 and -1 or -1e15) and micros <= burst * TOKEN and micros % 1 == 0
@@ -314,6 +443,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
     if b.stamp > now then
       b.stamp, must_write = now, true
       limit_entries(b)
+      if b.kind == 0 and #b.entries > 0 then lend().step_back(b, now) end
     end
     local same = b.rate == rates[place] and b.burst == bursts[place]
       and b.interval == intervals[place] and b.kind == kinds[place]
@@ -341,6 +471,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   local function wait(b, cost)
     local amount = charge(b.kind, cost)
     if amount > b.burst * TOKEN then return 0 end
+    if b.kind == 0 then return lend().until_beside(b, amount) end
     if b.kind == LOG then
       local missing = amount - b.micros
       for at = 1, #b.entries, 10 do
@@ -364,7 +495,9 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   -- calendar that no caller sent.
   local function time_to_full(b)
     local full, interval = b.burst * TOKEN, b.interval
-    if b.kind <= LEAKY_BUCKET then
+    if b.kind == 0 and #b.entries > 0 then
+      return lend().until_beside(b, full)
+    elseif b.kind <= LEAKY_BUCKET then
       return (full - b.micros - b.fraction / FRACTIONS) / b.rate + interval
     elseif b.kind == FIXED_WINDOW then
       if interval > 0 then return interval - now % interval end
@@ -382,11 +515,11 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   -- write stores a bucket. It expires when it is full and every caller knows its limit.
   local function write(key, b)
     local value
-    if b.kind == 0 and b.interval == 0 and b.micros >= -1 then
+    if b.kind == 0 and #b.entries == 0 and b.interval == 0 and b.micros >= -1 then
       value = pack('<BdIddId', 1, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since)
     else
       if b.kind == FIXED_WINDOW and b.interval < 0 then b.former = b.windows and closes[b.windows] or b.former end
-      value = pack('<BBdIddIddd', 2, b.kind, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since, b.interval, b.former)
+      value = pack('<BBdIddIddd', b.kind == 0 and #b.entries > 0 and 3 or 2, b.kind, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since, b.interval, b.former)
         .. b.entries
     end
     local ttl = time_to_full(b)
@@ -417,6 +550,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
   -- give_back gives back what was taken at a time, as far as that still counts, and returns how much; State.giveBack.
   local function give_back(b, amount, taken)
     local full, kind = b.burst * TOKEN, b.kind
+    if kind == 0 and #b.entries > 0 then full = lend().room(b, lend().read(b)) end
     if kind == FIXED_WINDOW then
       local open = b.interval > 0 and now - now % b.interval or b.windows and opens[b.windows] or now
       if open > taken then return 0 end
@@ -441,7 +575,7 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
       end
       return 0
     end
-    amount = min(amount, full - b.micros)
+    amount = min(amount, max(0, full - b.micros))
     b.micros = b.micros + amount
     if b.micros == full then b.fraction = 0 end
     return amount
@@ -461,6 +595,6 @@ local function make_tools(now, slack, earn, expiry, rates, bursts, sinces, inter
 
   tools.release, tools.give_back, tools.take_more = release, give_back, take_more
   tools.settle, tools.take, tools.left, tools.charge, tools.write = settle, take, left, charge, write
-  tools.wait, tools.time_to_full, tools.fill = wait, time_to_full, fill
+  tools.wait, tools.time_to_full, tools.fill, tools.lend = wait, time_to_full, fill, lend
   return tools
 end

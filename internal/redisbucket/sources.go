@@ -20,10 +20,13 @@ var (
 	creditText string
 	//go:embed settlement.lua
 	settlementText string
+	//go:embed lease.lua
+	leaseText string
 
 	takeSource       = sourceOf(takeText)
 	creditSource     = sourceOf(creditText)
 	settlementSource = sourceOf(settlementText)
+	leaseSource      = sourceOf(leaseText)
 )
 
 // constants are the numbers that scripts have names for. Lua 5.1 has no constants, so the names are replaced.
@@ -44,6 +47,11 @@ var constants = map[string]int64{
 	"YEAR":       rules.MaxTimeToFull.Milliseconds(),
 	"INTEGER":    2_147_000_000, // what %d can write everywhere
 	"CHUNK":      2000,          // values at a time on Lua's stack, which takes 8000
+
+	"SLOT_LENGTH": enforce.SlotLength.Microseconds(),
+	"SLOT_GUARD":  enforce.SlotGuard.Microseconds(),
+	"LEASE_LIFE":  enforce.LeaseLife.Microseconds(),
+	"HORIZON":     enforce.LeaseHorizon.Microseconds(),
 
 	"LOOK":     flagLook,
 	"NO_DELAY": flagNoDelay,

@@ -17,9 +17,10 @@
 -- cost, and the fraction (32 bits); then how many values were broken (32 bits), the time (double), and how many
 -- limits in force are not the caller's (16 bits), whether there were too many open reservations (byte; 1: so
 -- the check is denied, 2: it has none), and how many
--- reservations were forgotten without being settled (32 bits); then, for each of these, its key's place (16 bits) and the limit (32
--- bytes); then, for each tier whose limit in force is a window that slides, after how many microseconds it holds
--- the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
+-- reservations were forgotten without being settled (32 bits), and of how many tiers the bucket has lent tokens (16 bits);
+-- then, for each of these limits, its key's place (16 bits) and the limit (32 bytes); then, for each tier that has lent, its
+-- place and how much (double); then, for each tier that has lent or whose limit in force is a window that slides, after how
+-- many microseconds it holds the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
 -- OUTSIDE for one whose windows are all before or after the time: the check got no answer.
 -- Places count from 0.
 
@@ -61,7 +62,7 @@ end
 -- Settle every bucket. A bucket whose state is no more than a level is two columns from here on; any other is in
 -- buckets, as settle.lua describes it. The tables have room for a check of four tiers, as in read_limits.
 local micros, fractions, changed, buckets = {0, 0, 0, 0}, {0, 0, 0, 0}, {false, false, false, false}, {}
-local broken, foreign, waits, tools = 0, {}, {}, nil
+local broken, foreign, waits, lent, tools = 0, {}, {}, {}, nil
 for i = 1, keys do
   local place, state = wiring[i], states[i]
   local kind, interval, rate, full = kinds[place], intervals[place], rates[place], bursts[place] * TOKEN
@@ -105,7 +106,7 @@ for i = 1, keys do
     end
   else
     local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
-    tools = tools or make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+    tools = tools or make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
     local b, must_write, is_broken = tools.settle(place, state, read_at)
     if is_broken then broken = broken + 1 end
     m, f, changed[i] = b.micros, b.fraction, must_write
@@ -120,14 +121,18 @@ for i = 1, keys do
       end
       foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
     end
-    if b.kind >= FIXED_WINDOW then buckets[i] = b end
+    if b.kind >= FIXED_WINDOW then
+      buckets[i] = b
+    elseif #b.entries > 0 then
+      buckets[i], b.out = b, tools.lend().sum(tools.lend().read(b), 2)
+    end
   end
   micros[i], fractions[i] = m, f
 end
 
 -- left returns what can be taken from a bucket of buckets: State.left.
 local function left(b, level, now)
-  if b.kind == FIXED_WINDOW or b.micros <= OUTSIDE then return level end
+  if b.kind <= FIXED_WINDOW or b.micros <= OUTSIDE then return level end
   if b.kind ~= SLIDING_WINDOW then return math.max(0, b.micros) end
   local weighed = b.former * ((b.interval - now % b.interval) / b.interval)
   return math.max(0, b.micros - (weighed - weighed % 1))
@@ -165,7 +170,7 @@ while at <= words do
     if b then
       level = left(b, level, now)
       if b.kind >= LOG then needed = tools.charge(b.kind, cost) end
-      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG
+      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0
     elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
       needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
     end
@@ -230,19 +235,20 @@ while at <= words do
     for tier = first, last do
       local wire = wiring[tier]
       local b = buckets[(wire - wire % 2) / 2 + 1]
-      if b and (b.kind == SLIDING_WINDOW or b.kind == LOG) and b.micros > OUTSIDE then
+      if b and (b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0) and b.micros > OUTSIDE then
         local wait, full_in = 0, nil
         if reply[r + 1] % 2 == 0 then
-          tools = tools or make_tools(now, slack, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+          tools = tools or make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
           wait = tools.wait(b, own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
         end
-        if b.kind == LOG then
+        if b.kind == LOG or b.kind == 0 then
           full_in = tools.time_to_full(b)
         else
           local ends = b.interval - now % b.interval
           full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
         end
         waits[#waits + 1] = pack('<dd', wait, full_in)
+        if b.kind == 0 then lent[#lent + 1] = pack('<Hd', r / 2, b.out) end
       end
       r = r + 2
     end
@@ -256,7 +262,7 @@ for i = 1, keys do
   if changed[i] then
     local place, b = wiring[i], buckets[i]
     local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
-    if b and (kind >= LOG or not b.windows) then
+    if b and (kind >= LOG or not b.windows or kind == 0) then
       tools.write(KEYS[i], b)
     elseif kind == 0 and interval == 0 and micros[i] >= -1 then
       local full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate
@@ -294,4 +300,5 @@ for first = 1, n, CHUNK do
   local last = min(first + CHUNK - 1, n)
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
-return answers .. pack('<IdHBI', broken, now, #foreign, exhausted, forgotten) .. table.concat(foreign) .. table.concat(waits)
+return answers .. pack('<IdHBIH', broken, now, #foreign, exhausted, forgotten, #lent)
+  .. table.concat(foreign) .. table.concat(lent) .. table.concat(waits)
