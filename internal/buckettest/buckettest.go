@@ -28,6 +28,8 @@ type Store struct {
 	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, isRepeated bool, err error)
 	// SettleReservation is that of enforce.Reserver, at a time as above. Run does not need it.
 	SettleReservation func(now int64, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement) (enforce.Settled, error)
+	// Lease is that of enforce.Lender, at a time as above. Run does not need it.
+	Lease func(now int64, leases []enforce.Lease) error
 	// Settle is enforce.Settler.Settle, at a time as above.
 	Settle func(now int64, edits []enforce.Edit) error
 	// Newer replaces a bucket by a value in the format of a newer release. It is nil if releases do not share the store.

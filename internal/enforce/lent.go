@@ -36,7 +36,7 @@ func CanLease(limit Limit) bool { return limit.Kind == rules.KindTokenBucket && 
 // Lender is a store whose buckets lend tokens.
 type Lender interface {
 	// Lease answers the asks of leases of one tenant, whose keys are distinct, in one round trip. See State.Lease. A bucket
-	// whose limit in force cannot be lent refuses.
+	// whose limit in force cannot be lent refuses. A bucket that nobody used, and that lends nothing, is not stored.
 	//
 	// An error means that the store could not answer in time, except for the leases that it marked Answered. The
 	// reports of the others may have been counted, so they must not be repeated.

@@ -42,15 +42,16 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	for i := range leases {
 		l := &leases[i]
 		held := s.bucket(l.Key)
-		state := enforce.NewState(l.Limit, now)
+		state, mustWrite := enforce.NewState(l.Limit, now), false
 		if held != nil {
 			state = *held
-			state.Settle(l.Limit, l.ReadAt, now)
+			mustWrite = state.Settle(l.Limit, l.ReadAt, now)
 		}
 		l.Grant, l.Answered = state.Lease(&l.Ask), true
-		if held != nil {
+		switch canLease := enforce.CanLease(state.Limit); {
+		case held != nil && (mustWrite || canLease):
 			*held = state
-		} else if state.Entries != "" || l.Grant.Amount > 0 {
+		case held == nil && canLease && state.Entries != "":
 			s.insert(bounded(l.Key), state, now)
 		}
 	}

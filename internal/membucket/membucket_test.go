@@ -43,6 +43,10 @@ func TestConformance(t *testing.T) {
 				now = at
 				return s.Settle(t.Context(), edits)
 			},
+			Lease: func(at int64, leases []enforce.Lease) error {
+				now = at
+				return s.Lease(t.Context(), leases)
+			},
 			State: func() map[string]string {
 				state := map[string]string{}
 				for key, b := range s.buckets {
@@ -55,6 +59,7 @@ func TestConformance(t *testing.T) {
 	buckettest.Run(t, open)
 	buckettest.RunCredits(t, open)
 	buckettest.RunReservations(t, open)
+	buckettest.RunLeases(t, open)
 }
 
 func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.BucketCheck {

@@ -66,12 +66,15 @@ for i = 1, #KEYS do
   local epoch, presence, held, need, want, since, count = unpack_struct('<ddddddH', ARGV[2], at)
   local returns = {unpack_struct('<' .. string.rep('d', count * 3), ARGV[2], at + 50)}
   at = at + 50 + count * 24
-  local b, _, is_broken = tools.settle(i - 1, states[i], read_at)
+  local b, must_write, is_broken = tools.settle(i - 1, states[i], read_at)
   if is_broken then broken = broken + 1 end
   if b.micros <= OUTSIDE then
     replies[i] = pack(REPLY, 2, 0, 0, 0, 0, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)
   elseif b.kind ~= 0 or b.interval ~= 0 then
-    replies[i] = pack(REPLY, 1, 0, 0, 0, b.micros, b.fraction, 0, 1, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)
+    local level = tools.left(b)
+    if b.kind >= SLIDING_WINDOW then level = max(0, level) end
+    replies[i] = pack(REPLY, 1, 0, 0, 0, level, b.fraction, 0, 1, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)
+    if must_write then tools.write(KEYS[i], b) end
   else
     local l = lender.read(b)
     if l.n == 0 then
@@ -96,7 +99,7 @@ for i = 1, #KEYS do
     if refused and short <= b.burst * TOKEN then wait = lender.until_beside(b, short) end
     replies[i] = pack(REPLY, refused and 1 or 0, amount, slot, l.epoch, b.micros, b.fraction, lender.sum(l, 2), holders, wait,
       b.rate, b.burst, b.since, b.interval, b.kind, 0)
-    tools.write(KEYS[i], b)
+    if states[i] or #b.entries > 0 then tools.write(KEYS[i], b) end
   end
 end
 return pack('<I', broken) .. table.concat(replies)

@@ -60,6 +60,10 @@ func TestConformance(t *testing.T) {
 				s.stamp = func() int64 { return now }
 				return s.SettleReservation(t.Context(), tenant, id, with)
 			},
+			Lease: func(now int64, leases []enforce.Lease) error {
+				s.stamp = func() int64 { return now }
+				return s.Lease(t.Context(), leases)
+			},
 			State: func() map[string]string { return contents(t, rdb) },
 			Credit: func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before, after enforce.Bucket, err error) {
 				before, after, _, err = s.credit(t.Context(), credit{key: key, limit: limit, amount: amount, stamp: now})
@@ -73,6 +77,7 @@ func TestConformance(t *testing.T) {
 	buckettest.Run(t, open)
 	buckettest.RunCredits(t, open)
 	buckettest.RunReservations(t, open)
+	buckettest.RunLeases(t, open)
 }
 
 func TestProductionTimeIsThatOfRedis(t *testing.T) {
