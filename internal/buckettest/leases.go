@@ -119,7 +119,7 @@ func runLeaseHistories(t *testing.T, s Store) {
 
 // drawLease draws an ask whose reports are of slots that the bucket had, mostly.
 func (h *history) drawLease(t *rapid.T, tier enforce.Tier, past []enforce.Grant) enforce.Ask {
-	burst := int64(tier.Limit.Burst) * int64(enforce.Token)
+	burst := tier.Limit.Burst * int64(enforce.Token)
 	amount := func(name string) enforce.Tokens {
 		return enforce.Tokens(rapid.OneOf(rapid.Int64Range(0, 20_000_000), rapid.Int64Range(0, burst)).Draw(t, name))
 	}

@@ -2,10 +2,8 @@ package redisbucket
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -104,6 +102,3 @@ func grantAt(b string) enforce.Grant {
 }
 
 var _ enforce.Lender = (*Store)(nil)
-
-var _ = errors.Is
-var _ = time.Second
