@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -85,9 +86,14 @@ func startSentinel(t *testing.T, ca *certstest.Authority, pair certstest.Pair, m
 	return port.Addr()
 }
 
-// securePostgres returns the URL of a migrated database as a role app, which needs TLS with a certificate in its name and a
-// password; the URL has neither.
-func securePostgres(t *testing.T, ca *certstest.Authority) string {
+// securePostgres is a PostgreSQL with a migrated database and a role app, which needs TLS with a certificate in its name and a
+// password.
+type securePostgres struct {
+	url   string // as that role, with neither
+	owner *pgx.Conn
+}
+
+func newSecurePostgres(t *testing.T, ca *certstest.Authority) securePostgres {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice-test-postgres-") // one of t's would keep the server's user out
 	if err != nil {
@@ -107,32 +113,95 @@ func securePostgres(t *testing.T, ca *certstest.Authority) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	at, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := securePostgres{"postgres://app@" + at.Host + "/sluice", conn}
+	p.exec(t,
+		"CREATE ROLE app LOGIN PASSWORD '"+storePassword+"'",
+		`COPY (SELECT 'hostssl all app all scram-sha-256 clientcert=verify-full') TO PROGRAM 'cat - pg_hba.conf > new; sed -n 1p new > hba; echo "host all sluice all scram-sha-256" >> hba; cat hba > pg_hba.conf'`)
+	admin(t, database, "migrate", "--grant-to", "app")
+	p.trust(t, ca)
+	return p
+}
+
+func (p securePostgres) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := p.owner.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%.60s: %v", statement, err)
+		}
+	}
+}
+
+// trust has the server show a certificate of an authority, and take those of its clients.
+func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
+	t.Helper()
 	pair := ca.Valid(t, "postgres")
-	var statements []string
 	for name, from := range map[string]string{"ca.pem": ca.CAFile, "server.crt": pair.CertFile, "server.key": pair.KeyFile} {
 		text, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Written by the server: it runs as another user when the tests run as root.
-		statements = append(statements, fmt.Sprintf("COPY (SELECT $x$%s$x$) TO PROGRAM $x$umask 077; printf '%%b' \"$(cat)\" > %s$x$", text, name))
+		p.exec(t, fmt.Sprintf("COPY (SELECT $x$%s$x$) TO PROGRAM $x$umask 077; printf '%%b' \"$(cat)\" > %s$x$", text, name))
 	}
-	statements = append(statements,
-		"CREATE ROLE app LOGIN PASSWORD '"+storePassword+"'",
-		`COPY (SELECT 'hostssl all app all scram-sha-256 clientcert=verify-full') TO PROGRAM 'cat - pg_hba.conf > new; sed -n 1p new > hba; echo "host all sluice all scram-sha-256" >> hba; cat hba > pg_hba.conf'`,
-		"ALTER SYSTEM SET ssl_ca_file = 'ca.pem'", "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
-	for _, statement := range statements {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%.60s: %v", statement, err)
-		}
-	}
-	admin(t, database, "migrate", "--grant-to", "app")
-	at, err := url.Parse(database)
-	if err != nil {
+	p.exec(t, "ALTER SYSTEM SET ssl_ca_file = 'ca.pem'", "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
+}
+
+// connections counts the role's.
+func (p securePostgres) connections(t *testing.T) (n int) {
+	t.Helper()
+	if err := p.owner.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
-	return "postgres://app@" + at.Host + "/sluice"
+	return n
+}
+
+func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
+	t.Parallel()
+	ca, next := certstest.New(t), certstest.New(t)
+	database := newSecurePostgres(t, ca)
+	app, dir := ca.Valid(t, "app"), t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put := func(from, name string) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at(name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(ca.CAFile, "ca.pem")
+	put(app.CertFile, "app.pem")
+	put(app.KeyFile, "app.key")
+	address := database.url + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", at("ca.pem"), at("app.pem"), at("app.key"))
+	p := spawn(t, []string{
+		"SLUICE_DATABASE_URL=" + address, "SLUICE_DATABASE_PASSWORD_FILE=" + secretFile(t, storePassword), "SLUICE_BUCKETS=postgres",
+		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+	}, "api")
+	eventually(t, patience, "the process to connect", func() bool { return database.connections(t) > 0 })
+
+	renewed := next.Valid(t, "app")
+	database.trust(t, next)
+	put(next.CAFile, "ca.pem")
+	put(renewed.CertFile, "app.pem") // its key is still the old one
+	database.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+	eventually(t, patience, "the log to say that the files cannot be used", func() bool {
+		return strings.Contains(p.stderr.String(), "the last good ones stay in force")
+	})
+	if n := database.connections(t); n != 0 {
+		t.Errorf("%d connections were opened by the certificates of before", n)
+	}
+	put(renewed.KeyFile, "app.key")
+	eventually(t, patience, "the process to connect by the renewed certificates", func() bool { return database.connections(t) > 0 })
+	if log := p.stderr.String(); strings.Contains(log, "hunter2") || strings.Contains(log, "PRIVATE") {
+		t.Errorf("a secret in the log:\n%s", log)
+	}
 }
 
 // secretFile returns the name of a file with a secret.
@@ -149,7 +218,7 @@ func TestEveryConnectionByTLS(t *testing.T) {
 	t.Parallel()
 	ca, other := certstest.New(t), certstest.New(t)
 	app, server, expired := ca.Valid(t, "app"), ca.Valid(t, "server"), ca.Issue(t, "late", time.Now().Add(-time.Minute))
-	base := securePostgres(t, ca)
+	base := newSecurePostgres(t, ca).url
 	database := base + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", ca.CAFile, app.CertFile, app.KeyFile)
 	store := newSecureRedis(t, ca)
 	env := []string{

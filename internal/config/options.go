@@ -62,7 +62,8 @@ func (c *Config) options() []option {
 		group("Stores",
 			row("database-url", everyCommand, required, connURL(&c.DatabaseURL, "postgres", "postgresql"),
 				"PostgreSQL 15 or later, as postgres://user:password@host:5432/name. sslmode=verify-full, sslrootcert, "+
-					"sslcert and sslkey after a ? are about TLS, as in libpq. Without the URL, sluice dev runs a private one."),
+					"sslcert and sslkey after a ? are about TLS, as in libpq; new connections read the files again. Without the URL, "+
+					"sluice dev runs a private one."),
 			row("database-password", everyCommand, "", secretText(&c.databasePassword),
 				"The password of PostgreSQL, if the URL has none."),
 			row("buckets", servers, "", word(&c.Buckets, BucketsInRedis, BucketsInMemory, BucketsInPostgres),

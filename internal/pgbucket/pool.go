@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicegate/sluice/internal/pgtls"
 )
 
 const (
@@ -44,6 +46,7 @@ func (s *Store) openPools(ctx context.Context, databaseURL string) error {
 	if err != nil {
 		return fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
+	pgtls.Reload(checks, databaseURL, nil) // pgstore's pool has the same URL, and logs
 	background := checks.Copy()
 	configure(checks, connections, s.budget, s.budget/lockShare, idleTimeout(s.budget))
 	// A pool pings connections that were idle for a second before use. Here that would be a third round trip; run begins

@@ -45,6 +45,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/pgtls"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
@@ -114,6 +115,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		config.MaxConns = maxConns
 	}
 	config.PingTimeout = pingTimeout
+	pgtls.Reload(config, databaseURL, log)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
