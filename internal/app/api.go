@@ -43,6 +43,7 @@ type API struct {
 	checks   *listener
 	grpc     *listener // nil if it is off
 	metrics  *listener
+	tracer   Tracer // nil if nothing is traced
 	drain    drain
 }
 
@@ -62,15 +63,22 @@ type CheckParts struct {
 	Log            *slog.Logger
 	Observer       httpapi.Observer
 	Tokens         *jwks.Keys
+	Tracer         httpapi.Tracer // nil traces nothing
 	MaxConnections int
-	TraceEndpoint  string // of a collector; "" for none
+}
+
+// Tracer is an httpapi.Tracer. Close sends the spans that wait.
+type Tracer interface {
+	httpapi.Tracer
+	Close(ctx context.Context) error
 }
 
 // NewServers makes the servers that answer checks. The only ones are in the package decide, so that the admin binary links
 // neither fasthttp nor gRPC nor OpenTelemetry.
 type NewServers struct {
-	Check func(CheckParts) (CheckServer, error)
-	GRPC  func(CheckParts) Server
+	Check  func(CheckParts) CheckServer
+	GRPC   func(CheckParts) Server
+	Tracer func(endpoint string, log *slog.Logger) (Tracer, error)
 }
 
 // NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
@@ -114,12 +122,14 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Tokens:    a.tokens,
 
 		MaxConnections: connections,
-		TraceEndpoint:  cfg.TraceEndpoint,
 	}
-	checks, err := servers.Check(parts)
-	if err != nil {
-		return nil, err
+	if cfg.TraceEndpoint != "" {
+		if a.tracer, err = servers.Tracer(cfg.TraceEndpoint, log); err != nil {
+			return nil, err
+		}
+		parts.Tracer = a.tracer
 	}
+	checks := servers.Check(parts)
 	m.CheckConnections(connections, checks.Connections)
 	if a.checks, err = listen("check", cfg.CheckAddr, cfg.CheckCerts(), checks, log); err != nil {
 		return nil, err
@@ -187,6 +197,11 @@ func (a *API) Close() error {
 			errs = append(errs, l.close())
 		}
 	}
+	if a.tracer != nil {
+		limited, cancel := context.WithTimeout(context.Background(), lastSpans)
+		defer cancel()
+		_ = a.tracer.Close(limited) // spans for a collector that is away are lost
+	}
 	if a.buckets != nil {
 		errs = append(errs, a.buckets.close())
 	}
@@ -195,6 +210,9 @@ func (a *API) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// lastSpans is how long the end of a process waits for the collector.
+const lastSpans = time.Second
 
 // Run answers checks until ctx ends and the drain delay has passed, waits up to the shutdown timeout for requests in flight,
 // and closes everything. It returns early if the database's schema is behind this binary or a listener fails.

@@ -85,7 +85,7 @@ type reader struct {
 	refused int     // the status of the request that could not be read, or 0
 }
 
-func (r *reader) RequestAnswered(_ string, status int, _ time.Duration) {
+func (r *reader) RequestAnswered(_ string, status int, _ time.Duration, _ string) {
 	switch {
 	case r.current != nil:
 		r.all = append(r.all, *r.current)

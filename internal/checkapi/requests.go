@@ -1,11 +1,8 @@
 package checkapi
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"runtime/debug"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -32,7 +29,7 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	a.name = unmatched
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.logPanic(h, requestIDOf(c), cause)
+			s.logPanic(c, cause)
 			a.err = httpapi.Failure()
 		}
 	}()
@@ -80,14 +77,13 @@ func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
 // recoverPanic logs a panic outside of a handler, which would otherwise end the process. The connection ends.
 func (s *surface) recoverPanic(m *memory) {
 	if cause := recover(); cause != nil {
-		s.logPanic(&m.ctx.Request.Header, "", cause)
+		s.logPanic(m.ctx, cause)
 	}
 }
 
-func (s *surface) logPanic(h *fasthttp.RequestHeader, requestID string, cause any) {
-	defer func() { _ = recover() }() // the log's own
-	s.Log.Error("panic", "request_id", requestID, "method", methodOf(h), "route", s.routeOf(h),
-		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+func (s *surface) logPanic(c *fasthttp.RequestCtx, cause any) {
+	defer func() { _ = recover() }() // of what is left of the request
+	s.telemetry.LogPanic(context.Background(), s.routeOf(&c.Request.Header), details{c}, cause)
 }
 
 // routeOf returns the path of a route for the log, never one that a caller made up.
@@ -98,45 +94,25 @@ func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 	return unmatched
 }
 
-// answerObserved answers a request and tells the log and the Observer, as httpapi.Requests does for net/http.
+// answerObserved answers a request, and tells of it.
 func (s *surface) answerObserved(c *fasthttp.RequestCtx, route string, answer func() error) {
-	start := time.Now()
-	span := s.trace(c, route)
-	defer func() {
-		took, status := time.Since(start), c.Response.StatusCode()
-		if span != nil {
-			span.End(status)
-		}
-		if traced, ok := s.Observer.(httpapi.TracedObserver); ok && span != nil {
-			traced.RequestTraced(route, status, took, span.TraceID())
-		} else if s.Observer != nil {
-			s.Observer.RequestAnswered(route, status, took)
-		}
-		if s.Log.Enabled(c, slog.LevelDebug) {
-			s.Log.DebugContext(c, "request", "request_id", requestIDOf(c), "method", methodOf(&c.Request.Header),
-				"route", route, "status", status, "took", took)
-		}
-	}()
+	inFlight := s.telemetry.Begin(route, details{c})
+	defer func() { inFlight.End(c, c.Response.StatusCode()) }()
 	s.answer(c, answer)
 }
 
-// trace starts a span if the caller's trace is sampled.
-func (s *surface) trace(c *fasthttp.RequestCtx, route string) httpapi.Span {
-	if s.Tracer == nil {
-		return nil
-	}
-	parent := c.Request.Header.Peek("Traceparent")
-	if len(parent) == 0 {
-		return nil
-	}
-	return s.Tracer.Start(string(parent), string(c.Request.Header.Peek("Tracestate")), methodOf(&c.Request.Header), route)
-}
+// details are httpapi.Details.
+type details struct{ c *fasthttp.RequestCtx }
+
+func (d details) Method() string                   { return methodOf(&d.c.Request.Header) }
+func (d details) RequestHeader(name string) string { return string(d.c.Request.Header.Peek(name)) }
+func (d details) RequestID() string                { return requestIDOf(d.c) }
 
 // answer runs a handler, and answers its error or panic.
 func (s *surface) answer(c *fasthttp.RequestCtx, handler func() error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.logPanic(&c.Request.Header, requestIDOf(c), cause)
+			s.logPanic(c, cause)
 			writeProblem(c, httpapi.Failure())
 		}
 	}()

@@ -47,8 +47,9 @@ type Snapshots interface {
 
 type surface struct {
 	Config
-	routes map[string]*route // by path
-	alive  []byte            // the answer of healthz
+	telemetry httpapi.Telemetry
+	routes    map[string]*route // by path
+	alive     []byte            // the answer of healthz
 }
 
 // handler answers a request, or returns an error, which the caller sees if it is a *httpapi.Problem.
@@ -82,7 +83,10 @@ func newSurface(c Config) *surface {
 	if c.Tokens == nil {
 		c.Tokens = noTokens{}
 	}
-	s := &surface{Config: c, routes: map[string]*route{}, alive: httpapi.Alive(c.Version)}
+	s := &surface{
+		Config: c, telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
+		routes: map[string]*route{}, alive: httpapi.Alive(c.Version),
+	}
 	const visitors = true
 	for _, r := range []route{
 		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},

@@ -234,7 +234,7 @@ type observed struct {
 }
 
 // RequestAnswered makes the harness the surface's Observer.
-func (h *harness) RequestAnswered(route string, status int, _ time.Duration) {
+func (h *harness) RequestAnswered(route string, status int, _ time.Duration, _ string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.observed = observed{route, status, h.observed.count + 1}

@@ -11,7 +11,7 @@
 // [Reader] reads token by token without reflection, for hot paths, and refuses null too; [Decode]
 // fills a Go value, whose type says what null is.
 //
-// [Requests] surrounds each route: a request id, a deadline, recovery from panics, one log line at
-// debug level, and an [Observer] that is told how long the route took. Nothing here logs a header, a
-// body or a query. The check API, which has a faster server than net/http's, does the same for its own routes.
+// [Requests] surrounds each route of net/http: a request id, a deadline and recovery from panics. [Telemetry] is what every
+// surface tells of its requests, whatever its server: one log line at debug level, an [Observer] that learns how long the
+// route took, and spans of sampled traces. Nothing here logs a header, a body or a query.
 package httpapi

@@ -2,23 +2,14 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"runtime/debug"
 	"time"
 )
 
 // Handler answers a request, or returns the error to answer it with; see WriteError.
 type Handler func(w http.ResponseWriter, r *http.Request) error
-
-// Observer is told of every request that was answered. It is called from many goroutines at once
-// and must not block.
-type Observer interface {
-	// RequestAnswered names the route as it was registered, never the path: its values are few.
-	RequestAnswered(route string, status int, took time.Duration)
-}
 
 // Requests is what surrounds every route of a surface.
 type Requests struct {
@@ -42,31 +33,23 @@ func RequestID(w http.ResponseWriter) string {
 
 // Route surrounds a handler. The name is what logs and the Observer call the route.
 func (q *Requests) Route(name string, handler Handler) http.Handler {
+	told := Telemetry{Log: q.Log, Observer: q.Observer}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
 		w.Header()[RequestIDHeader] = []string{ChooseRequestID(r.Header[RequestIDHeader]...)}
-		answer := &response{ResponseWriter: w}
+		answer := &response{ResponseWriter: w, request: r}
+		inFlight := told.Begin(name, answer)
+		defer func() { inFlight.End(r.Context(), answer.statusCode()) }()
 		if q.Deadline > 0 {
 			ctx, cancel := context.WithTimeout(r.Context(), q.Deadline)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		defer func() {
-			took := time.Since(start)
-			if q.Observer != nil {
-				q.Observer.RequestAnswered(name, answer.statusCode(), took)
-			}
-			if q.Log.Enabled(r.Context(), slog.LevelDebug) {
-				q.Log.DebugContext(r.Context(), "request", "request_id", RequestID(w), "method", r.Method,
-					"route", name, "status", answer.statusCode(), "took", took)
-			}
-		}()
-		q.answer(answer, r, handler)
+		answer.run(told, name, r, handler)
 	})
 }
 
-// answer runs the handler and answers with its error, or with its panic.
-func (q *Requests) answer(w *response, r *http.Request, handler Handler) {
+// run runs the handler and answers with its error, or with its panic.
+func (w *response) run(told Telemetry, route string, r *http.Request, handler Handler) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -75,8 +58,7 @@ func (q *Requests) answer(w *response, r *http.Request, handler Handler) {
 		if cause == http.ErrAbortHandler {
 			panic(cause)
 		}
-		q.Log.ErrorContext(r.Context(), "panic", "request_id", RequestID(w), "method", r.Method,
-			"path", r.URL.Path, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		told.LogPanic(r.Context(), route, w, cause)
 		if w.status != 0 {
 			// Half an answer is on its way; only a broken connection says that it is not whole.
 			panic(http.ErrAbortHandler)
@@ -84,15 +66,20 @@ func (q *Requests) answer(w *response, r *http.Request, handler Handler) {
 		Failure().write(w)
 	}()
 	if err := handler(w, r); err != nil {
-		WriteError(w, r, q.Log, err)
+		WriteError(w, r, told.Log, err)
 	}
 }
 
-// response remembers the status of an answer.
+// response remembers the status of an answer. It is the Details of its request.
 type response struct {
 	http.ResponseWriter
-	status int // 0 until the header is written
+	request *http.Request
+	status  int // 0 until the header is written
 }
+
+func (w *response) Method() string                   { return w.request.Method }
+func (w *response) RequestHeader(name string) string { return w.request.Header.Get(name) }
+func (w *response) RequestID() string                { return RequestID(w) }
 
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 {

@@ -25,7 +25,7 @@ type answered struct {
 	count  int
 }
 
-func (a *answered) RequestAnswered(route string, status int, took time.Duration) {
+func (a *answered) RequestAnswered(route string, status int, took time.Duration, _ string) {
 	a.route, a.status, a.took = route, status, took
 	a.count++
 }

@@ -174,11 +174,11 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	m := New("v1", "abc")
 	decisions, requests := m.Decisions("redis"), m.Requests("check")
 	decision := fourTiers(t)
-	requests.RequestAnswered("/v1/check", 200, time.Millisecond)
+	requests.RequestAnswered("/v1/check", 200, time.Millisecond, "")
 	if n := testing.AllocsPerRun(1000, func() {
 		decisions.Decided(nil, nil, decision)
 		decisions.StoreAnswered(time.Millisecond, nil)
-		requests.RequestAnswered("/v1/check", 200, time.Millisecond)
+		requests.RequestAnswered("/v1/check", 200, time.Millisecond, "")
 	}); n != 0 {
 		t.Errorf("counting one check allocates %.1f times", n)
 	}

@@ -18,8 +18,8 @@ import (
 func everything() *Metrics {
 	m := New("v1.2.3", "abc")
 	m.Decisions("redis")
-	m.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond)
-	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond)
+	m.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond, "")
+	m.Requests("admin").RequestAnswered("/api/v1/session", http.StatusOK, time.Millisecond, "")
 	m.Snapshot(
 		func() snapshot.Sizes {
 			return snapshot.Sizes{Tenants: 1, TenantsInShadow: 1, Rules: 2, Overrides: 3, Assignments: 4, Keys: 5, UnknownRules: 18}
@@ -127,7 +127,7 @@ func TestNamesFollowPrometheusPractice(t *testing.T) {
 func TestTwoMetricsInOneProcessShareNothing(t *testing.T) {
 	t.Parallel()
 	one, other := New("v1", "abc"), New("v1", "abc")
-	one.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond)
+	one.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond, "")
 	other.Requests("check")
 	assertMetric(t, one, "sluice_check_requests_total", "route=/v1/check status=200")
 	assertMetric(t, other, "sluice_check_requests_total")

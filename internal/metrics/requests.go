@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Requests counts and times the requests of one HTTP surface. It is an httpapi.Observer.
+// Requests counts and times the requests of one surface. It is an httpapi.Observer.
 type Requests struct {
 	durations *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
@@ -50,26 +50,16 @@ func (m *Metrics) Requests(surface string) *Requests {
 	return r
 }
 
-// RequestAnswered counts and times one request. Route must be the name of a route, never a path.
-func (r *Requests) RequestAnswered(route string, status int, took time.Duration) {
-	key := routeStatus{route, status}
-	s, ok := (*r.series.Load())[key]
-	if !ok {
-		s = r.add(key)
-	}
-	s.duration.Observe(took.Seconds())
-	s.answers.Inc()
-}
-
-// RequestTraced is RequestAnswered with the trace of the request, which becomes an exemplar of its duration.
-func (r *Requests) RequestTraced(route string, status int, took time.Duration, traceID string) {
+// RequestAnswered counts and times one request. Route must be the name of a route, never a path. The trace of a traced request
+// becomes an exemplar of its duration.
+func (r *Requests) RequestAnswered(route string, status int, took time.Duration, traceID string) {
 	key := routeStatus{route, status}
 	s, ok := (*r.series.Load())[key]
 	if !ok {
 		s = r.add(key)
 	}
 	s.answers.Inc()
-	if exemplars, ok := s.duration.(prometheus.ExemplarObserver); ok {
+	if exemplars, ok := s.duration.(prometheus.ExemplarObserver); ok && traceID != "" {
 		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
 		return
 	}

@@ -13,9 +13,9 @@ func TestRequestsAreCountedByRouteAndStatus(t *testing.T) {
 	t.Parallel()
 	m := New("v1", "abc")
 	r := m.Requests("check")
-	r.RequestAnswered("/v1/check", 200, 200*time.Microsecond)
-	r.RequestAnswered("/v1/check", 429, 300*time.Microsecond)
-	r.RequestAnswered("/v1/explain", 200, 2*time.Second)
+	r.RequestAnswered("/v1/check", 200, 200*time.Microsecond, "")
+	r.RequestAnswered("/v1/check", 429, 300*time.Microsecond, "")
+	r.RequestAnswered("/v1/explain", 200, 2*time.Second, "")
 	assertMetric(t, m, "sluice_check_requests_total",
 		"route=/v1/check status=200", "route=/v1/check status=429", "route=/v1/explain status=200")
 	page := scrape(t, m)
@@ -40,7 +40,7 @@ func TestNoRequestIsLostWhenManyAreTheFirstOfTheirKind(t *testing.T) {
 	for range goroutines {
 		group.Go(func() {
 			for status := 200; status < 210; status++ {
-				r.RequestAnswered("/v1/check", status, time.Millisecond)
+				r.RequestAnswered("/v1/check", status, time.Millisecond, "")
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestNoRequestIsLostWhenManyAreTheFirstOfTheirKind(t *testing.T) {
 func TestATracedRequestIsAnExemplar(t *testing.T) {
 	t.Parallel()
 	m := New("v1", "abc")
-	m.Requests("check").RequestTraced("/v1/check", http.StatusOK, time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736")
+	m.Requests("check").RequestAnswered("/v1/check", http.StatusOK, time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736")
 	answer := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
 	request.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")

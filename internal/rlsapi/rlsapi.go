@@ -45,6 +45,8 @@ type Config struct {
 	Log       *slog.Logger
 	// Observer is told of every request, with the status that HTTP would have.
 	Observer httpapi.Observer
+	// Tracer traces the requests of callers who do; nil traces none.
+	Tracer httpapi.Tracer
 	// KeyUsed is told of each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Now judges when keys expire; nil is time.Now.
@@ -80,6 +82,7 @@ const Route = rls.RateLimitService_ShouldRateLimit_FullMethodName
 // Server is a gRPC server with the service, a health service and reflection.
 type Server struct {
 	Config
+	telemetry   httpapi.Telemetry
 	grpc        *grpc.Server
 	health      *health.Server
 	connections connections
@@ -100,7 +103,8 @@ func NewServer(c Config) *Server {
 		c.MaxConnections = maxConnections
 	}
 	s := &Server{
-		Config: c, health: health.NewServer(), ended: make(chan struct{}),
+		Config: c, telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
+		health: health.NewServer(), ended: make(chan struct{}),
 		connections: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
 		places:      places{tenants: map[rules.TenantID]int{}},
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +53,8 @@ type world struct {
 	away  error
 	ready httpapi.Readiness
 	seen  []int
+	// traces are the ids of the traces of the requests that were seen.
+	traces []string
 }
 
 func (w *world) time() time.Time {
@@ -76,10 +79,11 @@ func (w *world) Take(ctx context.Context, checks []enforce.BucketCheck, store en
 	return store.Take(ctx, checks)
 }
 
-func (w *world) RequestAnswered(_ string, status int, _ time.Duration) {
+func (w *world) RequestAnswered(_ string, status int, _ time.Duration, traceID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen = append(w.seen, status)
+	w.traces = append(w.traces, traceID)
 }
 
 type store struct {
@@ -130,7 +134,7 @@ func newWorldWith(t *testing.T, change func(*rlsapi.Config), document string, li
 	local := membucket.New(membucket.Options{Clock: func() int64 { return w.time().UnixMicro() }})
 	config := rlsapi.Config{
 		Snapshots: snapshots{snapshot.New(rows)}, Limiter: enforce.NewLimiter(store{memory, w}, local, silent{}, w.time),
-		Creditor: memory, Log: slog.New(slog.DiscardHandler), Observer: w, Now: w.time,
+		Creditor: memory, Log: slog.New(slog.DiscardHandler), Observer: w, Tracer: tracer{}, Now: w.time,
 		Readiness: func() httpapi.Readiness { w.mu.Lock(); defer w.mu.Unlock(); return w.ready },
 	}
 	change(&config)
@@ -235,6 +239,34 @@ func TestDescriptorsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	expect(t, w.ask(t, "acme", 1, both[0]), "OK | OK 3/MINUTE 0 40s") // the denied request took nothing
 	if want := "[200 200 429 200]"; fmt.Sprint(w.seen) != want {
 		t.Errorf("the observer saw %v, want %s", w.seen, want)
+	}
+}
+
+// tracer traces requests whose traceparent is "sampled".
+type tracer struct{}
+
+func (tracer) Start(traceparent, route string, details httpapi.Details) httpapi.Span {
+	if traceparent != "sampled" {
+		return nil
+	}
+	return span(details.Method() + " " + route + " " + details.RequestHeader("Tracestate"))
+}
+
+type span string
+
+func (s span) TraceID() string { return string(s) }
+func (span) End(int)           {}
+
+func TestSampledRequestsAreTraced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "", window(t, 1, "user:{user_id}", 3, time.Minute))
+	w.ask(t, "acme", 1, descriptor("user_id", "42"))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "sampled", "tracestate", "x=1")
+	if _, err := w.askAs(ctx, token, "acme", 1, descriptor("user_id", "42")); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"", "POST " + rlsapi.Route + " x=1"}; !slices.Equal(w.traces, want) {
+		t.Errorf("the traces are %q, want %q", w.traces, want)
 	}
 }
 

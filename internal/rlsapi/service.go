@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -35,20 +33,14 @@ func (s *Server) describe() *grpc.ServiceDesc {
 	return &description
 }
 
-// handle answers a request, tells the observer of it, and turns a panic into an error.
+// handle answers a request, tells of it, and turns a panic into an error.
 func (s *Server) handle(ctx context.Context, receive func(any) error) (answer *rls.RateLimitResponse, err error) {
-	start := time.Now()
+	start, inFlight := time.Now(), s.telemetry.Begin(Route, details{ctx})
 	defer func() {
 		if cause := recover(); cause != nil {
 			answer, err = nil, s.recovered(ctx, Route, cause)
 		}
-		word := httpStatus(answer, err)
-		if s.Observer != nil {
-			s.Observer.RequestAnswered(Route, word, time.Since(start))
-		}
-		if s.Log.Enabled(ctx, slog.LevelDebug) {
-			s.Log.DebugContext(ctx, "request", "route", Route, "status", word, "took", time.Since(start))
-		}
+		inFlight.End(ctx, httpStatus(answer, err))
 	}()
 	key, tenant, err := s.authorize(ctx)
 	if err != nil {
@@ -71,8 +63,21 @@ func (s *Server) handle(ctx context.Context, receive func(any) error) (answer *r
 
 // recovered logs a panic and returns what the caller is told.
 func (s *Server) recovered(ctx context.Context, route string, cause any) error {
-	s.Log.ErrorContext(ctx, "panic", "route", route, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	s.telemetry.LogPanic(ctx, route, details{ctx}, cause)
 	return status.Error(codes.Unavailable, "The request failed; the log of the server says why.")
+}
+
+// details are httpapi.Details.
+type details struct{ ctx context.Context }
+
+func (details) Method() string    { return http.MethodPost } // of HTTP/2
+func (details) RequestID() string { return "" }
+
+func (d details) RequestHeader(name string) string {
+	if values := metadata.ValueFromIncomingContext(d.ctx, name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // httpStatus is the status that the answer would have over HTTP.

@@ -52,11 +52,12 @@ func New(ctx context.Context, endpoint, service, version string, log *slog.Logge
 }
 
 // Start starts a span of a request whose caller's trace is sampled, and returns nil for others.
-func (t *Tracer) Start(traceparent, tracestate, method, route string) httpapi.Span {
+func (t *Tracer) Start(traceparent, route string, details httpapi.Details) httpapi.Span {
 	if !sampled(traceparent) {
 		return nil
 	}
-	carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate}
+	method := details.Method()
+	carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": details.RequestHeader("Tracestate")}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), carrier)
 	if !trace.SpanContextFromContext(ctx).IsSampled() { // the header was malformed
 		return nil

@@ -46,6 +46,13 @@ func (r *received) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
+// details are a POST with this tracestate.
+type details string
+
+func (details) Method() string                { return http.MethodPost }
+func (details) RequestID() string             { return "" }
+func (d details) RequestHeader(string) string { return string(d) }
+
 func TestOnlySampledRequestsBecomeSpansOfTheirCallersTrace(t *testing.T) {
 	t.Parallel()
 	var got received
@@ -56,11 +63,11 @@ func TestOnlySampledRequestsBecomeSpansOfTheirCallersTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, parent := range []string{"", notSampled, "00-x-y-01", sampledBy[:54], strings.Repeat("0", 53) + "-1", strings.Repeat("é", 40)} {
-		if span := tracer.Start(parent, "", "POST", "/v1/check"); span != nil {
+		if span := tracer.Start(parent, "/v1/check", details("")); span != nil {
 			t.Errorf("%q starts a span", parent)
 		}
 	}
-	span := tracer.Start(sampledBy, "vendor=x", "POST", "/v1/check")
+	span := tracer.Start(sampledBy, "/v1/check", details("vendor=x"))
 	if span == nil || span.TraceID() != traceID {
 		t.Fatalf("a sampled request starts %v", span)
 	}
@@ -80,10 +87,10 @@ func TestOnlySampledRequestsBecomeSpansOfTheirCallersTrace(t *testing.T) {
 
 // BenchmarkNotSampled is what tracing costs a request whose caller does not sample it.
 func BenchmarkNotSampled(b *testing.B) {
-	tracer := &Tracer{}
+	tracer, none := &Tracer{}, details("")
 	b.ReportAllocs()
 	for b.Loop() {
-		if tracer.Start(notSampled, "", "POST", "/v1/check") != nil {
+		if tracer.Start(notSampled, "/v1/check", none) != nil {
 			b.Fatal("it is sampled")
 		}
 	}

@@ -5,7 +5,6 @@ package decide
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/checkapi"
@@ -15,54 +14,37 @@ import (
 	"github.com/sluicegate/sluice/internal/tracing"
 )
 
-// NewAPI is app.NewAPI with the servers of checkapi and rlsapi.
+// NewAPI is app.NewAPI with the servers of checkapi and rlsapi, and the tracer of tracing.
 func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (*app.API, error) {
-	return app.NewAPI(ctx, cfg, app.NewServers{Check: newServer, GRPC: newGRPC}, log)
+	return app.NewAPI(ctx, cfg, app.NewServers{Check: newServer, GRPC: newGRPC, Tracer: newTracer}, log)
 }
 
-type server struct {
-	*checkapi.Server
-	tracer *tracing.Tracer // or nil
-}
+type server struct{ *checkapi.Server }
 
 // Connections counts the connections for Prometheus.
 func (s server) Connections() metrics.Connections { return metrics.Connections(s.Server.Connections()) }
 
-// Shutdown also sends the last spans.
-func (s server) Shutdown(ctx context.Context) error {
-	err := s.Server.Shutdown(ctx)
-	if s.tracer != nil {
-		limited, cancel := context.WithTimeout(ctx, lastSpans)
-		defer cancel()
-		_ = s.tracer.Close(limited) // those for a collector that is away are lost
-	}
-	return err
-}
-
-// lastSpans is how long a shutdown waits for the collector.
-const lastSpans = time.Second
-
-func newServer(parts app.CheckParts) (app.CheckServer, error) {
-	config := checkapi.Config{
+func newServer(parts app.CheckParts) app.CheckServer {
+	return server{checkapi.NewServer(checkapi.Config{
 		Snapshots:      parts.Watcher,
 		Limiter:        parts.Limiter,
 		KeyUsed:        parts.KeyUsed,
 		Readiness:      parts.Readiness,
 		Log:            parts.Log,
 		Observer:       parts.Observer,
+		Tracer:         parts.Tracer,
 		Tokens:         parts.Tokens,
 		MaxConnections: parts.MaxConnections,
 		Version:        config.ReadBuild().Version,
+	})}
+}
+
+func newTracer(endpoint string, log *slog.Logger) (app.Tracer, error) {
+	tracer, err := tracing.New(context.Background(), endpoint, "sluice-api", config.ReadBuild().Version, log)
+	if err != nil {
+		return nil, err
 	}
-	var tracer *tracing.Tracer
-	if parts.TraceEndpoint != "" {
-		var err error
-		if tracer, err = tracing.New(context.Background(), parts.TraceEndpoint, "sluice-api", config.Version, parts.Log); err != nil {
-			return nil, err
-		}
-		config.Tracer = tracer
-	}
-	return server{checkapi.NewServer(config), tracer}, nil
+	return tracer, nil
 }
 
 func newGRPC(parts app.CheckParts) app.Server {
@@ -74,6 +56,7 @@ func newGRPC(parts app.CheckParts) app.Server {
 		Readiness:      parts.Readiness,
 		Log:            parts.Log,
 		Observer:       parts.Observer,
+		Tracer:         parts.Tracer,
 		MaxConnections: parts.MaxConnections,
 	})
 }
