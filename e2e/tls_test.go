@@ -188,15 +188,23 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 
 	renewed := next.Valid(t, "app")
 	database.trust(t, next)
+	own, err := pgx.ParseConfig(database.url + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s",
+		next.CAFile, renewed.CertFile, renewed.KeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Password = storePassword
+	eventually(t, patience, "the server to use the next authority", func() bool {
+		conn, err := pgx.ConnectConfig(t.Context(), own)
+		return err == nil && conn.Close(t.Context()) == nil
+	})
 	put(next.CAFile, "ca.pem")
 	put(renewed.CertFile, "app.pem") // its key is still the old one
 	database.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
 	eventually(t, patience, "the log to say that the files cannot be used", func() bool {
 		return strings.Contains(p.stderr.String(), "the last good ones stay in force")
 	})
-	if n := database.connections(t); n != 0 {
-		t.Errorf("%d connections were opened by the certificates of before", n)
-	}
+	eventually(t, patience, "the connections of before to end", func() bool { return database.connections(t) == 0 })
 	put(renewed.KeyFile, "app.key")
 	eventually(t, patience, "the process to connect by the renewed certificates", func() bool { return database.connections(t) > 0 })
 	if log := p.stderr.String(); strings.Contains(log, "hunter2") || strings.Contains(log, "PRIVATE") {
