@@ -1,9 +1,13 @@
 """What sharing requests gains, and what the client adds to a bare request, as ratios in one run:
-PYTHONPATH=src python3 -m tests.bench"""
+PYTHONPATH=src python3 -m tests.bench
+
+On a Sluice of its own, or on the one at SLUICE_URL with the key SLUICE_KEY, as `make bench` does.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
@@ -32,10 +36,10 @@ async def closed_loop(callers: int, call: Callable[[int], Awaitable[None]]) -> f
     return calls / (time.monotonic() - began)
 
 
-async def main(url: str) -> None:
+async def main(url: str, key: str) -> None:
     async with (
-        AsyncSluice(url, DEMO_KEY, timeout=10) as shared,
-        AsyncSluice(url, DEMO_KEY, timeout=10, batch=False) as unbatched,
+        AsyncSluice(url, key, timeout=10) as shared,
+        AsyncSluice(url, key, timeout=10, batch=False) as unbatched,
         httpx.AsyncClient(trust_env=False) as http,
     ):
 
@@ -49,7 +53,7 @@ async def main(url: str) -> None:
 
         async def bare(caller: int) -> None:
             body = f'{{"user_id":"bench-{caller}","endpoint":"/api/search","cost":0}}'
-            headers = {"authorization": f"Bearer {DEMO_KEY}", "content-type": "application/json"}
+            headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
             await http.post(f"{url}/v1/check", content=body, headers=headers)
 
         sides: list[tuple[int, Callable[[int], Awaitable[None]], list[float]]] = [
@@ -73,8 +77,11 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    sluice = RealSluice()
-    try:
-        asyncio.run(main(sluice.url))
-    finally:
-        sluice.stop()
+    if "SLUICE_URL" in os.environ:
+        asyncio.run(main(os.environ["SLUICE_URL"], os.environ["SLUICE_KEY"]))
+    else:
+        sluice = RealSluice()
+        try:
+            asyncio.run(main(sluice.url, DEMO_KEY))
+        finally:
+            sluice.stop()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -13,7 +17,7 @@ from typing import Any
 
 from sluice import AsyncSluice, Check, Decision, Settlement, Sluice, SluiceError
 
-from .servers import DEMO_KEY, PATIENCE, Proxy, RealSluice
+from .servers import CHECKOUT, DEMO_KEY, PATIENCE, Proxy, RealSluice
 
 logging.getLogger("sluice").addHandler(logging.NullHandler())
 logging.getLogger("sluice").propagate = False
@@ -53,6 +57,28 @@ class RealTest(unittest.TestCase):
         self.assertTrue(0 < denied.retry_after <= 1, denied.retry_after)
         time.sleep(denied.retry_after)  # the promise is that this very wait is enough
         self.assertTrue(client.check(report).allowed)
+
+    def test_the_code_that_the_web_ui_shows_runs(self) -> None:
+        snippets = CHECKOUT / "clients/testdata/snippets"
+
+        def run(name: str) -> str:
+            code = (snippets / f"{name}.py").read_text()
+            # The usual time-out is short for a machine that runs many tests.
+            code = code.replace('"http://127.0.0.1:8080", ', f'"{self.sluice.url}", timeout={PATIENCE}, key=')
+            environment = {**os.environ, "SLUICE_KEY": DEMO_KEY, "PYTHONPATH": str(CHECKOUT / "clients/python/src")}
+            return subprocess.run(
+                [sys.executable, "-W", "ignore", "-"], input=code, env=environment, check=True, capture_output=True, text=True
+            ).stdout
+
+        printed = [run("plain") for _ in range(3)]
+        self.assertEqual(printed, ["allowed\n"] * 3)
+        while printed[-1] == "allowed\n" and len(printed) < 30:  # some more are earned meanwhile
+            printed.append(run("plain"))
+        self.assertRegex(printed[-1], "^denied, wait [0-9.]+ s\n$")
+        self.assertEqual(run("every"), "allowed\n")
+        # It asked what the file says, letter by letter: the bucket of that user has lost tokens.
+        check: dict[str, Any] = {**json.loads((snippets / "every.json").read_text()), "cost": 0}
+        self.assertEqual(self.start().check(Check(**check)).remaining, 0)
 
     def test_threads_keep_their_answers_apart_and_a_bad_check_fails_alone(self) -> None:
         client = self.start()

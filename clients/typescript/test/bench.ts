@@ -1,4 +1,7 @@
-/** What sharing requests gains, and what the client adds to a bare request, as ratios in one run: `npm run bench`. */
+/**
+ * What sharing requests gains, and what the client adds to a bare request, as ratios in one run: `npm run bench`. On a
+ * Sluice of its own, or on the one at SLUICE_URL with the key SLUICE_KEY, as `make bench` does.
+ */
 import { Sluice } from '../src/index.js';
 import { demoKey, startSluice } from './server.js';
 
@@ -6,10 +9,11 @@ const callers = 64;
 const round = 500; // ms
 const rounds = 7;
 
-const sluice = await startSluice();
+const { SLUICE_URL: given, SLUICE_KEY: key = demoKey } = process.env;
+const sluice = given ? { url: given, stop: async () => undefined } : await startSluice();
 try {
-  const shared = new Sluice({ url: sluice.url, key: demoKey, timeout: 10_000 });
-  const unbatched = new Sluice({ url: sluice.url, key: demoKey, timeout: 10_000, batch: false });
+  const shared = new Sluice({ url: sluice.url, key, timeout: 10_000 });
+  const unbatched = new Sluice({ url: sluice.url, key, timeout: 10_000, batch: false });
   const look = (caller: number) => ({ userId: `bench-${caller}`, endpoint: '/api/search', cost: 0 });
   const asked = (limits: Sluice) => async (caller: number) => {
     const { source, error } = await limits.check(look(caller));
@@ -18,7 +22,7 @@ try {
   const bare = async (caller: number) => {
     const answer = await fetch(`${sluice.url}/v1/check`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${demoKey}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: `{"user_id":"bench-${caller}","endpoint":"/api/search","cost":0}`,
     });
     await answer.arrayBuffer();

@@ -1,6 +1,10 @@
 /** The client on a real Sluice, `sluice dev`, behind a proxy that can fail. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { Sluice, SluiceError } from '../src/index.js';
 import { demoKey, proxy, startSluice } from './server.js';
 
@@ -34,6 +38,34 @@ test('the fourth report is denied, and waiting is enough', async () => {
   assert.ok(wait > 0 && wait <= 1000, `the wait is ${wait} ms`);
   await new Promise((resolve) => setTimeout(resolve, wait)); // the promise is that this very wait is enough
   assert.equal((await limits.check(report)).allowed, true);
+});
+
+test('the code that the web UI shows compiles and runs', async () => {
+  const shown = join(import.meta.dirname, '../../../testdata/snippets');
+  const folder = join(import.meta.dirname, '../snippets'); // within this package, which its own name then means
+  await mkdir(folder, { recursive: true });
+  const node = async (...args: string[]) => {
+    const env = { ...process.env, SLUICE_KEY: demoKey };
+    return (await promisify(execFile)(process.execPath, args, { env, cwd: folder })).stdout;
+  };
+  for (const name of ['plain', 'every']) {
+    const code = await readFile(join(shown, `${name}.ts`), 'utf8');
+    // The usual time-out is short for a machine that runs many tests.
+    const here = code.replace('url: "http://127.0.0.1:8080"', `url: "${sluice.url}", timeout: 30_000`);
+    await writeFile(join(folder, `${name}.ts`), here);
+  }
+  const compiler = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc');
+  const options = '--strict --skipLibCheck --types node --target es2022 --module nodenext plain.ts every.ts';
+  await node(compiler, ...options.split(' '));
+  for (let i = 0; i < 3; i++) assert.equal(await node('plain.js'), 'allowed\n');
+  let printed = 'allowed\n';
+  for (let i = 0; printed === 'allowed\n' && i < 30; i++) printed = await node('plain.js'); // some more are earned meanwhile
+  assert.match(printed, /^denied, wait [\d.]+ ms\n$/);
+  assert.equal(await node('every.js'), 'allowed\n');
+  // It asked what the file says, letter by letter: the bucket of that user has lost tokens.
+  const { user_id: userId, ...check } = JSON.parse(await readFile(join(shown, 'every.json'), 'utf8'));
+  const look = await new Sluice({ ...patient, url: sluice.url }).check({ ...check, userId, cost: 0 });
+  assert.equal(look.remaining, 0);
 });
 
 test('concurrent checks keep their answers apart, and a bad one fails alone', async () => {

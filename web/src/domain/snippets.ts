@@ -5,7 +5,7 @@ export const languages = [
   { value: 'curl', label: 'curl' },
   { value: 'go', label: 'Go' },
   { value: 'python', label: 'Python' },
-  { value: 'javascript', label: 'JavaScript' },
+  { value: 'typescript', label: 'TypeScript' },
 ] as const;
 export type Language = (typeof languages)[number]['value'];
 
@@ -16,17 +16,17 @@ export const keyVariable = 'SLUICE_KEY';
 export const unknownCheckUrl = 'https://CHECK-ENDPOINT';
 
 export function snippet(language: Language, url: string, check: Check): string {
-  return { curl, go, python, javascript }[language](`${url.replace(/\/+$/, '')}/v1/check`, check);
+  return { curl, go, python, typescript }[language](url.replace(/\/+$/, ''), check);
 }
 
 /** curl with a key in it, to paste. */
 export function curlWith(key: string, url: string, check: Check): string {
-  return curl(`${url.replace(/\/+$/, '')}/v1/check`, check, `'Authorization: Bearer ${key}'`);
+  return curl(url.replace(/\/+$/, ''), check, `'Authorization: Bearer ${key}'`);
 }
 
 function curl(url: string, check: Check, authorization = `"Authorization: Bearer $${keyVariable}"`): string {
   return [
-    `curl -i ${shell(url)} \\`,
+    `curl -i ${shell(`${url}/v1/check`)} \\`,
     `  -H ${authorization} \\`,
     `  -H 'Content-Type: application/json' \\`,
     `  -d ${shell(JSON.stringify(check))}`,
@@ -38,76 +38,106 @@ function shell(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
+/** A string of JSON is one of Go, Python and TypeScript, too. */
+const quote = (text: string | number) => JSON.stringify(String(text));
+
 function go(url: string, check: Check): string {
-  const json = JSON.stringify(check);
-  const literal = json.includes('`') ? JSON.stringify(json) : `\`${json}\``;
-  return `package main
+  const { user_id, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const fields: [string, string][] = [];
+  for (const [name, value] of Object.entries({
+    UserID: user_id,
+    Plan: plan,
+    Endpoint: endpoint,
+    Method: method,
+    IP: ip,
+  })) {
+    if (value !== undefined) fields.push([name, quote(value)]);
+  }
+  if (cost === 0) fields.push(['Look', 'true']);
+  else if (cost !== 1) fields.push(['Cost', String(cost)]);
+  const named = Object.entries(attributes).map(([name, value]) => `${quote(name)}: ${quote(value)}`);
+  if (named.length > 0) fields.push(['Attributes', `map[string]string{${named.join(', ')}}`]);
+  const longest = Math.max(...fields.map(([name]) => name.length)); // values stand in a column, as gofmt has them
+  const lines = fields.map(([name, value]) => `\t\t${`${name}:`.padEnd(longest + 1)} ${value},\n`);
+  return `package main // go get github.com/sluicegate/sluice/client
 
 import (
+	"context"
 	"fmt"
 	"log"
-	"net/http"
 	"os"
-	"strings"
+
+	sluice "github.com/sluicegate/sluice/client"
 )
 
 func main() {
-	body := strings.NewReader(${literal})
-	req, err := http.NewRequest(http.MethodPost, ${JSON.stringify(url)}, body)
+	limits, err := sluice.New(sluice.Config{ // one for the whole process
+		URL: ${quote(url)},
+		Key: os.Getenv("${keyVariable}"),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+os.Getenv("${keyVariable}"))
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	defer limits.Close()
+	decision, err := limits.Check(context.Background(), sluice.Check{${lines.length > 0 ? `\n${lines.join('')}\t` : ''}})
 	if err != nil {
-		log.Fatal(err) // no answer: decide whether your service passes or refuses
+		log.Fatal(err) // the check is not valid
 	}
-	defer res.Body.Close()
-	if res.StatusCode == http.StatusTooManyRequests {
-		fmt.Println("wait", res.Header.Get("Retry-After"), "s")
-		return
+	if decision.Allowed {
+		fmt.Println("allowed")
+	} else {
+		fmt.Println("denied, wait", decision.RetryAfter)
 	}
-	fmt.Println("status", res.StatusCode)
 }
 `;
 }
 
 function python(url: string, check: Check): string {
-  // What JSON.stringify makes of texts, numbers and objects of them reads the same in Python.
+  const { user_id, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const fields: string[] = [];
+  for (const [name, value] of Object.entries({ user_id, plan, endpoint, method, ip })) {
+    if (value !== undefined) fields.push(`${name}=${quote(value)}`);
+  }
+  if (cost !== 1) fields.push(`cost=${cost}`);
+  if (Object.keys(attributes).length > 0) fields.push(`attributes=${JSON.stringify(attributes)}`);
   return `import os
-import requests
 
-answer = requests.post(
-    ${JSON.stringify(url)},
-    headers={"Authorization": f"Bearer {os.environ['${keyVariable}']}"},
-    json=${indented(check, 4)},
-    timeout=1,
-)
-if answer.status_code == 429:
-    print("wait", answer.headers.get("Retry-After"), "s")
+# pip install sluicegate
+from sluice import Check, Sluice
+
+# One for the whole process.
+limits = Sluice(${quote(url)}, os.environ["${keyVariable}"])
+decision = limits.check(Check(${listed(fields, 4, '')}))
+if decision.allowed:
+    print("allowed")
 else:
-    print("status", answer.status_code)
+    print("denied, wait", decision.retry_after, "s")
 `;
 }
 
-function javascript(url: string, check: Check): string {
-  return `const answer = await fetch(${JSON.stringify(url)}, {
-  method: 'POST',
-  headers: {
-    Authorization: \`Bearer \${process.env.${keyVariable}}\`,
-    'Content-Type': 'application/json',
-  },
-  body: JSON.stringify(${indented(check, 2)}),
-});
-if (answer.status === 429) {
-  console.log('wait', answer.headers.get('Retry-After'), 's');
+function typescript(url: string, check: Check): string {
+  const { user_id: userId, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const fields: string[] = [];
+  for (const [name, value] of Object.entries({ userId, plan, endpoint, method, ip })) {
+    if (value !== undefined) fields.push(`${name}: ${quote(value)}`);
+  }
+  if (cost !== 1) fields.push(`cost: ${cost}`);
+  if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
+  return `import { Sluice } from '@sluicegate/client'; // npm install @sluicegate/client
+
+// One for the whole process.
+const limits = new Sluice({ url: ${quote(url)}, key: process.env.${keyVariable} ?? '' });
+const decision = await limits.check({${listed(fields, 2, ' ')}});
+if (decision.allowed) {
+  console.log('allowed');
 } else {
-  console.log('status', answer.status);
+  console.log('denied, wait', decision.retryAfterMs, 'ms');
 }
 `;
 }
 
-function indented(check: Check, by: number): string {
-  return JSON.stringify(check, null, by === 4 ? 4 : 2).replaceAll('\n', `\n${' '.repeat(by)}`);
+/** What stands in brackets: each of several on a line of its own, or one with a space around it. */
+function listed(fields: string[], indent: number, space: string): string {
+  if (fields.length < 2) return fields.map((field) => space + field + space).join('');
+  return `\n${fields.map((field) => `${' '.repeat(indent)}${field},\n`).join('')}`;
 }

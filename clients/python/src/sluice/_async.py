@@ -2,26 +2,34 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from . import _core
-from ._core import Core, FailureMode, Observation
+from ._core import Ask, Core, FailureMode, Observation, Post, Step, Steps
 from ._types import Check, Decision, Settlement, SluiceError
-from ._wire import (
-    Answer,
-    Question,
-    decode_batch,
-    decode_check,
-    decode_settlement,
-    encode,
-    encode_batch,
-    named,
-    problem,
-)
+from ._wire import Answer, Question
+
+T = TypeVar("T")
+
+
+async def _run(steps: Steps[T], do: Callable[[Any], Awaitable[Any]]) -> T:
+    """Runs an operation by a function that waits for each of its steps."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                done = await do(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class _Call:
@@ -72,50 +80,39 @@ class AsyncSluice:
     async def check(self, check: Check) -> Decision:
         """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
         (too long an id, an unknown plan)."""
-        return await self._check(check, None)
+        return await self._run(self._core.check(check))
 
     async def reserve(self, check: Check, hold: float = 0) -> Decision:
         """check for a cost that is known only afterwards: check.cost is an estimate. If the decision is allowed, its
         reservation goes to settle. hold is how many seconds the server waits for that, by default ten minutes."""
-        return await self._check(check, hold)
+        return await self._run(self._core.check(check, hold))
 
     async def check_batch(self, checks: list[Check]) -> list[Decision]:
         """Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it
         raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
-        if not checks:
-            return []
-        began = time.monotonic()
-        questions = [encode(check) for check in checks]
-        try:
-            decisions: list[Decision] = await self._detached(self._many(questions))
-            self._core.recovered()
-        except SluiceError as error:
-            decisions = [self._core.fall_back(error) for _ in checks]
-        for check, decision in zip(checks, decisions):
-            self._core.observe(check, began, decision)
-        return decisions
+        return await self._run(self._core.check_batch(checks))
 
     async def settle(self, reservation: str | None, cost: float) -> Settlement:
         """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
         even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
         which is what a decision of the failure mode has, is not sent."""
-        return await self._settle(reservation, _core.settle_cost(cost))
+        return await self._run(self._core.settle(reservation, cost))
 
     async def cancel(self, reservation: str | None) -> Settlement:
         """Gives back all that a reservation took."""
-        return await self._settle(reservation, {"cost": 0})
+        return await self._run(self._core.finish(reservation, {"cost": 0}))
 
     async def release(self, reservation: str | None) -> Settlement:
         """Frees the places that a reservation holds, and leaves its estimate charged."""
-        return await self._settle(reservation, {})
+        return await self._run(self._core.finish(reservation, {}))
 
     async def extend(self, reservation: str | None) -> Settlement:
         """Keeps a reservation alive for as long again."""
-        return await self._settle(reservation, {"extend": True})
+        return await self._run(self._core.finish(reservation, {"extend": True}))
 
     async def usage(self, user_id: str | int) -> Any:
         """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""
-        return await self._patient("GET", _core.usage_path(user_id), None)
+        return await self._run(self._core.usage(user_id))
 
     async def close(self) -> None:
         """Waits for what is in flight and closes the connections. Later checks are decided by the failure mode."""
@@ -133,28 +130,15 @@ class AsyncSluice:
     ) -> None:
         await self.close()
 
-    async def _check(self, check: Check, hold: float | None) -> Decision:
-        began = time.monotonic()
-        try:
-            decision = await self._decide(check, hold)
-        except BaseException as error:
-            self._core.observe(check, began, None, error)
-            raise
-        self._core.observe(check, began, decision)
-        return decision
+    async def _run(self, steps: Steps[T]) -> T:
+        return await _run(steps, self._do)
 
-    async def _decide(self, check: Check, hold: float | None) -> Decision:
-        question = encode(check, hold)
-        recalled = self._core.memory.recall(question)
-        if recalled is not None:
-            return recalled
-        try:
-            decision = await self._ask(question)
-        except SluiceError as error:
-            return self._core.fall_back(error)
-        self._core.recovered()
-        self._core.memory.learn(question, decision)
-        return decision
+    async def _do(self, step: Step) -> Any:
+        if isinstance(step, Ask):
+            return await self._ask(step.question)
+        # The request goes on if its caller is cancelled: connections are left in order.
+        self._client()
+        return await asyncio.shield(self._spawn(self._post(step)))
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
@@ -208,15 +192,10 @@ class AsyncSluice:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _detached(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Awaits work that goes on if the caller is cancelled: connections are left in order."""
-        self._client()
-        return await asyncio.shield(self._spawn(work))
-
     async def _send(self, batch: list[_Call]) -> None:
         error: SluiceError | None = SluiceError("connection", "The event loop ended.")
         try:
-            error = await self._tell(batch)
+            error = await _run(self._core.tell(batch, time.monotonic() + self._core.timeout), self._post)
         finally:
             for call in batch:
                 call.end(error or SluiceError("connection", "The request ended without an answer."))
@@ -225,53 +204,9 @@ class AsyncSluice:
             if self._in_flight < _core.IN_FLIGHT:
                 self._send_next()
 
-    async def _tell(self, batch: list[_Call]) -> SluiceError | None:
-        """Ends all calls of a batch, and returns why the request failed."""
-        try:
-            if len(batch) == 1:
-                question = batch[0].question
-                batch[0].end(decode_check(await self._post("POST", "/v1/check", question.body, self._core.timeout)))
-                return None
-            for call, decision in zip(batch, await self._many([call.question for call in batch])):
-                call.end(decision)
-            return None
-        except SluiceError as error:
-            if error.kind == "request" and len(batch) > 1:
-                # Nothing was taken. Those that are not valid are told, and the others asked again without them.
-                rest = []
-                for i, call in enumerate(batch):
-                    own = named(error, i)
-                    if own is None:
-                        rest.append(call)
-                    else:
-                        call.end(own)
-                if not rest:
-                    return None
-                if len(rest) < len(batch):
-                    return await self._tell(rest)
-            for call in batch:
-                call.end(error)
-            return error
-
-    async def _many(self, questions: list[Question]) -> list[Decision]:
-        body = encode_batch(questions)
-        return decode_batch(await self._post("POST", "/v1/check/batch", body, self._core.timeout), len(questions))
-
-    async def _settle(self, reservation: str | None, members: dict[str, Any]) -> Settlement:
-        if not reservation:
-            return Settlement(False)
-        return decode_settlement(await self._patient("POST", "/v1/settle", _core.settle_body(reservation, members)))
-
-    async def _patient(self, method: str, path: str, body: str | None) -> Any:
-        seconds = _core.PATIENT_TIMEOUTS * self._core.timeout
-        answer: Answer = await self._detached(self._post(method, path, body, seconds))
-        if answer.status != 200 or answer.body is None:
-            raise problem(answer)
-        return answer.body
-
-    async def _post(self, method: str, path: str, body: str | None, seconds: float) -> Answer:
+    async def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
         try:
-            return self._core.answer(await self._client().send(self._core.request(method, path, body, seconds)))
+            return self._core.answer(await self._client().send(self._core.request(post)))
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error

@@ -1,4 +1,8 @@
-"""What the clients for threads and for asyncio share: everything but waiting."""
+"""What the clients for threads and for asyncio share: everything but waiting.
+
+Each operation is a generator. It yields a step that has to be waited for, an Ask or a Post, and is sent what came of it. The
+clients run the same operations; how to wait is all that they add.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,28 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union
 from urllib.parse import quote, urlsplit
 
 import httpx
 
 from ._memory import Memory
-from ._types import Check, Decision, SluiceError
+from ._types import Check, Decision, Settlement, SluiceError
 from ._version import __version__
-from ._wire import Answer, tokens
+from ._wire import (
+    Answer,
+    Question,
+    decode_batch,
+    decode_check,
+    decode_settlement,
+    encode,
+    encode_batch,
+    named,
+    problem,
+    tokens,
+)
 
 #: Decides checks that the server does not: open lets them pass, closed denies them with status 503.
 FailureMode = Literal["open", "closed"]
@@ -42,6 +57,34 @@ PATIENT_TIMEOUTS = 10
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=30)
 
 log = logging.getLogger("sluice")
+
+
+class Ask(NamedTuple):
+    """A step: the queue of the client is to answer a question, by itself or among others. It results in a Decision."""
+
+    question: Question
+
+
+class Post(NamedTuple):
+    """A step: one request, sent once. It results in an Answer."""
+
+    method: str
+    path: str
+    body: str | None
+    seconds: float  #: within which it must be answered
+
+
+Step = Union[Ask, Post]
+T = TypeVar("T")
+Steps = Generator[Step, Any, T]
+
+
+class Call(Protocol):
+    """A check that waits for its share of a request."""
+
+    question: Question
+
+    def end(self, result: Decision | SluiceError) -> None: ...
 
 
 @dataclass
@@ -106,12 +149,100 @@ class Core:
         self._on_decision = on_decision
         self._failed_checks = 0  # since the server decided last
 
-    def request(self, method: str, path: str, body: str | None, seconds: float) -> httpx.Request:
+    def check(self, check: Check, hold: float | None = None) -> Steps[Decision]:
+        began = time.monotonic()
+        try:
+            decision = yield from self._decide(check, hold)
+        except BaseException as error:
+            self._observe(check, began, None, error)
+            raise
+        self._observe(check, began, decision)
+        return decision
+
+    def _decide(self, check: Check, hold: float | None) -> Steps[Decision]:
+        question = encode(check, hold)
+        recalled = self.memory.recall(question)
+        if recalled is not None:
+            return recalled
+        try:
+            decision: Decision = yield Ask(question)
+        except SluiceError as error:
+            return self.fall_back(error)
+        self._recovered()
+        self.memory.learn(question, decision)
+        return decision
+
+    def check_batch(self, checks: list[Check]) -> Steps[list[Decision]]:
+        if not checks:
+            return []
+        began = time.monotonic()
+        questions = [encode(check) for check in checks]
+        try:
+            decisions = yield from self._many(questions, self.timeout)
+            self._recovered()
+        except SluiceError as error:
+            decisions = [self.fall_back(error) for _ in checks]
+        for check, decision in zip(checks, decisions):
+            self._observe(check, began, decision)
+        return decisions
+
+    def settle(self, reservation: str | None, cost: float) -> Steps[Settlement]:
+        return self.finish(reservation, {"cost": tokens(cost)})
+
+    def finish(self, reservation: str | None, members: dict[str, Any]) -> Steps[Settlement]:
+        if not reservation:
+            return Settlement(False)
+        body = json.dumps({"reservation": reservation, **members}, separators=(",", ":"))
+        return decode_settlement((yield from self._patient("POST", "/v1/settle", body)))
+
+    def usage(self, user_id: str | int) -> Steps[Any]:
+        return self._patient("GET", f"/v1/usage?user_id={quote(str(user_id), safe='')}", None)
+
+    def tell(self, batch: Sequence[Call], deadline: float) -> Steps[SluiceError | None]:
+        """Asks for several calls, ends them all, and returns why the request failed."""
+        left = deadline - time.monotonic()
+        try:
+            if len(batch) == 1:
+                batch[0].end(decode_check((yield Post("POST", "/v1/check", batch[0].question.body, left))))
+                return None
+            decisions = yield from self._many([call.question for call in batch], left)
+            for call, decision in zip(batch, decisions):
+                call.end(decision)
+            return None
+        except SluiceError as error:
+            rest = batch
+            if error.kind == "request" and len(batch) > 1:
+                # Nothing was taken. Those that are not valid are told, and the others asked again without them.
+                rest = []
+                for i, call in enumerate(batch):
+                    own = named(error, i)
+                    if own is None:
+                        rest.append(call)
+                    else:
+                        call.end(own)
+                if not rest:
+                    return None
+                if len(rest) < len(batch):
+                    return (yield from self.tell(rest, deadline))
+            for call in rest:
+                call.end(error)
+            return error
+
+    def _many(self, questions: list[Question], seconds: float) -> Steps[list[Decision]]:
+        return decode_batch((yield Post("POST", "/v1/check/batch", encode_batch(questions), seconds)), len(questions))
+
+    def _patient(self, method: str, path: str, body: str | None) -> Steps[Any]:
+        answer: Answer = yield Post(method, path, body, PATIENT_TIMEOUTS * self.timeout)
+        if answer.status != 200 or answer.body is None:
+            raise problem(answer)
+        return answer.body
+
+    def request(self, post: Post) -> httpx.Request:
         headers, content = self._headers, None
-        if body is not None:
-            headers, content = {**headers, "content-type": "application/json"}, body.encode()
-        request = httpx.Request(method, self.base + path, headers=headers, content=content)
-        request.extensions = {**request.extensions, "timeout": Deadline(seconds)}
+        if post.body is not None:
+            headers, content = {**headers, "content-type": "application/json"}, post.body.encode()
+        request = httpx.Request(post.method, self.base + post.path, headers=headers, content=content)
+        request.extensions = {**request.extensions, "timeout": Deadline(post.seconds)}
         return request
 
     @staticmethod
@@ -147,28 +278,16 @@ class Core:
             return Decision(True, 200, retry_after=0, source="failure_mode", error=error)
         return Decision(False, 503, "sluice_unavailable", retry_after=1, source="failure_mode", error=error)
 
-    def recovered(self) -> None:
+    def _recovered(self) -> None:
         if self._failed_checks:
             log.info("Sluice decides again, after %d checks", self._failed_checks)
             self._failed_checks = 0
 
-    def observe(
+    def _observe(
         self, check: Check, began: float, decision: Decision | None, error: BaseException | None = None
     ) -> None:
         if self._on_decision is not None:
             self._on_decision(Observation(check, decision, error, time.monotonic() - began))
-
-
-def settle_body(reservation: str, members: dict[str, Any]) -> str:
-    return json.dumps({"reservation": reservation, **members}, separators=(",", ":"))
-
-
-def settle_cost(cost: float) -> dict[str, Any]:
-    return {"cost": tokens(cost)}
-
-
-def usage_path(user_id: str | int) -> str:
-    return f"/v1/usage?user_id={quote(str(user_id), safe='')}"
 
 
 def is_answer(error: SluiceError | None) -> bool:

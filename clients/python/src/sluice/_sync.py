@@ -6,24 +6,32 @@ import weakref
 from collections.abc import Callable
 from threading import Event, Lock
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from . import _core
-from ._core import Core, FailureMode, Observation
+from ._core import Ask, Core, FailureMode, Observation, Post, Step, Steps
 from ._types import Check, Decision, Settlement, SluiceError
-from ._wire import (
-    Answer,
-    Question,
-    decode_batch,
-    decode_check,
-    decode_settlement,
-    encode,
-    encode_batch,
-    named,
-    problem,
-)
+from ._wire import Answer, Question
+
+T = TypeVar("T")
+
+
+def _run(steps: Steps[T], do: Callable[[Any], Any]) -> T:
+    """Runs an operation by a function that waits for each of its steps."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                done = do(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 class _Call:
@@ -34,17 +42,16 @@ class _Call:
         self.deadline = time.monotonic() + timeout
         self.event = Event()
         self.leads: list[_Call] | None = None  # the batch that this caller is to send
-        self.decision: Decision | None = None
-        self.error: SluiceError | None = None
+        self._result: Decision | SluiceError | None = None
 
-    def end(self, decision: Decision | None, error: SluiceError | None) -> None:
-        self.decision, self.error = decision, error
+    def end(self, result: Decision | SluiceError) -> None:
+        self._result = result
         self.event.set()
 
     def result(self) -> Decision:
-        if self.decision is None:
-            raise self.error or SluiceError("timeout", "No answer in time.")
-        return self.decision
+        if isinstance(self._result, Decision):
+            return self._result
+        raise self._result or SluiceError("timeout", "No answer in time.")
 
 
 class Sluice:
@@ -88,50 +95,39 @@ class Sluice:
     def check(self, check: Check) -> Decision:
         """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
         (too long an id, an unknown plan)."""
-        return self._check(check, None)
+        return self._run(self._core.check(check))
 
     def reserve(self, check: Check, hold: float = 0) -> Decision:
         """check for a cost that is known only afterwards: check.cost is an estimate. If the decision is allowed, its
         reservation goes to settle. hold is how many seconds the server waits for that, by default ten minutes."""
-        return self._check(check, hold)
+        return self._run(self._core.check(check, hold))
 
     def check_batch(self, checks: list[Check]) -> list[Decision]:
         """Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it
         raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
-        if not checks:
-            return []
-        began = time.monotonic()
-        questions = [encode(check) for check in checks]
-        try:
-            decisions = self._many(questions, self._core.timeout)
-            self._core.recovered()
-        except SluiceError as error:
-            decisions = [self._core.fall_back(error) for _ in checks]
-        for check, decision in zip(checks, decisions):
-            self._core.observe(check, began, decision)
-        return decisions
+        return self._run(self._core.check_batch(checks))
 
     def settle(self, reservation: str | None, cost: float) -> Settlement:
         """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
         even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
         which is what a decision of the failure mode has, is not sent."""
-        return self._settle(reservation, _core.settle_cost(cost))
+        return self._run(self._core.settle(reservation, cost))
 
     def cancel(self, reservation: str | None) -> Settlement:
         """Gives back all that a reservation took."""
-        return self._settle(reservation, {"cost": 0})
+        return self._run(self._core.finish(reservation, {"cost": 0}))
 
     def release(self, reservation: str | None) -> Settlement:
         """Frees the places that a reservation holds, and leaves its estimate charged."""
-        return self._settle(reservation, {})
+        return self._run(self._core.finish(reservation, {}))
 
     def extend(self, reservation: str | None) -> Settlement:
         """Keeps a reservation alive for as long again."""
-        return self._settle(reservation, {"extend": True})
+        return self._run(self._core.finish(reservation, {"extend": True}))
 
     def usage(self, user_id: str | int) -> Any:
         """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""
-        return self._patient("GET", _core.usage_path(user_id), None)
+        return self._run(self._core.usage(user_id))
 
     def close(self) -> None:
         """Closes the connections. Later checks are decided by the failure mode."""
@@ -147,28 +143,11 @@ class Sluice:
     ) -> None:
         self.close()
 
-    def _check(self, check: Check, hold: float | None) -> Decision:
-        began = time.monotonic()
-        try:
-            decision = self._decide(check, hold)
-        except BaseException as error:
-            self._core.observe(check, began, None, error)
-            raise
-        self._core.observe(check, began, decision)
-        return decision
+    def _run(self, steps: Steps[T]) -> T:
+        return _run(steps, self._do)
 
-    def _decide(self, check: Check, hold: float | None) -> Decision:
-        question = encode(check, hold)
-        recalled = self._core.memory.recall(question)
-        if recalled is not None:
-            return recalled
-        try:
-            decision = self._ask(question)
-        except SluiceError as error:
-            return self._core.fall_back(error)
-        self._core.recovered()
-        self._core.memory.learn(question, decision)
-        return decision
+    def _do(self, step: Step) -> Any:
+        return self._ask(step.question) if isinstance(step, Ask) else self._post(step)
 
     def _ask(self, question: Question) -> Decision:
         if self._closed:
@@ -217,12 +196,12 @@ class Sluice:
         error: SluiceError | None = None
         answered = False
         try:
-            error = self._tell(batch, batch[-1].deadline)
+            error = _run(self._core.tell(batch, batch[-1].deadline), self._post)
             answered = True
         finally:
             if not answered:  # an interrupt, which is the leader's own
                 for call in batch[:-1]:
-                    call.end(None, SluiceError("connection", "The thread that asked was interrupted."))
+                    call.end(SluiceError("connection", "The thread that asked was interrupted."))
             with self._lock:
                 self._in_flight -= 1
                 if answered:
@@ -230,51 +209,9 @@ class Sluice:
                 if self._in_flight < _core.IN_FLIGHT:
                     self._next_leader()
 
-    def _tell(self, batch: list[_Call], deadline: float) -> SluiceError | None:
-        """Ends all calls of a batch, and returns why the request failed."""
-        left = deadline - time.monotonic()
-        try:
-            if len(batch) == 1:
-                batch[0].end(decode_check(self._post("POST", "/v1/check", batch[0].question.body, left)), None)
-                return None
-            for call, decision in zip(batch, self._many([call.question for call in batch], left)):
-                call.end(decision, None)
-            return None
-        except SluiceError as error:
-            if error.kind == "request" and len(batch) > 1:
-                # Nothing was taken. Those that are not valid are told, and the others asked again without them.
-                rest = []
-                for i, call in enumerate(batch):
-                    own = named(error, i)
-                    if own is None:
-                        rest.append(call)
-                    else:
-                        call.end(None, own)
-                if not rest:
-                    return None
-                if len(rest) < len(batch):
-                    return self._tell(rest, deadline)
-            for call in batch:
-                call.end(None, error)
-            return error
-
-    def _many(self, questions: list[Question], seconds: float) -> list[Decision]:
-        return decode_batch(self._post("POST", "/v1/check/batch", encode_batch(questions), seconds), len(questions))
-
-    def _settle(self, reservation: str | None, members: dict[str, Any]) -> Settlement:
-        if not reservation:
-            return Settlement(False)
-        return decode_settlement(self._patient("POST", "/v1/settle", _core.settle_body(reservation, members)))
-
-    def _patient(self, method: str, path: str, body: str | None) -> Any:
-        answer = self._post(method, path, body, _core.PATIENT_TIMEOUTS * self._core.timeout)
-        if answer.status != 200 or answer.body is None:
-            raise problem(answer)
-        return answer.body
-
-    def _post(self, method: str, path: str, body: str | None, seconds: float) -> Answer:
+    def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
         try:
-            return self._core.answer(self._http.send(self._core.request(method, path, body, seconds)))
+            return self._core.answer(self._http.send(self._core.request(post)))
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error

@@ -3,13 +3,12 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
-import { CheckUrlHint, useCheckUrl } from '~/components/CheckUrl';
-import { Copy } from '~/components/Copy';
+import { CheckCode } from '~/components/CheckCode';
 import { IconCheck } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
-import { snippet } from '~/domain/snippets';
+import { keyVariable } from '~/domain/snippets';
 import { useRole } from '~/session';
 import styles from './Overview.module.css';
 
@@ -18,8 +17,6 @@ const first = { user_id: '42', endpoint: '/api/search' };
 /** The first steps of a tenant that has had no checks yet. */
 export function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
-  const { url } = useCheckUrl();
-  const curl = snippet('curl', url, first);
   const plans = useQuery(plansQuery(tenant));
   const rules = useQuery(rulesQuery(tenant));
   const keys = useQuery({
@@ -67,13 +64,10 @@ export function FirstSteps({ tenant }: { tenant: string }) {
           </Button>
         </Step>
         <Step number={3} done={false} title="Send a check">
-          <p className="soft">From your service, from a terminal, or here.</p>
-          <div className={styles.curl}>
-            {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled with the keyboard */}
-            <pre tabIndex={0}>{curl}</pre>
-            <Copy value={curl} label="Copy the command" />
-          </div>
-          <CheckUrlHint />
+          <p className="soft">
+            From your service or a terminal, with <code>{keyVariable}</code> set to the key, or here.
+          </p>
+          <CheckCode check={first} />
           <Button
             variant="default"
             renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}

@@ -108,5 +108,5 @@ test('a viewer asks too, and copies the check in each language', async () => {
   const { user } = open('/t/acme/try?user=42');
   expect((await screen.findByRole('region', { name: 'curl' })).textContent).toContain('"user_id":"42"');
   await user.click(screen.getByRole('radio', { name: 'Python' }));
-  expect(screen.getByRole('region', { name: 'Python' }).textContent).toContain('requests.post');
+  expect(screen.getByRole('region', { name: 'Python' }).textContent).toContain('Check(user_id="42")');
 });

@@ -1,9 +1,8 @@
 import { Link } from '@tanstack/react-router';
 import type { Key } from '~/api/types';
-import { CheckUrlHint, useCheckUrl } from '~/components/CheckUrl';
-import { CodeBlock } from '~/components/CodeBlock';
+import { CheckCode } from '~/components/CheckCode';
 import { SecretDialog } from '~/components/SecretDialog';
-import { curlWith } from '~/domain/snippets';
+import { keyVariable } from '~/domain/snippets';
 
 export interface Created {
   key: Key;
@@ -20,20 +19,18 @@ export function CreatedKey({
   created: Created;
   onClose: () => void;
 }) {
-  const { url } = useCheckUrl();
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
       {created.key.permissions.includes('check') && (
         <>
           <h3>Send a first check</h3>
-          <CodeBlock label="curl" code={curlWith(created.secret, url, { user_id: '42' })} />
-          <CheckUrlHint />
+          <CheckCode check={{ user_id: '42' }} secret={created.secret} />
           <p className="soft">
-            The key works within 2 s.{' '}
+            The key works within 2 s. Programs read it from <code>{keyVariable}</code>.{' '}
             <Link to="/t/$tenant/try" params={{ tenant }}>
               Try it
             </Link>{' '}
-            has code for Go, Python and JavaScript.
+            has code for other checks.
           </p>
         </>
       )}

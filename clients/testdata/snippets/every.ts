@@ -1,0 +1,18 @@
+import { Sluice } from '@sluicegate/client'; // npm install @sluicegate/client
+
+// One for the whole process.
+const limits = new Sluice({ url: "http://127.0.0.1:8080", key: process.env.SLUICE_KEY ?? '' });
+const decision = await limits.check({
+  userId: "it's \"42\" `here` $HOME \\ \n é 𝕏",
+  plan: "pro",
+  endpoint: "/api/reports",
+  method: "GET",
+  ip: "203.0.113.9",
+  cost: 2.5,
+  attributes: {"org":"it's \"42\" `here` $HOME \\ \n é 𝕏","size":"l"},
+});
+if (decision.allowed) {
+  console.log('allowed');
+} else {
+  console.log('denied, wait', decision.retryAfterMs, 'ms');
+}
