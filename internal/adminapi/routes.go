@@ -138,6 +138,12 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
 		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
 
+		{get, v1 + "/service-keys", aPlatformAdmin, x.ListServiceKeys},
+		{post, v1 + "/service-keys", aPlatformAdmin, x.CreateServiceKey},
+		{get, v1 + "/service-keys/{key_id}", aPlatformAdmin, x.GetServiceKey},
+		{post, v1 + "/service-keys/{key_id}/rotate", aPlatformAdmin, x.RotateServiceKey},
+		{post, v1 + "/service-keys/{key_id}/revoke", aPlatformAdmin, x.RevokeServiceKey},
+
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},
 		{get, tenant, aViewer, x.GetTenant},
@@ -338,5 +344,5 @@ func location(format string, names ...any) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(fmt.Sprint(name))
 	}
-	return fmt.Sprintf("/api/v1/tenants/"+format, names...)
+	return fmt.Sprintf("/api/v1/"+format, names...)
 }

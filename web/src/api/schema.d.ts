@@ -374,6 +374,94 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List service keys */
+        get: operations["listServiceKeys"];
+        put?: never;
+        /**
+         * Create a service key
+         * @description It acts in every tenant, and where only platform admins may. Only this answer shows the key. Sluice stores its digest.
+         */
+        post: operations["createServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        /** Get a service key, without its secret */
+        get: operations["getServiceKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace a service key
+         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
+         *     grace period ends.
+         */
+        post: operations["rotateServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a service key for good
+         * @description Every process refuses the key from then on.
+         */
+        post: operations["revokeServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -1226,7 +1314,7 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description The new key has the old key's name and permissions, and its expiry unless `expires_at` is given. The old key works until the
+         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
          *     grace period ends.
          */
         post: operations["rotateKey"];
@@ -2111,8 +2199,13 @@ export interface components {
         RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
-        /** @enum {string} */
-        Permission: "check" | "explain" | "manage" | "refund" | "report";
+        /**
+         * @description At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+         *     `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
+         *     names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
+         * @enum {string}
+         */
+        Permission: "check" | "explain" | "refund" | "report" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
@@ -3113,6 +3206,15 @@ export interface components {
          *       "permissions": [
          *         "check"
          *       ],
+         *       "networks": [
+         *         "203.0.113.0/24"
+         *       ],
+         *       "created_by": {
+         *         "kind": "account",
+         *         "id": "3",
+         *         "name": "ada@example.com"
+         *       },
+         *       "creator_left": false,
          *       "created_at": "2026-11-01T09:00:00Z",
          *       "expires_at": null,
          *       "revoked_at": null,
@@ -3125,6 +3227,17 @@ export interface components {
             key_id: string;
             name: string;
             permissions: components["schemas"]["Permission"][];
+            /** @description Where the key may be used from, as CIDR; empty: anywhere */
+            networks: string[];
+            /** @description Null: an earlier release made the key and did not record it */
+            created_by: {
+                /** @enum {string} */
+                kind: "account" | "api_key" | "command" | "system";
+                id: string;
+                name: string;
+            } | null;
+            /** @description The person who made the key is no longer a member, or may no longer sign in */
+            creator_left: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -3146,6 +3259,8 @@ export interface components {
         NewKey: {
             name: string;
             permissions: components["schemas"]["Permission"][];
+            /** @description Addresses, and networks in CIDR notation, that the key may be used from; left out or empty: anywhere */
+            networks?: string[];
             /** Format: date-time */
             expires_at?: string | null;
         };
@@ -3320,8 +3435,8 @@ export interface components {
         };
         PlatformAuditObject: {
             /** @enum {string} */
-            kind: "account" | "tenant";
-            /** @description An account's id, a tenant's slug */
+            kind: "account" | "tenant" | "service_key";
+            /** @description An account's or service key's id, a tenant's slug */
             id: string;
         };
         /**
@@ -5436,6 +5551,173 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listServiceKeys: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first, including revoked and expired keys */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createServiceKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "terraform",
+                 *       "permissions": [
+                 *         "tenants",
+                 *         "manage"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewKey"];
+            };
+        };
+        responses: {
+            201: components["responses"]["KeyCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getServiceKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateServiceKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "grace_seconds": 86400
+                 *     }
+                 */
+                "application/json": {
+                    /** Format: int64 */
+                    grace_seconds: number;
+                    /**
+                     * Format: date-time
+                     * @description The new key's expiry
+                     */
+                    expires_at?: string;
+                };
+            };
+        };
+        responses: {
+            201: components["responses"]["KeyCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    revokeServiceKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

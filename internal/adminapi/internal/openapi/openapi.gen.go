@@ -339,6 +339,30 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for KeyCreatedByKind.
+const (
+	KeyCreatedByKindAccount KeyCreatedByKind = "account"
+	KeyCreatedByKindApiKey  KeyCreatedByKind = "api_key"
+	KeyCreatedByKindCommand KeyCreatedByKind = "command"
+	KeyCreatedByKindSystem  KeyCreatedByKind = "system"
+)
+
+// Valid indicates whether the value is a known member of the KeyCreatedByKind enum.
+func (e KeyCreatedByKind) Valid() bool {
+	switch e {
+	case KeyCreatedByKindAccount:
+		return true
+	case KeyCreatedByKindApiKey:
+		return true
+	case KeyCreatedByKindCommand:
+		return true
+	case KeyCreatedByKindSystem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Mode.
 const (
 	ModeEnforce Mode = "enforce"
@@ -359,25 +383,52 @@ func (e Mode) Valid() bool {
 
 // Defines values for Permission.
 const (
-	Check   Permission = "check"
-	Explain Permission = "explain"
-	Manage  Permission = "manage"
-	Refund  Permission = "refund"
-	Report  Permission = "report"
+	PermissionAccounts Permission = "accounts"
+	PermissionAlerts   Permission = "alerts"
+	PermissionCheck    Permission = "check"
+	PermissionExplain  Permission = "explain"
+	PermissionKeys     Permission = "keys"
+	PermissionManage   Permission = "manage"
+	PermissionMembers  Permission = "members"
+	PermissionRead     Permission = "read"
+	PermissionRefund   Permission = "refund"
+	PermissionReport   Permission = "report"
+	PermissionRules    Permission = "rules"
+	PermissionSettings Permission = "settings"
+	PermissionTenants  Permission = "tenants"
+	PermissionUsers    Permission = "users"
 )
 
 // Valid indicates whether the value is a known member of the Permission enum.
 func (e Permission) Valid() bool {
 	switch e {
-	case Check:
+	case PermissionAccounts:
 		return true
-	case Explain:
+	case PermissionAlerts:
 		return true
-	case Manage:
+	case PermissionCheck:
 		return true
-	case Refund:
+	case PermissionExplain:
 		return true
-	case Report:
+	case PermissionKeys:
+		return true
+	case PermissionManage:
+		return true
+	case PermissionMembers:
+		return true
+	case PermissionRead:
+		return true
+	case PermissionRefund:
+		return true
+	case PermissionReport:
+		return true
+	case PermissionRules:
+		return true
+	case PermissionSettings:
+		return true
+	case PermissionTenants:
+		return true
+	case PermissionUsers:
 		return true
 	default:
 		return false
@@ -407,14 +458,17 @@ func (e PlatformAuditEntryAction) Valid() bool {
 
 // Defines values for PlatformAuditObjectKind.
 const (
-	PlatformAuditObjectKindAccount PlatformAuditObjectKind = "account"
-	PlatformAuditObjectKindTenant  PlatformAuditObjectKind = "tenant"
+	PlatformAuditObjectKindAccount    PlatformAuditObjectKind = "account"
+	PlatformAuditObjectKindServiceKey PlatformAuditObjectKind = "service_key"
+	PlatformAuditObjectKindTenant     PlatformAuditObjectKind = "tenant"
 )
 
 // Valid indicates whether the value is a known member of the PlatformAuditObjectKind enum.
 func (e PlatformAuditObjectKind) Valid() bool {
 	switch e {
 	case PlatformAuditObjectKindAccount:
+		return true
+	case PlatformAuditObjectKindServiceKey:
 		return true
 	case PlatformAuditObjectKindTenant:
 		return true
@@ -1320,19 +1374,35 @@ type InvitationToken struct {
 
 // Key defines model for Key.
 type Key struct {
-	CreatedAt time.Time                    `json:"created_at"`
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Null: an earlier release made the key and did not record it
+	CreatedBy nullable.Nullable[struct {
+		Id   string           `json:"id"`
+		Kind KeyCreatedByKind `json:"kind"`
+		Name string           `json:"name"`
+	}] `json:"created_by"`
+
+	// CreatorLeft The person who made the key is no longer a member, or may no longer sign in
+	CreatorLeft bool                         `json:"creator_left"`
+	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at"`
 
 	// KeyId The part between slk_ and the secret; no secret
 	KeyId string `json:"key_id"`
 
 	// LastUsedAt To the minute
-	LastUsedAt  nullable.Nullable[time.Time] `json:"last_used_at"`
-	Name        string                       `json:"name"`
+	LastUsedAt nullable.Nullable[time.Time] `json:"last_used_at"`
+	Name       string                       `json:"name"`
+
+	// Networks Where the key may be used from, as CIDR; empty: anywhere
+	Networks    []string                     `json:"networks"`
 	Permissions []Permission                 `json:"permissions"`
 	RevokedAt   nullable.Nullable[time.Time] `json:"revoked_at"`
 	Version     int64                        `json:"version"`
 }
+
+// KeyCreatedByKind defines model for Key.CreatedBy.Kind.
+type KeyCreatedByKind string
 
 // KeyList defines model for KeyList.
 type KeyList struct {
@@ -1507,9 +1577,12 @@ type NewInvitation struct {
 
 // NewKey defines model for NewKey.
 type NewKey struct {
-	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-	Name        string                       `json:"name"`
-	Permissions []Permission                 `json:"permissions"`
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+	Name      string                       `json:"name"`
+
+	// Networks Addresses, and networks in CIDR notation, that the key may be used from; left out or empty: anywhere
+	Networks    *[]string    `json:"networks,omitempty"`
+	Permissions []Permission `json:"permissions"`
 }
 
 // NewPlan defines model for NewPlan.
@@ -1656,7 +1729,9 @@ type PasswordChange struct {
 	NewPassword Password `json:"new_password"`
 }
 
-// Permission defines model for Permission.
+// Permission At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+// `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
+// names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
 type Permission string
 
 // Plan defines model for Plan.
@@ -1711,7 +1786,7 @@ type PlatformAuditList struct {
 
 // PlatformAuditObject defines model for PlatformAuditObject.
 type PlatformAuditObject struct {
-	// Id An account's id, a tenant's slug
+	// Id An account's or service key's id, a tenant's slug
 	Id   string                  `json:"id"`
 	Kind PlatformAuditObjectKind `json:"kind"`
 }
@@ -2634,6 +2709,34 @@ type ListPlatformAuditParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListServiceKeysParams defines parameters for ListServiceKeys.
+type ListServiceKeysParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RevokeServiceKeyParams defines parameters for RevokeServiceKey.
+type RevokeServiceKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// RotateServiceKeyJSONBody defines parameters for RotateServiceKey.
+type RotateServiceKeyJSONBody struct {
+	// ExpiresAt The new key's expiry
+	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
+	GraceSeconds int64      `json:"grace_seconds"`
+}
+
+// RotateServiceKeyParams defines parameters for RotateServiceKey.
+type RotateServiceKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Q Part of the slug or name
@@ -3182,6 +3285,12 @@ type AcceptInvitationJSONRequestBody = InvitationAcceptance
 // LookAtInvitationJSONRequestBody defines body for LookAtInvitation for application/json ContentType.
 type LookAtInvitationJSONRequestBody = InvitationToken
 
+// CreateServiceKeyJSONRequestBody defines body for CreateServiceKey for application/json ContentType.
+type CreateServiceKeyJSONRequestBody = NewKey
+
+// RotateServiceKeyJSONRequestBody defines body for RotateServiceKey for application/json ContentType.
+type RotateServiceKeyJSONRequestBody RotateServiceKeyJSONBody
+
 // SignInJSONRequestBody defines body for SignIn for application/json ContentType.
 type SignInJSONRequestBody = SignIn
 
@@ -3280,6 +3389,21 @@ type ServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(w http.ResponseWriter, r *http.Request)
+	// ListServiceKeys List service keys
+	// (GET /api/v1/service-keys)
+	ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams)
+	// CreateServiceKey Create a service key
+	// (POST /api/v1/service-keys)
+	CreateServiceKey(w http.ResponseWriter, r *http.Request)
+	// GetServiceKey Get a service key, without its secret
+	// (GET /api/v1/service-keys/{key_id})
+	GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID)
+	// RevokeServiceKey Revoke a service key for good
+	// (POST /api/v1/service-keys/{key_id}/revoke)
+	RevokeServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RevokeServiceKeyParams)
+	// RotateServiceKey Replace a service key
+	// (POST /api/v1/service-keys/{key_id}/rotate)
+	RotateServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RotateServiceKeyParams)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(w http.ResponseWriter, r *http.Request)
@@ -3834,6 +3958,200 @@ func (siw *ServerInterfaceWrapper) GetDescription(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetDescription(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListServiceKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListServiceKeys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListServiceKeysParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListServiceKeys(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateServiceKey(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) GetServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetServiceKey(w, r, keyId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeServiceKey(w, r, keyId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) RotateServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateServiceKey(w, r, keyId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8493,6 +8811,16 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/openapi.yaml", wrapper.GetDescription).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.ListServiceKeys).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.CreateServiceKey).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}", wrapper.GetServiceKey).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/revoke", wrapper.RevokeServiceKey).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/rotate", wrapper.RotateServiceKey).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.SignOut).Methods(http.MethodDelete)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.GetSession).Methods(http.MethodGet)
@@ -9087,6 +9415,125 @@ func (response GetDescription200ApplicationyamlResponse) VisitGetDescriptionResp
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ListServiceKeysRequestObject struct {
+	Params ListServiceKeysParams
+}
+
+type ListServiceKeysResponseObject interface {
+	VisitListServiceKeysResponse(w http.ResponseWriter) error
+}
+
+type ListServiceKeys200JSONResponse KeyList
+
+func (response ListServiceKeys200JSONResponse) VisitListServiceKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateServiceKeyRequestObject struct {
+	Body *CreateServiceKeyJSONRequestBody
+}
+
+type CreateServiceKeyResponseObject interface {
+	VisitCreateServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateServiceKey201JSONResponse struct{ KeyCreatedJSONResponse }
+
+func (response CreateServiceKey201JSONResponse) VisitCreateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceKeyRequestObject struct {
+	KeyId KeyID `json:"key_id"`
+}
+
+type GetServiceKeyResponseObject interface {
+	VisitGetServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type GetServiceKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response GetServiceKey200JSONResponse) VisitGetServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeServiceKeyRequestObject struct {
+	KeyId  KeyID `json:"key_id"`
+	Params RevokeServiceKeyParams
+}
+
+type RevokeServiceKeyResponseObject interface {
+	VisitRevokeServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeServiceKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response RevokeServiceKey200JSONResponse) VisitRevokeServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateServiceKeyRequestObject struct {
+	KeyId  KeyID `json:"key_id"`
+	Params RotateServiceKeyParams
+	Body   *RotateServiceKeyJSONRequestBody
+}
+
+type RotateServiceKeyResponseObject interface {
+	VisitRotateServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type RotateServiceKey201JSONResponse struct{ KeyCreatedJSONResponse }
+
+func (response RotateServiceKey201JSONResponse) VisitRotateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -11214,6 +11661,21 @@ type StrictServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(ctx context.Context, request GetDescriptionRequestObject) (GetDescriptionResponseObject, error)
+	// ListServiceKeys List service keys
+	// (GET /api/v1/service-keys)
+	ListServiceKeys(ctx context.Context, request ListServiceKeysRequestObject) (ListServiceKeysResponseObject, error)
+	// CreateServiceKey Create a service key
+	// (POST /api/v1/service-keys)
+	CreateServiceKey(ctx context.Context, request CreateServiceKeyRequestObject) (CreateServiceKeyResponseObject, error)
+	// GetServiceKey Get a service key, without its secret
+	// (GET /api/v1/service-keys/{key_id})
+	GetServiceKey(ctx context.Context, request GetServiceKeyRequestObject) (GetServiceKeyResponseObject, error)
+	// RevokeServiceKey Revoke a service key for good
+	// (POST /api/v1/service-keys/{key_id}/revoke)
+	RevokeServiceKey(ctx context.Context, request RevokeServiceKeyRequestObject) (RevokeServiceKeyResponseObject, error)
+	// RotateServiceKey Replace a service key
+	// (POST /api/v1/service-keys/{key_id}/rotate)
+	RotateServiceKey(ctx context.Context, request RotateServiceKeyRequestObject) (RotateServiceKeyResponseObject, error)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(ctx context.Context, request SignOutRequestObject) (SignOutResponseObject, error)
@@ -11786,6 +12248,150 @@ func (sh *strictHandler) GetDescription(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetDescriptionResponseObject); ok {
 		if err := validResponse.VisitGetDescriptionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListServiceKeys operation middleware
+func (sh *strictHandler) ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams) {
+	var request ListServiceKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListServiceKeys(ctx, request.(ListServiceKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListServiceKeys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListServiceKeysResponseObject); ok {
+		if err := validResponse.VisitListServiceKeysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateServiceKey operation middleware
+func (sh *strictHandler) CreateServiceKey(w http.ResponseWriter, r *http.Request) {
+	var request CreateServiceKeyRequestObject
+
+	var body CreateServiceKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateServiceKey(ctx, request.(CreateServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateServiceKeyResponseObject); ok {
+		if err := validResponse.VisitCreateServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetServiceKey operation middleware
+func (sh *strictHandler) GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID) {
+	var request GetServiceKeyRequestObject
+
+	request.KeyId = keyId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetServiceKey(ctx, request.(GetServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceKeyResponseObject); ok {
+		if err := validResponse.VisitGetServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeServiceKey operation middleware
+func (sh *strictHandler) RevokeServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RevokeServiceKeyParams) {
+	var request RevokeServiceKeyRequestObject
+
+	request.KeyId = keyId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeServiceKey(ctx, request.(RevokeServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeServiceKeyResponseObject); ok {
+		if err := validResponse.VisitRevokeServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateServiceKey operation middleware
+func (sh *strictHandler) RotateServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RotateServiceKeyParams) {
+	var request RotateServiceKeyRequestObject
+
+	request.KeyId = keyId
+	request.Params = params
+
+	var body RotateServiceKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateServiceKey(ctx, request.(RotateServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateServiceKeyResponseObject); ok {
+		if err := validResponse.VisitRotateServiceKeyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
