@@ -48,6 +48,9 @@ type apiRequest struct {
 	began      time.Time
 	places     places
 	door       door // of places.running
+	// once is what the store knows of a request with an Idempotency-Key, which is onceSecret.
+	once       auth.Once
+	onceSecret string
 }
 
 type apiRequestKey struct{}
@@ -85,7 +88,13 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 			return nil
 		}
 		q.r = q.r.WithContext(q.context())
-		rt.handler(w, q.r)
+		if q.onceSecret == "" {
+			rt.handler(w, q.r)
+			return nil
+		}
+		if err := s.handleOnce(w, q, rt, o); err != nil {
+			s.handlerFailed(w, r, err)
+		}
 		return nil
 	}
 }
@@ -128,6 +137,9 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	}
 	// The place is taken after the body has arrived, so that a slow network holds none, and before the body is parsed.
 	if err := door.enter(q); err != nil {
+		return err
+	}
+	if err := q.mayRepeat(rt, body); err != nil {
 		return err
 	}
 	return o.checkBody(q.r, body)

@@ -12,7 +12,7 @@ import (
 
 // keyCreator is the generated type of created_by.
 type keyCreator = struct {
-	Id   string                   `json:"id"`
+	Id   string                   `json:"id"` //nolint:revive // generated
 	Kind openapi.KeyCreatedByKind `json:"kind"`
 	Name string                   `json:"name"`
 }
@@ -23,7 +23,7 @@ func showKey(k *auth.NamedKey) openapi.Key {
 		Permissions: itemsOf(k.Permissions, func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
 		CreatedAt:   k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
 		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft,
-		Networks:  itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
+		Networks: itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 	}
 	shown.CreatedBy.SetNull()
 	if by := k.CreatedBy; by.Kind != "" {

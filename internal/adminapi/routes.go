@@ -30,7 +30,9 @@ type Config struct {
 	// As returns a Writer in the name of an actor.
 	As     func(by rules.Actor) Writer
 	People auth.Store
-	Gate   *auth.Gate
+	// Once remembers requests that may be repeated.
+	Once auth.OnceStore
+	Gate *auth.Gate
 	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore

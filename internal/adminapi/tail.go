@@ -95,7 +95,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	for {
 		isCurrent := s.Now().Sub(checked) < tailRecheck
 		if !isCurrent {
-			ended, err := s.stillMayRead(q) //nolint:contextcheck // the request has it
+			ended, err := s.stillMayRead(q)
 			if ended != "" {
 				stream.end(ended)
 				return

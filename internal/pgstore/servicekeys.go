@@ -12,7 +12,7 @@ import (
 
 // ServiceKeys returns up to limit service keys, revoked ones included, the latest first, before an id.
 func (s *Store) ServiceKeys(ctx context.Context, before string, limit int) ([]auth.NamedKey, error) {
-	rows, err := ask(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ServiceKey, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ServiceKey, error) {
 		var createdAt *time.Time
 		if before != "" {
 			key, err := q.ServiceKey(ctx, before)
@@ -31,7 +31,7 @@ func (s *Store) ServiceKeys(ctx context.Context, before string, limit int) ([]au
 
 // ServiceKey returns one service key, even if it is revoked.
 func (s *Store) ServiceKey(ctx context.Context, keyID string) (auth.NamedKey, error) {
-	row, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ServiceKey, error) {
+	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ServiceKey, error) {
 		return q.ServiceKey(ctx, keyID)
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) ServiceKey(ctx context.Context, keyID string) (auth.NamedKey, er
 
 // ServiceKeyUsed notes that a service key was used, at most once a minute.
 func (s *Store) ServiceKeyUsed(ctx context.Context, keyID string) error {
-	_, err := lookUp(ctx, s, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.ServiceKeyUsed(ctx, keyID)
 	})
 	if err != nil {

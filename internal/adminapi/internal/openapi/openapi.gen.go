@@ -1196,7 +1196,7 @@ type BucketChange struct {
 	BucketKey     string `json:"bucket_key"`
 	BurstCapacity int64  `json:"burst_capacity"`
 
-	// Repeated The Idempotency-Key was used before: nothing changed, and this is the first answer
+	// Repeated An earlier request with this Idempotency-Key gave the tokens, and its answer was lost: nothing changed
 	Repeated     *bool   `json:"repeated,omitempty"`
 	TokensAfter  float64 `json:"tokens_after"`
 	TokensBefore float64 `json:"tokens_before"`
@@ -1308,6 +1308,15 @@ type Enforcement string
 
 // FailureMode What a rule does while the store of buckets cannot answer
 type FailureMode string
+
+// FieldError defines model for FieldError.
+type FieldError struct {
+	// Detail Reads well after the field's name
+	Detail string `json:"detail"`
+
+	// Pointer A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter
+	Pointer string `json:"pointer"`
+}
 
 // Health defines model for Health.
 type Health struct {
@@ -1812,6 +1821,21 @@ type Point struct {
 
 	// Denied For a shadow rule, checks it would have denied
 	Denied int64 `json:"denied"`
+}
+
+// Problem An error as in RFC 9457
+type Problem struct {
+	// Detail What to do
+	Detail string        `json:"detail"`
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// RequestId Finds the line in the log
+	RequestId *string `json:"request_id,omitempty"`
+	Status    int     `json:"status"`
+	Title     string  `json:"title"`
+
+	// Type The kind of problem; never changes
+	Type string `json:"type"`
 }
 
 // ProcessStatus A process that answers checks
@@ -2560,6 +2584,9 @@ type DryRun = bool
 // From defines model for From.
 type From = time.Time
 
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // IfMatch defines model for IfMatch.
 type IfMatch = string
 
@@ -2607,6 +2634,9 @@ type InvitationCreated = CreatedInvitation
 
 // KeyCreated defines model for KeyCreated.
 type KeyCreated = CreatedKey
+
+// KeyReused An error as in RFC 9457
+type KeyReused = Problem
 
 // OverrideCreated defines model for OverrideCreated.
 type OverrideCreated = Override
@@ -2718,10 +2748,19 @@ type ListServiceKeysParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateServiceKeyParams defines parameters for CreateServiceKey.
+type CreateServiceKeyParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RevokeServiceKeyParams defines parameters for RevokeServiceKey.
 type RevokeServiceKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateServiceKeyJSONBody defines parameters for RotateServiceKey.
@@ -2735,6 +2774,9 @@ type RotateServiceKeyJSONBody struct {
 type RotateServiceKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.
@@ -2747,6 +2789,12 @@ type ListTenantsParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateTenantParams defines parameters for CreateTenant.
+type CreateTenantParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteTenantParams defines parameters for DeleteTenant.
@@ -2770,6 +2818,12 @@ type ListAlertsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateAlertParams defines parameters for CreateAlert.
+type CreateAlertParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteAlertParams defines parameters for DeleteAlert.
 type DeleteAlertParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -2791,10 +2845,25 @@ type ListAlertDeliveriesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// RetryAlertDeliveryParams defines parameters for RetryAlertDelivery.
+type RetryAlertDeliveryParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RotateAlertSecretParams defines parameters for RotateAlertSecret.
 type RotateAlertSecretParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestAlertParams defines parameters for TestAlert.
+type TestAlertParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -2806,10 +2875,19 @@ type ListKeysParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateKeyParams defines parameters for CreateKey.
+type CreateKeyParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateKeyJSONBody defines parameters for RotateKey.
@@ -2823,6 +2901,9 @@ type RotateKeyJSONBody struct {
 type RotateKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -2876,6 +2957,12 @@ type ExportAuditParams struct {
 // ExportAuditParamsFormat defines parameters for ExportAudit.
 type ExportAuditParamsFormat string
 
+// RevertChangeParams defines parameters for RevertChange.
+type RevertChangeParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteAuthorizeMappingParams defines parameters for DeleteAuthorizeMapping.
 type DeleteAuthorizeMappingParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -2907,6 +2994,9 @@ type ImportConfigParams struct {
 
 	// Prune Remove objects that are missing from the file
 	Prune *bool `form:"prune,omitempty" json:"prune,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListInvitationsParams defines parameters for ListInvitations.
@@ -2918,6 +3008,12 @@ type ListInvitationsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// InviteParams defines parameters for Invite.
+type InviteParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetMatrixParams defines parameters for GetMatrix.
 type GetMatrixParams struct {
 	// Limit The most items to return
@@ -2925,6 +3021,12 @@ type GetMatrixParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// SaveMatrixParams defines parameters for SaveMatrix.
+type SaveMatrixParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListMembersParams defines parameters for ListMembers.
@@ -2992,6 +3094,12 @@ type ListPlansParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreatePlanParams defines parameters for CreatePlan.
+type CreatePlanParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeletePlanParams defines parameters for DeletePlan.
 type DeletePlanParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -3013,6 +3121,9 @@ type UpdatePlanParams struct {
 type ResumeTenantParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRulesParams defines parameters for ListRules.
@@ -3036,6 +3147,12 @@ type ListRulesParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateRuleParams defines parameters for CreateRule.
+type CreateRuleParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteRuleParams defines parameters for DeleteRule.
@@ -3081,6 +3198,9 @@ type PutOverrideParamsIfNoneMatch string
 type PromoteRuleParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetSeriesParams defines parameters for GetSeries.
@@ -3160,6 +3280,9 @@ type GetViolationSeriesParams struct {
 type SuspendTenantParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListUsersParams defines parameters for ListUsers.
@@ -3188,12 +3311,21 @@ type ExportUsersParams struct {
 type ImportUsersParams struct {
 	// DryRun Report the changes, but make none
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreditBucketParams defines parameters for CreditBucket.
 type CreditBucketParams struct {
-	// IdempotencyKey 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit
-	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ResetBucketParams defines parameters for ResetBucket.
+type ResetBucketParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // AssignPlanJSONBody defines parameters for AssignPlan.
@@ -3394,7 +3526,7 @@ type ServerInterface interface {
 	ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams)
 	// CreateServiceKey Create a service key
 	// (POST /api/v1/service-keys)
-	CreateServiceKey(w http.ResponseWriter, r *http.Request)
+	CreateServiceKey(w http.ResponseWriter, r *http.Request, params CreateServiceKeyParams)
 	// GetServiceKey Get a service key, without its secret
 	// (GET /api/v1/service-keys/{key_id})
 	GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID)
@@ -3430,7 +3562,7 @@ type ServerInterface interface {
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
-	CreateTenant(w http.ResponseWriter, r *http.Request)
+	CreateTenant(w http.ResponseWriter, r *http.Request, params CreateTenantParams)
 	// DeleteTenant Remove a suspended tenant for good
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteTenantParams)
@@ -3445,7 +3577,7 @@ type ServerInterface interface {
 	ListAlerts(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAlertsParams)
 	// CreateAlert Create an alert
 	// (POST /api/v1/tenants/{tenant}/alerts)
-	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAlertParams)
 	// DeleteAlert Remove an alert and its deliveries
 	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
 	DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams)
@@ -3460,19 +3592,19 @@ type ServerInterface interface {
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
 	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
-	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64)
+	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams)
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
 	// TestAlert Send a test webhook
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
-	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID)
+	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams)
 	// ListKeys List API keys
 	// (GET /api/v1/tenants/{tenant}/api-keys)
 	ListKeys(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListKeysParams)
 	// CreateKey Create an API key
 	// (POST /api/v1/tenants/{tenant}/api-keys)
-	CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateKeyParams)
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID)
@@ -3493,7 +3625,7 @@ type ServerInterface interface {
 	GetAuditEntry(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID)
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
-	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID)
+	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -3523,7 +3655,7 @@ type ServerInterface interface {
 	ListInvitations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListInvitationsParams)
 	// Invite Invite a member
 	// (POST /api/v1/tenants/{tenant}/invitations)
-	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams)
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
@@ -3532,7 +3664,7 @@ type ServerInterface interface {
 	GetMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetMatrixParams)
 	// SaveMatrix Save cells of the plan matrix
 	// (POST /api/v1/tenants/{tenant}/matrix)
-	SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SaveMatrixParams)
 	// ListMembers List members
 	// (GET /api/v1/tenants/{tenant}/members)
 	ListMembers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListMembersParams)
@@ -3553,7 +3685,7 @@ type ServerInterface interface {
 	ListPlans(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListPlansParams)
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
-	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreatePlanParams)
 	// DeletePlan Remove an unused plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params DeletePlanParams)
@@ -3571,7 +3703,7 @@ type ServerInterface interface {
 	ListRules(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListRulesParams)
 	// CreateRule Create a rule
 	// (POST /api/v1/tenants/{tenant}/rules)
-	CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateRuleParams)
 	// DeleteRule Remove a rule and its overrides
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id})
 	DeleteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params DeleteRuleParams)
@@ -3637,7 +3769,7 @@ type ServerInterface interface {
 	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams)
 	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
-	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams)
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
@@ -4016,8 +4148,35 @@ func (siw *ServerInterfaceWrapper) ListServiceKeys(w http.ResponseWriter, r *htt
 // CreateServiceKey operation middleware
 func (siw *ServerInterfaceWrapper) CreateServiceKey(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateServiceKey(w, r)
+		siw.Handler.CreateServiceKey(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4096,6 +4255,25 @@ func (siw *ServerInterfaceWrapper) RevokeServiceKey(w http.ResponseWriter, r *ht
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeServiceKey(w, r, keyId, params)
 	}))
@@ -4148,6 +4326,25 @@ func (siw *ServerInterfaceWrapper) RotateServiceKey(w http.ResponseWriter, r *ht
 		err = fmt.Errorf("Header parameter If-Match is required, but not found")
 		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
 		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -4333,8 +4530,35 @@ func (siw *ServerInterfaceWrapper) ListTenants(w http.ResponseWriter, r *http.Re
 // CreateTenant operation middleware
 func (siw *ServerInterfaceWrapper) CreateTenant(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateTenantParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateTenant(w, r)
+		siw.Handler.CreateTenant(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4548,8 +4772,32 @@ func (siw *ServerInterfaceWrapper) CreateAlert(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateAlert(w, r, tenant)
+		siw.Handler.CreateAlert(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4817,8 +5065,32 @@ func (siw *ServerInterfaceWrapper) RetryAlertDelivery(w http.ResponseWriter, r *
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryAlertDeliveryParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryAlertDelivery(w, r, tenant, alertId, deliveryId)
+		siw.Handler.RetryAlertDelivery(w, r, tenant, alertId, deliveryId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4880,6 +5152,25 @@ func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *h
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RotateAlertSecret(w, r, tenant, alertId, params)
 	}))
@@ -4915,8 +5206,32 @@ func (siw *ServerInterfaceWrapper) TestAlert(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestAlertParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TestAlert(w, r, tenant, alertId)
+		siw.Handler.TestAlert(w, r, tenant, alertId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4996,8 +5311,32 @@ func (siw *ServerInterfaceWrapper) CreateKey(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateKey(w, r, tenant)
+		siw.Handler.CreateKey(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5094,6 +5433,25 @@ func (siw *ServerInterfaceWrapper) RevokeKey(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeKey(w, r, tenant, keyId, params)
 	}))
@@ -5155,6 +5513,25 @@ func (siw *ServerInterfaceWrapper) RotateKey(w http.ResponseWriter, r *http.Requ
 		err = fmt.Errorf("Header parameter If-Match is required, but not found")
 		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
 		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -5506,8 +5883,32 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevertChangeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevertChange(w, r, tenant, auditId)
+		siw.Handler.RevertChange(w, r, tenant, auditId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5855,6 +6256,27 @@ func (siw *ServerInterfaceWrapper) ImportConfig(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ImportConfig(w, r, tenant, params)
 	}))
@@ -5936,8 +6358,32 @@ func (siw *ServerInterfaceWrapper) Invite(w http.ResponseWriter, r *http.Request
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InviteParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Invite(w, r, tenant)
+		siw.Handler.Invite(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6052,8 +6498,32 @@ func (siw *ServerInterfaceWrapper) SaveMatrix(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SaveMatrixParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SaveMatrix(w, r, tenant)
+		siw.Handler.SaveMatrix(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6495,8 +6965,32 @@ func (siw *ServerInterfaceWrapper) CreatePlan(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePlanParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreatePlan(w, r, tenant)
+		siw.Handler.CreatePlan(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6710,6 +7204,25 @@ func (siw *ServerInterfaceWrapper) ResumeTenant(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResumeTenant(w, r, tenant, params)
 	}))
@@ -6882,8 +7395,32 @@ func (siw *ServerInterfaceWrapper) CreateRule(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRuleParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateRule(w, r, tenant)
+		siw.Handler.CreateRule(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7371,6 +7908,25 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 		err = fmt.Errorf("Header parameter If-Match is required, but not found")
 		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
 		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -7868,6 +8424,25 @@ func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SuspendTenant(w, r, tenant, params)
 	}))
@@ -8046,6 +8621,27 @@ func (siw *ServerInterfaceWrapper) ImportUsers(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ImportUsers(w, r, tenant, params)
 	}))
@@ -8158,7 +8754,7 @@ func (siw *ServerInterfaceWrapper) CreditBucket(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional header parameter "Idempotency-Key" -------------
 	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey string
+		var IdempotencyKey IdempotencyKey
 		n := len(valueList)
 		if n != 1 {
 			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
@@ -8210,8 +8806,32 @@ func (siw *ServerInterfaceWrapper) ResetBucket(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResetBucketParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResetBucket(w, r, tenant, userId)
+		siw.Handler.ResetBucket(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9023,6 +9643,8 @@ type KeyCreatedJSONResponse struct {
 	Headers KeyCreatedResponseHeaders
 }
 
+type KeyReusedApplicationProblemPlusJSONResponse Problem
+
 type OverrideCreatedResponseHeaders struct {
 	ETag string
 }
@@ -9441,7 +10063,8 @@ func (response ListServiceKeys200JSONResponse) VisitListServiceKeysResponse(w ht
 }
 
 type CreateServiceKeyRequestObject struct {
-	Body *CreateServiceKeyJSONRequestBody
+	Params CreateServiceKeyParams
+	Body   *CreateServiceKeyJSONRequestBody
 }
 
 type CreateServiceKeyResponseObject interface {
@@ -9460,6 +10083,22 @@ func (response CreateServiceKey201JSONResponse) VisitCreateServiceKeyResponse(w 
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateServiceKey422ApplicationProblemPlusJSONResponse) VisitCreateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9511,6 +10150,22 @@ func (response RevokeServiceKey200JSONResponse) VisitRevokeServiceKeyResponse(w 
 	return err
 }
 
+type RevokeServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevokeServiceKey422ApplicationProblemPlusJSONResponse) VisitRevokeServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateServiceKeyRequestObject struct {
 	KeyId  KeyID `json:"key_id"`
 	Params RotateServiceKeyParams
@@ -9533,6 +10188,22 @@ func (response RotateServiceKey201JSONResponse) VisitRotateServiceKeyResponse(w 
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateServiceKey422ApplicationProblemPlusJSONResponse) VisitRotateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9712,7 +10383,8 @@ func (response ListTenants200JSONResponse) VisitListTenantsResponse(w http.Respo
 }
 
 type CreateTenantRequestObject struct {
-	Body *CreateTenantJSONRequestBody
+	Params CreateTenantParams
+	Body   *CreateTenantJSONRequestBody
 }
 
 type CreateTenantResponseObject interface {
@@ -9731,6 +10403,22 @@ func (response CreateTenant201JSONResponse) VisitCreateTenantResponse(w http.Res
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTenant422ApplicationProblemPlusJSONResponse) VisitCreateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9825,6 +10513,7 @@ func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.Respons
 
 type CreateAlertRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateAlertParams
 	Body   *CreateAlertJSONRequestBody
 }
 
@@ -9844,6 +10533,22 @@ func (response CreateAlert201JSONResponse) VisitCreateAlertResponse(w http.Respo
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlert422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateAlert422ApplicationProblemPlusJSONResponse) VisitCreateAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9944,6 +10649,7 @@ type RetryAlertDeliveryRequestObject struct {
 	Tenant     TenantSlug `json:"tenant"`
 	AlertId    AlertID    `json:"alert_id"`
 	DeliveryId int64      `json:"delivery_id"`
+	Params     RetryAlertDeliveryParams
 }
 
 type RetryAlertDeliveryResponseObject interface {
@@ -9960,6 +10666,22 @@ func (response RetryAlertDelivery200JSONResponse) VisitRetryAlertDeliveryRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAlertDelivery422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RetryAlertDelivery422ApplicationProblemPlusJSONResponse) VisitRetryAlertDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9989,9 +10711,26 @@ func (response RotateAlertSecret200JSONResponse) VisitRotateAlertSecretResponse(
 	return err
 }
 
+type RotateAlertSecret422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateAlertSecret422ApplicationProblemPlusJSONResponse) VisitRotateAlertSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestAlertRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AlertId AlertID    `json:"alert_id"`
+	Params  TestAlertParams
 }
 
 type TestAlertResponseObject interface {
@@ -10008,6 +10747,22 @@ func (response TestAlert201JSONResponse) VisitTestAlertResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestAlert422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response TestAlert422ApplicationProblemPlusJSONResponse) VisitTestAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10037,6 +10792,7 @@ func (response ListKeys200JSONResponse) VisitListKeysResponse(w http.ResponseWri
 
 type CreateKeyRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateKeyParams
 	Body   *CreateKeyJSONRequestBody
 }
 
@@ -10056,6 +10812,22 @@ func (response CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateKey422ApplicationProblemPlusJSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10109,6 +10881,22 @@ func (response RevokeKey200JSONResponse) VisitRevokeKeyResponse(w http.ResponseW
 	return err
 }
 
+type RevokeKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevokeKey422ApplicationProblemPlusJSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateKeyRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	KeyId  KeyID      `json:"key_id"`
@@ -10132,6 +10920,22 @@ func (response RotateKey201JSONResponse) VisitRotateKeyResponse(w http.ResponseW
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateKey422ApplicationProblemPlusJSONResponse) VisitRotateKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10265,6 +11069,7 @@ func (response GetAuditEntry200JSONResponse) VisitGetAuditEntryResponse(w http.R
 type RevertChangeRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AuditId AuditID    `json:"audit_id"`
+	Params  RevertChangeParams
 }
 
 type RevertChangeResponseObject interface {
@@ -10281,6 +11086,22 @@ func (response RevertChange200JSONResponse) VisitRevertChangeResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevertChange422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevertChange422ApplicationProblemPlusJSONResponse) VisitRevertChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10481,6 +11302,22 @@ func (response ImportConfig200JSONResponse) VisitImportConfigResponse(w http.Res
 	return err
 }
 
+type ImportConfig422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportConfig422ApplicationProblemPlusJSONResponse) VisitImportConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListInvitationsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListInvitationsParams
@@ -10506,6 +11343,7 @@ func (response ListInvitations200JSONResponse) VisitListInvitationsResponse(w ht
 
 type InviteRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params InviteParams
 	Body   *InviteJSONRequestBody
 }
 
@@ -10523,6 +11361,22 @@ func (response Invite201JSONResponse) VisitInviteResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Invite422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response Invite422ApplicationProblemPlusJSONResponse) VisitInviteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10569,6 +11423,7 @@ func (response GetMatrix200JSONResponse) VisitGetMatrixResponse(w http.ResponseW
 
 type SaveMatrixRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params SaveMatrixParams
 	Body   *SaveMatrixJSONRequestBody
 }
 
@@ -10586,6 +11441,22 @@ func (response SaveMatrix200JSONResponse) VisitSaveMatrixResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SaveMatrix422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response SaveMatrix422ApplicationProblemPlusJSONResponse) VisitSaveMatrixResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10729,6 +11600,7 @@ func (response ListPlans200JSONResponse) VisitListPlansResponse(w http.ResponseW
 
 type CreatePlanRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreatePlanParams
 	Body   *CreatePlanJSONRequestBody
 }
 
@@ -10748,6 +11620,22 @@ func (response CreatePlan201JSONResponse) VisitCreatePlanResponse(w http.Respons
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePlan422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreatePlan422ApplicationProblemPlusJSONResponse) VisitCreatePlanResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10844,6 +11732,22 @@ func (response ResumeTenant200JSONResponse) VisitResumeTenantResponse(w http.Res
 	return err
 }
 
+type ResumeTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeTenant422ApplicationProblemPlusJSONResponse) VisitResumeTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListRulesRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListRulesParams
@@ -10869,6 +11773,7 @@ func (response ListRules200JSONResponse) VisitListRulesResponse(w http.ResponseW
 
 type CreateRuleRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateRuleParams
 	Body   *CreateRuleJSONRequestBody
 }
 
@@ -10888,6 +11793,22 @@ func (response CreateRule201JSONResponse) VisitCreateRuleResponse(w http.Respons
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRule422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateRule422ApplicationProblemPlusJSONResponse) VisitCreateRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11096,6 +12017,22 @@ func (response PromoteRule200JSONResponse) VisitPromoteRuleResponse(w http.Respo
 	return err
 }
 
+type PromoteRule422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response PromoteRule422ApplicationProblemPlusJSONResponse) VisitPromoteRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SimulateRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Body   *SimulateJSONRequestBody
@@ -11257,6 +12194,22 @@ func (response SuspendTenant200JSONResponse) VisitSuspendTenantResponse(w http.R
 	return err
 }
 
+type SuspendTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response SuspendTenant422ApplicationProblemPlusJSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListUsersRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListUsersParams
@@ -11339,6 +12292,22 @@ func (response ImportUsers200JSONResponse) VisitImportUsersResponse(w http.Respo
 	return err
 }
 
+type ImportUsers422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportUsers422ApplicationProblemPlusJSONResponse) VisitImportUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUserRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
@@ -11411,9 +12380,26 @@ func (response CreditBucket200JSONResponse) VisitCreditBucketResponse(w http.Res
 	return err
 }
 
+type CreditBucket422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreditBucket422ApplicationProblemPlusJSONResponse) VisitCreditBucketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResetBucketRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params ResetBucketParams
 	Body   *ResetBucketJSONRequestBody
 }
 
@@ -11431,6 +12417,22 @@ func (response ResetBucket200JSONResponse) VisitResetBucketResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetBucket422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ResetBucket422ApplicationProblemPlusJSONResponse) VisitResetBucketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12282,8 +13284,10 @@ func (sh *strictHandler) ListServiceKeys(w http.ResponseWriter, r *http.Request,
 }
 
 // CreateServiceKey operation middleware
-func (sh *strictHandler) CreateServiceKey(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) CreateServiceKey(w http.ResponseWriter, r *http.Request, params CreateServiceKeyParams) {
 	var request CreateServiceKeyRequestObject
+
+	request.Params = params
 
 	var body CreateServiceKeyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12603,8 +13607,10 @@ func (sh *strictHandler) ListTenants(w http.ResponseWriter, r *http.Request, par
 }
 
 // CreateTenant operation middleware
-func (sh *strictHandler) CreateTenant(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) CreateTenant(w http.ResponseWriter, r *http.Request, params CreateTenantParams) {
 	var request CreateTenantRequestObject
+
+	request.Params = params
 
 	var body CreateTenantJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12748,10 +13754,11 @@ func (sh *strictHandler) ListAlerts(w http.ResponseWriter, r *http.Request, tena
 }
 
 // CreateAlert operation middleware
-func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAlertParams) {
 	var request CreateAlertRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateAlertJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12899,12 +13906,13 @@ func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Requ
 }
 
 // RetryAlertDelivery operation middleware
-func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64) {
+func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams) {
 	var request RetryAlertDeliveryRequestObject
 
 	request.Tenant = tenant
 	request.AlertId = alertId
 	request.DeliveryId = deliveryId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RetryAlertDelivery(ctx, request.(RetryAlertDeliveryRequestObject))
@@ -12955,11 +13963,12 @@ func (sh *strictHandler) RotateAlertSecret(w http.ResponseWriter, r *http.Reques
 }
 
 // TestAlert operation middleware
-func (sh *strictHandler) TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID) {
+func (sh *strictHandler) TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams) {
 	var request TestAlertRequestObject
 
 	request.Tenant = tenant
 	request.AlertId = alertId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.TestAlert(ctx, request.(TestAlertRequestObject))
@@ -13009,10 +14018,11 @@ func (sh *strictHandler) ListKeys(w http.ResponseWriter, r *http.Request, tenant
 }
 
 // CreateKey operation middleware
-func (sh *strictHandler) CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateKeyParams) {
 	var request CreateKeyRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateKeyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13213,11 +14223,12 @@ func (sh *strictHandler) GetAuditEntry(w http.ResponseWriter, r *http.Request, t
 }
 
 // RevertChange operation middleware
-func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID) {
+func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams) {
 	var request RevertChangeRequestObject
 
 	request.Tenant = tenant
 	request.AuditId = auditId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RevertChange(ctx, request.(RevertChangeRequestObject))
@@ -13496,10 +14507,11 @@ func (sh *strictHandler) ListInvitations(w http.ResponseWriter, r *http.Request,
 }
 
 // Invite operation middleware
-func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams) {
 	var request InviteRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body InviteJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13583,10 +14595,11 @@ func (sh *strictHandler) GetMatrix(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // SaveMatrix operation middleware
-func (sh *strictHandler) SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SaveMatrixParams) {
 	var request SaveMatrixRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body SaveMatrixJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13787,10 +14800,11 @@ func (sh *strictHandler) ListPlans(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // CreatePlan operation middleware
-func (sh *strictHandler) CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreatePlanParams) {
 	var request CreatePlanRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreatePlanJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13964,10 +14978,11 @@ func (sh *strictHandler) ListRules(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // CreateRule operation middleware
-func (sh *strictHandler) CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateRuleParams) {
 	var request CreateRuleRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateRuleJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -14609,11 +15624,12 @@ func (sh *strictHandler) CreditBucket(w http.ResponseWriter, r *http.Request, te
 }
 
 // ResetBucket operation middleware
-func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams) {
 	var request ResetBucketRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	var body ResetBucketJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {

@@ -173,6 +173,18 @@ type Gateway struct {
 	UpdatedAt time.Time
 }
 
+type Idempotency struct {
+	TenantID    rules.TenantID
+	KeyDigest   []byte
+	Caller      string
+	Fingerprint []byte
+	Attempt     int64
+	StartedAt   time.Time
+	LeaseEndsAt time.Time
+	Committed   bool
+	Answer      []byte
+}
+
 type Invitation struct {
 	TenantID         rules.TenantID
 	InvitationID     int64
