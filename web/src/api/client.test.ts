@@ -18,8 +18,7 @@ function server(...answers: (Response | null)[]) {
   return keys;
 }
 
-const running = () =>
-  new Response('{"type":"urn:sluice:problem:request-in-progress"}', { status: 409 });
+const running = () => new Response('{"type":"urn:sluice:problem:request-in-progress"}', { status: 409 });
 
 test('a POST whose answer is lost is sent again with the same key', async () => {
   const keys = server(null, running(), new Response('{}', { status: 201 }));
@@ -31,7 +30,10 @@ test('a POST whose answer is lost is sent again with the same key', async () => 
 });
 
 test('a refusal is an answer, and two POSTs have two keys', async () => {
-  const keys = server(new Response('{"type":"urn:sluice:problem:conflict"}', { status: 409 }), new Response('{}'));
+  const keys = server(
+    new Response('{"type":"urn:sluice:problem:conflict"}', { status: 409 }),
+    new Response('{}'),
+  );
   expect((await send(new Request(address, { method: 'POST', body: '{}' }))).status).toBe(409);
   await send(new Request(address, { method: 'POST', body: '{}' }));
   expect(new Set(keys).size).toBe(2);
