@@ -34,15 +34,27 @@ func (a *api) settle(t *testing.T, reservation string, cost float64) bool {
 
 func TestAKilledProcessLosesNoPlaceAndChargesNothingTwice(t *testing.T) {
 	t.Parallel()
+	t.Run("in Redis", func(t *testing.T) {
+		t.Parallel()
+		killAHolder(t, devdbtest.Redis(t).URL(), unhurried)
+	})
+	t.Run("in PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		killAHolder(t, "", unhurried, "--buckets=postgres")
+	})
+}
+
+// killAHolder kills a process that holds places and reservations.
+func killAHolder(t *testing.T, redis string, options ...string) {
+	t.Helper()
 	const hold = 5 * time.Second
 	tn := newTenant(t, `
 rules:
   - {key_pattern: "user:{user_id}", algorithm: concurrency, burst_capacity: 2, max_hold: 5s}
   - {key_pattern: global, rate: 1/hour, burst_capacity: 1000}
 `)
-	redis := devdbtest.Redis(t).URL()
-	survivor := tn.startAPI(t, redis, unhurried)
-	killed := tn.spawnAPI(t, redis, unhurried)
+	survivor := tn.startAPI(t, redis, options...)
+	killed := tn.spawnAPI(t, redis, options...)
 	eventually(t, patience, "the process to be ready", func() bool { return killed.ready(t).status == http.StatusOK })
 
 	var reservations [2]string

@@ -374,16 +374,3 @@ WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner' AND t.removed_at 
     WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
 )
 ORDER BY t.slug;
-
--- name: DropOldOnce :execrows
--- Those of a day ago, and of each caller all but the latest. Some at a time.
-DELETE FROM idempotency
-WHERE (tenant_id, key_digest) IN (
-    SELECT old.tenant_id, old.key_digest FROM (
-        SELECT tenant_id, key_digest, started_at,
-            row_number() OVER (PARTITION BY tenant_id, caller ORDER BY started_at DESC) AS place
-        FROM idempotency
-    ) AS old
-    WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > sqlc.arg(kept_of_a_caller)::bigint
-    LIMIT sqlc.arg(most)
-);

@@ -16,7 +16,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/sluicegate/sluice/api"
-	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
@@ -46,10 +45,8 @@ type operation struct {
 	mediaType string           // of the body; "" for none
 	schema    *openapi3.Schema // of a JSON body
 	maxBody   int64            // in bytes
-	// permission is what an API key needs; "" for operations that are for people.
-	permission auth.Permission
-	isFile     bool // the answer is a file
-	isStream   bool // the answer is a stream
+	isFile    bool             // the answer is a file
+	isStream  bool             // the answer is a stream
 }
 
 // describe returns the operation of a route.
@@ -60,9 +57,6 @@ func describe(description *openapi3.T, method, path string, least access) (*oper
 	}
 	described := item.GetOperation(method)
 	o := &operation{query: map[string]*openapi3.Parameter{}}
-	if permission, ok := described.Extensions["x-permission"].(string); ok {
-		o.permission = auth.Permission(permission)
-	}
 	for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 		if parameter.Value.In == openapi3.ParameterInQuery {
 			o.query[parameter.Value.Name] = parameter.Value

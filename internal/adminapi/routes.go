@@ -30,9 +30,7 @@ type Config struct {
 	// As returns a Writer in the name of an actor.
 	As     func(by rules.Actor) Writer
 	People auth.Store
-	// Once remembers requests that may be repeated.
-	Once auth.OnceStore
-	Gate *auth.Gate
+	Gate   *auth.Gate
 	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
@@ -139,12 +137,6 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
 		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
-
-		{get, v1 + "/service-keys", aPlatformAdmin, x.ListServiceKeys},
-		{post, v1 + "/service-keys", aPlatformAdmin, x.CreateServiceKey},
-		{get, v1 + "/service-keys/{key_id}", aPlatformAdmin, x.GetServiceKey},
-		{post, v1 + "/service-keys/{key_id}/rotate", aPlatformAdmin, x.RotateServiceKey},
-		{post, v1 + "/service-keys/{key_id}/revoke", aPlatformAdmin, x.RevokeServiceKey},
 
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},
@@ -346,5 +338,5 @@ func location(format string, names ...any) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(fmt.Sprint(name))
 	}
-	return fmt.Sprintf("/api/v1/"+format, names...)
+	return fmt.Sprintf("/api/v1/tenants/"+format, names...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -66,7 +65,6 @@ type CheckParts struct {
 	Tokens         *jwks.Keys
 	Tracer         httpapi.Tracer // nil traces nothing
 	MaxConnections int
-	TrustedProxies []netip.Prefix
 }
 
 // Tracer is an httpapi.Tracer. Close sends the spans that wait.
@@ -124,7 +122,6 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Tokens:    a.tokens,
 
 		MaxConnections: connections,
-		TrustedProxies: cfg.TrustedProxies,
 	}
 	if cfg.TraceEndpoint != "" {
 		if a.tracer, err = servers.Tracer(cfg.TraceEndpoint, log); err != nil {

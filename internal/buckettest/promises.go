@@ -17,42 +17,44 @@ import (
 )
 
 // RunPromises lets several processes, which share a store, take from one bucket with 32 callers for a while, for each
-// algorithm. The store's clock stamps each admission, so the bounds are exact.
-func RunPromises(t *testing.T, processes []enforce.ReservingBuckets, lasts time.Duration) {
-	const window, burst = int64(250_000), 300
+// algorithm. The store's clock stamps each admission, so the bounds are exact. The burst must be so small that the store denies
+// some.
+func RunPromises(t *testing.T, processes []enforce.ReservingBuckets, burst int64, lasts time.Duration) {
+	const window = int64(250_000)
+	rate, most := float64(burst)*10/3, float64(burst)
 	promises := map[string]struct {
 		limit    enforce.Limit
 		exceeded func(stamps []int64) float64 // by how many tokens; at most 0 if the promise was kept
 	}{
 		"token bucket": {
-			enforce.Limit{Rate: 1000, Burst: burst},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, 1) - burst },
+			enforce.Limit{Rate: rate, Burst: burst},
+			func(stamps []int64) float64 { return aboveRate(stamps, rate, 1) - most },
 		},
 		"steps": {
-			enforce.Limit{Rate: 1000, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, window) - burst },
+			enforce.Limit{Rate: rate, Burst: burst, Interval: window},
+			func(stamps []int64) float64 { return aboveRate(stamps, rate, window) - most },
 		},
 		"queue": {
-			enforce.Limit{Kind: rules.KindLeakyBucket, Rate: 1000, Burst: burst},
-			func(stamps []int64) float64 { return aboveRate(stamps, 1000, 1) - burst },
+			enforce.Limit{Kind: rules.KindLeakyBucket, Rate: rate, Burst: burst},
+			func(stamps []int64) float64 { return aboveRate(stamps, rate, 1) - most },
 		},
 		"fixed window": {
 			enforce.Limit{Kind: rules.KindFixedWindow, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostInAligned(stamps, window) - burst },
+			func(stamps []int64) float64 { return mostInAligned(stamps, window) - most },
 		},
 		"sliding window": {
 			enforce.Limit{Kind: rules.KindSlidingWindow, Burst: burst, Interval: window},
 			func(stamps []int64) float64 {
-				return max(mostInAligned(stamps, window)-burst, mostWithin(stamps, window)-2*burst)
+				return max(mostInAligned(stamps, window)-most, mostWithin(stamps, window)-2*most)
 			},
 		},
 		"log": {
 			enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostWithin(stamps, window) - burst },
+			func(stamps []int64) float64 { return mostWithin(stamps, window) - most },
 		},
 		"concurrency": { // nobody releases a place, so each is held for a window
 			enforce.Limit{Kind: rules.KindConcurrency, Burst: burst, Interval: window},
-			func(stamps []int64) float64 { return mostWithin(stamps, window) - burst },
+			func(stamps []int64) float64 { return mostWithin(stamps, window) - most },
 		},
 	}
 	for name, promise := range promises {
@@ -63,7 +65,7 @@ func RunPromises(t *testing.T, processes []enforce.ReservingBuckets, lasts time.
 			if over > 1e-6 {
 				t.Errorf("%g more were admitted than promised", over)
 			}
-			if denied == 0 || len(stamps) < burst {
+			if denied == 0 || len(stamps) < int(burst) {
 				t.Errorf("%d admitted and %d denied: the load was too small to test anything", len(stamps), denied)
 			}
 		})

@@ -118,7 +118,7 @@ func TestUnreadUsageHasAShare(t *testing.T) {
 		synctest.Wait()
 		next.send(usage(fullKey))
 		if got := next.answer(); got.status != 503 || got.last || got.header.Get("Retry-After") != "1" {
-			t.Errorf("one more is answered %d %s, the last: %t", got.status, got.body, got.last)
+			t.Errorf("one more is answered %d with %d bytes, the last: %t", got.status, len(got.body), got.last)
 		}
 		if got := next.check(fullKey); got.status != 200 {
 			t.Errorf("a check is answered %d %s", got.status, got.body)

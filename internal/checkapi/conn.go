@@ -67,9 +67,7 @@ func newCtx() *fasthttp.RequestCtx {
 // Reset makes the memory ready for the next request.
 func (m *memory) reset() {
 	if m.headers > keptHeaders {
-		peer := m.ctx.RemoteAddr()
 		m.ctx, m.headers = newCtx(), 0
-		m.ctx.SetRemoteAddr(peer)
 		return
 	}
 	m.ctx.Request.Reset()
@@ -110,7 +108,6 @@ func (c *conn) serve() {
 		return
 	}
 	c.memory = memories.Get().(*memory)
-	c.ctx.SetRemoteAddr(c.RemoteAddr())
 	c.in.Reset(c)
 	c.out.Reset(c)
 	defer c.end()
@@ -239,7 +236,7 @@ func (c *conn) readBody(a *admission, length int) error {
 		}
 	}
 	if c.timed { // the key may have been revoked, and the rules changed, while the body came
-		a.caller, a.err = c.server.surface.authorize(c.ctx, a.route)
+		a.caller, a.err = c.server.surface.authorize(h, a.route)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pgbucket
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,10 @@ import (
 // patience is for what should happen soon on a busy machine.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.checks", "25") // each step is a transaction; scripts/soak.sh tries more
+	goleak.VerifyTestMain(devdbtest.Main(m))
+}
 
 // open returns a store with a budget. Tests that are not about time have patience.
 func open(t testing.TB, databaseURL string, budget time.Duration) *Store {
@@ -54,9 +58,21 @@ func contents(t testing.TB, s *Store) map[string]string {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	// A test takes a database, empty, and gives it back: to make and remove one takes longer than most tests.
+	free := make(chan string, 64)
 	suite := func(t *testing.T) buckettest.Store {
 		t.Helper()
-		s := open(t, devdbtest.Postgres(t), patience)
+		var databaseURL string
+		select {
+		case databaseURL = <-free:
+		default:
+			databaseURL = devdbtest.Postgres(t)
+		}
+		t.Cleanup(func() { free <- databaseURL }) // after the store is closed
+		s := open(t, databaseURL, patience)
+		if _, err := s.background.Exec(t.Context(), "TRUNCATE bucket, bucket_credit, bucket_reservation"); err != nil {
+			t.Fatal(err)
+		}
 		at := func(now int64) context.Context {
 			s.stamp = func() int64 { return now }
 			return context.Background()

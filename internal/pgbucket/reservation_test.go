@@ -40,7 +40,7 @@ func TestNoAlgorithmAdmitsMoreThanItPromises(t *testing.T) {
 	if *soak {
 		lasts = 10 * time.Second
 	}
-	buckettest.RunPromises(t, processes(t, 4), lasts)
+	buckettest.RunPromises(t, processes(t, 4), 30, lasts)
 }
 
 func TestPlacesAndReservationsAreLinearizable(t *testing.T) {

@@ -188,10 +188,7 @@ func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(con
 		if err := q.SetActor(ctx, actorSetting(by)); err != nil {
 			return err
 		}
-		if err := do(ctx, q); err != nil {
-			return err
-		}
-		return commitOnce(ctx, q)
+		return do(ctx, q)
 	})
 }
 

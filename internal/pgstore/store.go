@@ -93,7 +93,6 @@ var (
 	_ snapshot.KeyUseStore = (*Store)(nil)
 	_ auth.Store           = (*Store)(nil)
 	_ auth.AuditLog        = (*Store)(nil)
-	_ auth.OnceStore       = (*Store)(nil)
 	_ auth.AuditWriter     = Writer{}
 	_ auth.KeyStore        = Writer{}
 	_ rules.Store          = Writer{}
@@ -182,10 +181,7 @@ func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant r
 		if err != nil {
 			return lockError(tenant, err)
 		}
-		if err := do(ctx, write{queries, tenant, raised.Revision}); err != nil {
-			return err
-		}
-		return commitOnce(ctx, queries)
+		return do(ctx, write{queries, tenant, raised.Revision})
 	})
 	if errors.Is(err, errUnchanged) {
 		return nil
@@ -216,10 +212,7 @@ func (s *Store) inTenantReaching(
 		if _, err := q.LockTenant(ctx, tenant, actorSetting(by)); err != nil {
 			return lockError(tenant, err)
 		}
-		if err := do(ctx, q); err != nil {
-			return err
-		}
-		return commitOnce(ctx, q)
+		return do(ctx, q)
 	})
 	return writeError(err)
 }

@@ -40,12 +40,11 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			return err
 		}
 		created = tenantFromRow(row)
-		if tenant.DefaultPlan != "" {
-			if _, err = (write{queries, row.TenantID, row.Revision}).createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan}); err != nil {
-				return err
-			}
+		if tenant.DefaultPlan == "" {
+			return nil
 		}
-		return commitOnce(ctx, queries)
+		_, err = write{queries, row.TenantID, row.Revision}.createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan})
+		return err
 	})
 	if err != nil {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, writeError(err))

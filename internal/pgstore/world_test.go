@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -21,7 +22,10 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "6") // most tests wait: for Postgres, and some for its timeouts
+	goleak.VerifyTestMain(devdbtest.Main(m))
+}
 
 // world is a database with two tenants that own the same things under the same names, but for one
 // plan each. Tests use the first; that no row of the second was touched is checked when the test ends.

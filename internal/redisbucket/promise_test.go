@@ -29,7 +29,7 @@ func TestNoAlgorithmAdmitsMoreThanItPromises(t *testing.T) {
 	if *soak {
 		lasts = 10 * time.Second
 	}
-	buckettest.RunPromises(t, processes(t, 4), lasts)
+	buckettest.RunPromises(t, processes(t, 4), 300, lasts)
 }
 
 func TestPlacesAndReservationsAreLinearizable(t *testing.T) {

@@ -93,12 +93,6 @@ const platformAccounts = createRoute({
   component: lazyRouteComponent(() => import('~/screens/platform/Accounts')),
 });
 
-const platformKeys = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/service-keys',
-  component: lazyRouteComponent(() => import('~/screens/platform/ServiceKeys')),
-});
-
 const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
@@ -194,7 +188,6 @@ const routeTree = root.addChildren([
     profile,
     platformTenants,
     platformAccounts,
-    platformKeys,
     tenant.addChildren([
       overview,
       plans,

@@ -35,7 +35,6 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Tracer:         parts.Tracer,
 		Tokens:         parts.Tokens,
 		MaxConnections: parts.MaxConnections,
-		TrustedProxies: parts.TrustedProxies,
 		Version:        config.ReadBuild().Version,
 	})}
 }
@@ -59,6 +58,5 @@ func newGRPC(parts app.CheckParts) app.Server {
 		Observer:       parts.Observer,
 		Tracer:         parts.Tracer,
 		MaxConnections: parts.MaxConnections,
-		TrustedProxies: parts.TrustedProxies,
 	})
 }

@@ -374,94 +374,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/service-keys": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List service keys */
-        get: operations["listServiceKeys"];
-        put?: never;
-        /**
-         * Create a service key
-         * @description It acts in every tenant, and where only platform admins may. Only this answer shows the key. Sluice stores its digest.
-         */
-        post: operations["createServiceKey"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/service-keys/{key_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        /** Get a service key, without its secret */
-        get: operations["getServiceKey"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/service-keys/{key_id}/rotate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Replace a service key
-         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
-         *     grace period ends.
-         */
-        post: operations["rotateServiceKey"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/service-keys/{key_id}/revoke": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Revoke a service key for good
-         * @description Every process refuses the key from then on.
-         */
-        post: operations["revokeServiceKey"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -1232,7 +1144,9 @@ export interface paths {
          * Add tokens to a bucket, or remove some
          * @description The level stays between 0 and the burst. The same buckets are allowed as for resetBucket.
          *
-         *     When an answer is lost, nobody knows whether the tokens were given: send an `Idempotency-Key`.
+         *     When an answer is lost, nobody knows whether the tokens were given. Choose an `Idempotency-Key` for each credit, such
+         *     as a random UUID, and send the request again with the same one: for 24 hours it is given once, and answered as the
+         *     first time, with `repeated`. The same key for another bucket or amount is 409.
          */
         post: operations["creditBucket"];
         delete?: never;
@@ -1312,7 +1226,7 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
+         * @description The new key has the old key's name and permissions, and its expiry unless `expires_at` is given. The old key works until the
          *     grace period ends.
          */
         post: operations["rotateKey"];
@@ -2197,13 +2111,8 @@ export interface components {
         RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
-        /**
-         * @description At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
-         *     `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
-         *     names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
-         * @enum {string}
-         */
-        Permission: "check" | "explain" | "refund" | "report" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
+        /** @enum {string} */
+        Permission: "check" | "explain" | "manage" | "refund" | "report";
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
@@ -3194,7 +3103,7 @@ export interface components {
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
-            /** @description An earlier request with this Idempotency-Key gave the tokens, and its answer was lost: nothing changed */
+            /** @description The Idempotency-Key was used before: nothing changed, and this is the first answer */
             repeated?: boolean;
         };
         /**
@@ -3204,15 +3113,6 @@ export interface components {
          *       "permissions": [
          *         "check"
          *       ],
-         *       "networks": [
-         *         "203.0.113.0/24"
-         *       ],
-         *       "created_by": {
-         *         "kind": "account",
-         *         "id": "3",
-         *         "name": "ada@example.com"
-         *       },
-         *       "creator_left": false,
          *       "created_at": "2026-11-01T09:00:00Z",
          *       "expires_at": null,
          *       "revoked_at": null,
@@ -3225,17 +3125,6 @@ export interface components {
             key_id: string;
             name: string;
             permissions: components["schemas"]["Permission"][];
-            /** @description Where the key may be used from, as CIDR; empty: anywhere */
-            networks: string[];
-            /** @description Null: an earlier release made the key and did not record it */
-            created_by: {
-                /** @enum {string} */
-                kind: "account" | "api_key" | "command" | "system";
-                id: string;
-                name: string;
-            } | null;
-            /** @description The person who made the key is no longer a member, or may no longer sign in */
-            creator_left: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -3257,8 +3146,6 @@ export interface components {
         NewKey: {
             name: string;
             permissions: components["schemas"]["Permission"][];
-            /** @description Addresses, and networks in CIDR notation, that the key may be used from; left out or empty: anywhere */
-            networks?: string[];
             /** Format: date-time */
             expires_at?: string | null;
         };
@@ -3433,8 +3320,8 @@ export interface components {
         };
         PlatformAuditObject: {
             /** @enum {string} */
-            kind: "account" | "tenant" | "service_key";
-            /** @description An account's or service key's id, a tenant's slug */
+            kind: "account" | "tenant";
+            /** @description An account's id, a tenant's slug */
             id: string;
         };
         /**
@@ -4375,15 +4262,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The Idempotency-Key was sent with another request */
-        KeyReused: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
         /** @description The object has changed since it was read */
         PreconditionFailed: {
             headers: {
@@ -4771,8 +4649,6 @@ export interface components {
         ByObjectID: string;
         /** @description All entries of one change */
         ByChange: number;
-        /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-        IdempotencyKey: string;
         /**
          * @description The ETag of the version to change, or `*`; 428 without
          * @example "3"
@@ -5565,186 +5441,6 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
-    listServiceKeys: {
-        parameters: {
-            query?: {
-                /** @description The most items to return */
-                limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the previous page */
-                cursor?: components["parameters"]["Cursor"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Newest first, including revoked and expired keys */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["KeyList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    createServiceKey: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "terraform",
-                 *       "permissions": [
-                 *         "tenants",
-                 *         "manage"
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["NewKey"];
-            };
-        };
-        responses: {
-            201: components["responses"]["KeyCreated"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    getServiceKey: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["TheKey"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    rotateServiceKey: {
-        parameters: {
-            query?: never;
-            header: {
-                /**
-                 * @description The ETag of the version to change, or `*`; 428 without
-                 * @example "3"
-                 */
-                "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "grace_seconds": 86400
-                 *     }
-                 */
-                "application/json": {
-                    /** Format: int64 */
-                    grace_seconds: number;
-                    /**
-                     * Format: date-time
-                     * @description The new key's expiry
-                     */
-                    expires_at?: string;
-                };
-            };
-        };
-        responses: {
-            201: components["responses"]["KeyCreated"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
-            428: components["responses"]["PreconditionRequired"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    revokeServiceKey: {
-        parameters: {
-            query?: never;
-            header: {
-                /**
-                 * @description The ETag of the version to change, or `*`; 428 without
-                 * @example "3"
-                 */
-                "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path: {
-                /** @example k3Jx9mQ2 */
-                key_id: components["parameters"]["KeyID"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["TheKey"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
-            412: components["responses"]["PreconditionFailed"];
-            422: components["responses"]["KeyReused"];
-            428: components["responses"]["PreconditionRequired"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
     listTenants: {
         parameters: {
             query?: {
@@ -5781,10 +5477,7 @@ export interface operations {
     createTenant: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path?: never;
             cookie?: never;
         };
@@ -5808,7 +5501,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -5935,8 +5627,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -5954,9 +5644,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -5972,8 +5660,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -5991,9 +5677,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -6041,10 +5725,7 @@ export interface operations {
     createPlan: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -6074,7 +5755,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -6257,10 +5937,7 @@ export interface operations {
     createRule: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -6293,7 +5970,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -6424,8 +6100,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -6459,7 +6133,6 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -6507,10 +6180,7 @@ export interface operations {
     saveMatrix: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -6567,7 +6237,6 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7274,10 +6943,7 @@ export interface operations {
                 /** @description Report the changes, but make none */
                 dry_run?: components["parameters"]["DryRun"];
             };
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -7311,10 +6977,8 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7485,10 +7149,7 @@ export interface operations {
     resetBucket: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -7522,7 +7183,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7532,8 +7192,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit */
+                "Idempotency-Key"?: string;
             };
             path: {
                 /**
@@ -7569,7 +7229,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7616,10 +7275,7 @@ export interface operations {
     createKey: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -7648,10 +7304,8 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7693,8 +7347,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -7731,11 +7383,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -7751,8 +7401,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -7772,9 +7420,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -7978,10 +7624,7 @@ export interface operations {
     invite: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -8011,7 +7654,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8187,10 +7829,7 @@ export interface operations {
     revertChange: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -8218,7 +7857,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8270,10 +7908,7 @@ export interface operations {
                 /** @description Remove objects that are missing from the file */
                 prune?: boolean;
             };
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -8311,7 +7946,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8760,10 +8394,7 @@ export interface operations {
     createAlert: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -8797,7 +8428,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8927,8 +8557,6 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -8948,9 +8576,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
-            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -8960,10 +8586,7 @@ export interface operations {
     testAlert: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -8991,7 +8614,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -9040,10 +8662,7 @@ export interface operations {
     retryAlertDelivery: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
+            header?: never;
             path: {
                 /**
                  * @description A tenant's slug
@@ -9073,7 +8692,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["KeyReused"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

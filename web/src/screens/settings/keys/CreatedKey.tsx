@@ -15,14 +15,13 @@ export function CreatedKey({
   created,
   onClose,
 }: {
-  /** null: a service key */
-  tenant: string | null;
+  tenant: string;
   created: Created;
   onClose: () => void;
 }) {
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
-      {tenant !== null && created.key.permissions.includes('check') && (
+      {created.key.permissions.includes('check') && (
         <>
           <h3>Send a first check</h3>
           <CheckCode check={{ user_id: '42' }} secret={created.secret} />
