@@ -39,6 +39,7 @@ CREATE TABLE tenant (
     updated_at           timestamptz NOT NULL DEFAULT now(),
     version              bigint      NOT NULL DEFAULT 1, -- of the tenant itself
     removed_at           timestamptz, -- for good; the slug stays taken
+    fixed_rates          boolean     NOT NULL DEFAULT false, -- no rule adapts
     CONSTRAINT tenant_pkey PRIMARY KEY (tenant_id),
     CONSTRAINT tenant_slug_key UNIQUE (slug),
     CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
@@ -103,6 +104,11 @@ CREATE TABLE rate_limit_rule (
     refill_interval_seconds integer, -- null: tokens come continuously
     max_hold_seconds integer,
     notify_at       smallint[], -- percents of a window's limit
+    -- How the rate follows the health of a backend; null where it does not.
+    adapt_backend   text COLLATE "C",
+    adapt_floor_percent smallint, -- the least share of the rate
+    adapt_p99_ms    integer, -- a target
+    adapt_error_percent double precision, -- a target
     CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
     CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
@@ -148,7 +154,16 @@ CREATE TABLE rate_limit_rule (
     CONSTRAINT rate_limit_rule_notify_at_check CHECK (
         notify_at IS NULL
         OR action = 'limit' AND algorithm = 'fixed_window' AND cardinality(notify_at) BETWEEN 1 AND 5
-            AND 1 <= ALL (notify_at) AND 100 >= ALL (notify_at))
+            AND 1 <= ALL (notify_at) AND 100 >= ALL (notify_at)),
+    -- None of these names the algorithm: an admin process of the release before may change that of a rule that adapts, and
+    -- such a rule stops adapting.
+    CONSTRAINT rate_limit_rule_adapt_check CHECK (
+        (adapt_backend IS NULL) = (adapt_floor_percent IS NULL)
+        AND (adapt_backend IS NULL) = (num_nonnulls(adapt_p99_ms, adapt_error_percent) = 0)),
+    CONSTRAINT rate_limit_rule_adapt_backend_check CHECK (octet_length(adapt_backend) BETWEEN 1 AND 64),
+    CONSTRAINT rate_limit_rule_adapt_floor_check CHECK (adapt_floor_percent BETWEEN 1 AND 99),
+    CONSTRAINT rate_limit_rule_adapt_p99_check CHECK (adapt_p99_ms BETWEEN 1 AND 60000),
+    CONSTRAINT rate_limit_rule_adapt_error_check CHECK (adapt_error_percent BETWEEN 0.01 AND 50)
 );
 
 CREATE UNIQUE INDEX rate_limit_rule_identity_key ON rate_limit_rule (tenant_id, key_pattern, plan, name)
@@ -157,6 +172,8 @@ CREATE INDEX rate_limit_rule_revision_idx ON rate_limit_rule (tenant_id, revisio
 CREATE INDEX rate_limit_rule_plan_idx ON rate_limit_rule (tenant_id, plan) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_adapt_idx ON rate_limit_rule (tenant_id, rule_id)
+    WHERE adapt_backend IS NOT NULL AND removed_at IS NULL;
 
 -- One user's own limit for one rule. A removed override keeps its row, because its end is when the rule's own limit
 -- holds again.
@@ -195,6 +212,53 @@ CREATE INDEX rate_limit_override_list_idx ON rate_limit_override (tenant_id, rul
 CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expires_at, rule_id, user_id)
     WHERE removed_at IS NULL AND expires_at IS NOT NULL;
+
+-- The share of its rate that a rule which adapts has for now. Steps end by themselves unless the control loop renews them.
+-- The last one keeps its row, because its end is when the rule's own limit holds again. Steps are not audited.
+CREATE TABLE rate_limit_step (
+    tenant_id      bigint      NOT NULL,
+    rule_id        bigint      NOT NULL,
+    percent        smallint    NOT NULL, -- of the rule's rate
+    stepped_at     timestamptz NOT NULL, -- when percent changed
+    in_force_since timestamptz NOT NULL, -- when the row was written; see moment_after
+    ends_at        timestamptz NOT NULL,
+    cause          text        NOT NULL, -- for people
+    memory         text        NOT NULL, -- the control loop's, in JSON
+    revision       bigint      NOT NULL,
+    CONSTRAINT rate_limit_step_pkey PRIMARY KEY (tenant_id, rule_id),
+    CONSTRAINT rate_limit_step_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
+    CONSTRAINT rate_limit_step_percent_check CHECK (percent BETWEEN 1 AND 100),
+    CONSTRAINT rate_limit_step_ends_at_check CHECK (ends_at > in_force_since)
+);
+
+CREATE INDEX rate_limit_step_revision_idx ON rate_limit_step (tenant_id, revision, rule_id);
+CREATE INDEX rate_limit_step_ends_at_idx ON rate_limit_step (ends_at);
+
+-- What services saw of a backend in five seconds. The control loop reads the last minute, and deletes what is older.
+CREATE UNLOGGED TABLE backend_report (
+    tenant_id bigint      NOT NULL,
+    backend   text        NOT NULL COLLATE "C",
+    slice     timestamptz NOT NULL, -- its beginning
+    requests  bigint      NOT NULL,
+    errors    bigint      NOT NULL,
+    latency   bigint[]    NOT NULL, -- requests by latency; see the package adapt
+    CONSTRAINT backend_report_pkey PRIMARY KEY (tenant_id, backend, slice)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, vacuum_truncate = off);
+
+CREATE INDEX backend_report_slice_idx ON backend_report (slice);
+
+-- add_counts adds two arrays, place by place.
+CREATE FUNCTION add_counts(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(coalesce(u.a, 0) + coalesce(u.b, 0) ORDER BY u.place) FROM unnest(a, b) WITH ORDINALITY AS u (a, b, place)
+$$;
+
+-- The process that does work which one process does at a time. It renews its row; when that ends, another takes over.
+CREATE TABLE leader (
+    role    text        NOT NULL COLLATE "C",
+    holder  text        NOT NULL COLLATE "C",
+    ends_at timestamptz NOT NULL,
+    CONSTRAINT leader_pkey PRIMARY KEY (role)
+);
 
 -- The plan of a user. Users without a row are on their tenant's default plan.
 CREATE TABLE plan_assignment (

@@ -192,6 +192,12 @@ WHERE ctid = ANY (ARRAY(
     SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropStepTombstones :execrows
+DELETE FROM rate_limit_step
+WHERE ctid = ANY (ARRAY(
+    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
 -- name: DaysWithoutPartition :many
 -- Days since a time with violations in the default partition.
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
@@ -374,3 +380,41 @@ WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner' AND t.removed_at 
     WHERE o.tenant_id = m.tenant_id AND o.account_id <> m.account_id AND o.role = 'owner' AND a.disabled_at IS NULL
 )
 ORDER BY t.slug;
+
+-- The control loop of rules that adapt.
+
+-- name: Lead :one
+-- Makes a process the leader, or renews that it is, unless another one is. No row if another one is.
+INSERT INTO leader AS l (role, holder, ends_at)
+VALUES (sqlc.arg(role), sqlc.arg(holder), clock_timestamp() + make_interval(secs => sqlc.arg(seconds)::double precision))
+ON CONFLICT (role) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
+WHERE l.holder = excluded.holder OR l.ends_at <= clock_timestamp()
+RETURNING clock_timestamp()::timestamptz AS now;
+
+-- name: EndLead :exec
+UPDATE leader SET ends_at = clock_timestamp() WHERE role = sqlc.arg(role) AND holder = sqlc.arg(holder);
+
+-- name: BackendsReported :exec
+-- Adds reports to those of the present slice. Rows come in the order of their keys, so that processes do not deadlock.
+INSERT INTO backend_report AS b (tenant_id, backend, slice, requests, errors, latency)
+SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests, r.errors,
+    r.latency::bigint[]
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(backends)::text[]) COLLATE "C" AS backend,
+        unnest(sqlc.arg(requests)::bigint[]) AS requests, unnest(sqlc.arg(errors)::bigint[]) AS errors,
+        unnest(sqlc.arg(latencies)::text[]) AS latency
+) AS r
+ORDER BY 1, 2
+ON CONFLICT (tenant_id, backend, slice) DO UPDATE
+SET requests = b.requests + excluded.requests, errors = b.errors + excluded.errors,
+    latency = add_counts(b.latency, excluded.latency);
+
+-- name: BackendReports :many
+SELECT * FROM backend_report WHERE slice > sqlc.arg(after)::timestamptz ORDER BY tenant_id, backend, slice;
+
+-- name: DropBackendReports :exec
+DELETE FROM backend_report WHERE slice < sqlc.arg(before)::timestamptz;
+
+-- name: RecentSteps :many
+-- Those that end after a time.
+SELECT * FROM rate_limit_step WHERE ends_at > sqlc.arg(after)::timestamptz ORDER BY tenant_id, rule_id;

@@ -68,19 +68,21 @@ SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
-    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
+    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(key_pattern), sqlc.arg(scope), nullif(sqlc.arg(plan)::text, ''),
     sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity), sqlc.arg(algorithm), sqlc.arg(mode),
     sqlc.arg(action), nullif(sqlc.arg(failure_mode)::text, ''), sqlc.arg(is_active), sqlc.arg(description),
     clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
-    sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at)
+    sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at),
+    sqlc.narg(adapt_backend), sqlc.narg(adapt_floor_percent), sqlc.narg(adapt_p99_ms), sqlc.narg(adapt_error_percent)
 )
 RETURNING *;
 
 -- name: UpdateRule :batchone
 -- A changed limit comes into force after everything that this rule's buckets may have seen: its own
--- earlier limits, and overrides that ended.
+-- earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on.
 UPDATE rate_limit_rule AS r
 SET rate_per_second = sqlc.arg(rate_per_second),
     rate_unit = sqlc.arg(rate_unit),
@@ -98,6 +100,10 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     refill_interval_seconds = sqlc.narg(refill_interval_seconds),
     max_hold_seconds = sqlc.narg(max_hold_seconds),
     notify_at = sqlc.narg(notify_at),
+    adapt_backend = sqlc.narg(adapt_backend),
+    adapt_floor_percent = sqlc.narg(adapt_floor_percent),
+    adapt_p99_ms = sqlc.narg(adapt_p99_ms),
+    adapt_error_percent = sqlc.narg(adapt_error_percent),
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)
@@ -108,11 +114,16 @@ SET rate_per_second = sqlc.arg(rate_per_second),
             AND r.window_start_day IS NOT DISTINCT FROM sqlc.narg(window_start_day)
             AND r.refill_interval_seconds IS NOT DISTINCT FROM sqlc.narg(refill_interval_seconds)
             AND r.max_hold_seconds IS NOT DISTINCT FROM sqlc.narg(max_hold_seconds)
+            AND (r.adapt_backend IS NULL OR sqlc.narg(adapt_backend)::text IS NOT NULL)
             THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
             FROM rate_limit_override AS o
-            WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)])
+            WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id), (
+            SELECT greatest(s.in_force_since,
+                CASE WHEN s.ends_at <= clock_timestamp() THEN s.ends_at + r.version * interval '1 microsecond' END)
+            FROM rate_limit_step AS s
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
     revision = sqlc.arg(revision),
     updated_at = clock_timestamp()
@@ -142,3 +153,15 @@ SET removed_at = NULL,
     revision = sqlc.arg(revision),
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NOT NULL;
+
+-- name: AdaptingRules :many
+SELECT * FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND adapt_backend IS NOT NULL AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT 1000;
+
+-- name: CountAdaptingRules :one
+-- Without some rules.
+SELECT count(*) FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND adapt_backend IS NOT NULL AND removed_at IS NULL
+    AND rule_id <> ALL (sqlc.arg(without)::bigint[]);

@@ -56,6 +56,7 @@ var alerts = map[string]struct{ fires, quiet series }{
 		},
 	},
 	"SluiceBucketsReset":       {series{`sluice_bucket_states_reset_total 0x55 1x5`}, series{`sluice_bucket_states_reset_total 1x60`}},
+	"SluiceRateLowered":        {series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 20x60`}, series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 60x60`}},
 	"SluiceCertificateExpires": {series{`sluice_certificate_expires_seconds{listener="check"} 100000x60`}, series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`}},
 	"SluiceAdminRefuses":       {series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`}, series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`}},
 }

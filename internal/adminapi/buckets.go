@@ -57,6 +57,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers)), HasMore: hasMore}
 	for i := range tiers {
 		answer.Items[i] = showBucket(&matches[i], &tiers[i])
+		answer.Items[i].Overridden, _ = tenant.Stands(&matches[i], s.Now())
 		if i >= fixed {
 			answer.Items[i].Source = openapi.BucketSourceViolation
 		}
@@ -123,7 +124,6 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:  openapi.RateUnit(rule.RateUnit),
 		Algorithm: openapi.Algorithm(rule.Algorithm), LimitText: rule.Describe(bucket.Limit),
-		Overridden:   m.Limit.Rate != rule.RatePerSecond || m.Limit.Burst != rule.Burst,
 		ResetAfterMs: int64((t.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
 		Source:       openapi.BucketSourceUser,
 	}

@@ -15,6 +15,7 @@ func showLimit(shown *openapi.Rule, r *rules.Rule) {
 	shown.RefillInterval = orNull(rules.FormatDuration(r.RefillInterval))
 	shown.MaxHold = orNull(rules.FormatDuration(r.MaxHold))
 	shown.NotifyAt = append([]int{}, r.NotifyAt...)
+	shown.Adapt = showAdapt(&r.Adapt)
 	if r.Action == rules.ActionLimit {
 		shown.LimitText = r.DescribeLimit()
 	}
@@ -73,6 +74,9 @@ func patchLimit(r *rules.Rule, given *openapi.RulePatch) (wrong rules.FieldError
 			r.NotifyAt = *given.NotifyAt
 		}
 	}
+	if given.Adapt.IsSpecified() {
+		r.Adapt = readAdapt(given.Adapt)
+	}
 	return wrong
 }
 
@@ -96,6 +100,9 @@ func dropForeign(r *rules.Rule) {
 	if r.Action != rules.ActionLimit || r.Algorithm != rules.FixedWindow {
 		r.NotifyAt = nil
 	}
+	if r.Action != rules.ActionLimit || !r.Algorithm.HasRate() {
+		r.Adapt = rules.Adapt{}
+	}
 }
 
 // patchOf returns the fields of a new rule that can also be changed.
@@ -103,7 +110,7 @@ func patchOf(n *openapi.NewRule) *openapi.RulePatch {
 	return &openapi.RulePatch{
 		RatePerSecond: n.RatePerSecond, RateUnit: n.RateUnit, BurstCapacity: n.BurstCapacity, Algorithm: n.Algorithm,
 		Window: n.Window, WindowZone: n.WindowZone, WindowStartDay: n.WindowStartDay, RefillInterval: n.RefillInterval,
-		MaxHold: n.MaxHold, NotifyAt: n.NotifyAt,
+		MaxHold: n.MaxHold, NotifyAt: n.NotifyAt, Adapt: n.Adapt,
 		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, IsActive: n.IsActive, Description: n.Description,
 	}
 }
@@ -114,7 +121,7 @@ func newRuleOf(c *openapi.MatrixCell) *openapi.NewRule {
 		KeyPattern: valueOf(c.KeyPattern), Name: c.Name, Plan: c.Plan,
 		RatePerSecond: c.RatePerSecond, RateUnit: c.RateUnit, BurstCapacity: c.BurstCapacity, Algorithm: c.Algorithm,
 		Window: c.Window, WindowZone: c.WindowZone, WindowStartDay: c.WindowStartDay, RefillInterval: c.RefillInterval,
-		MaxHold: c.MaxHold, NotifyAt: c.NotifyAt,
+		MaxHold: c.MaxHold, NotifyAt: c.NotifyAt, Adapt: c.Adapt,
 		Mode: c.Mode, Action: c.Action, FailureMode: c.FailureMode, IsActive: c.IsActive, Description: c.Description,
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -82,6 +83,7 @@ type Stores interface {
 	ruleset.Reader
 	auth.KeyReader
 	auth.AuditLog
+	adapt.Reader
 }
 
 // Writer changes them.
@@ -160,6 +162,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/rules/{rule_id}/promote", anEditor, x.PromoteRule},
 		{get, tenant + "/matrix", aViewer, x.GetMatrix},
 		{post, tenant + "/matrix", anEditor, x.SaveMatrix},
+		{get, tenant + "/adapting", aViewer, x.ListAdapting},
 		{post, tenant + "/simulate", aViewer, x.Simulate},
 		{post, tenant + "/explain", aViewer, s.explainCheck},
 

@@ -16,7 +16,7 @@ func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 		Settings: openapi.Settings{
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
-			FailureMode: openapi.FailureMode(t.Settings.FailureMode),
+			FailureMode: openapi.FailureMode(t.Settings.FailureMode), FixedRates: t.Settings.FixedRates,
 		},
 		Role: openapi.Role(role), CreatedAt: t.CreatedAt.UTC(), Version: t.Version,
 	}
@@ -117,6 +117,7 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.IPv4Prefix, patch.Ipv4Prefix)
 	set(&settings.IPv6Prefix, patch.Ipv6Prefix)
 	set(&settings.FailureMode, (*rules.FailureMode)(patch.FailureMode))
+	set(&settings.FixedRates, patch.FixedRates)
 }
 
 // inSettings places the domain's field names in the body.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
@@ -39,6 +40,8 @@ type API struct {
 	shown   *metrics.Metrics // to Prometheus
 	// recorder is nil when recording is off.
 	recorder *violations.Recorder
+	reports  *adapt.Reports
+	loop     *adapt.Loop
 	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
 	checks   *listener
 	grpc     *listener // nil if it is off
@@ -64,6 +67,7 @@ type CheckParts struct {
 	Observer       httpapi.Observer
 	Tokens         *jwks.Keys
 	Tracer         httpapi.Tracer // nil traces nothing
+	Reports        *adapt.Reports
 	MaxConnections int
 }
 
@@ -100,6 +104,8 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log, Slowed: a.settler.Add,
 	})
 	a.keyUses = snapshot.NewKeyUses(a.store, log)
+	a.reports = adapt.NewReports(a.store, log)
+	a.loop = adapt.NewLoop(a.store, a.watcher.Snapshot, log)
 	a.tokens = jwks.New(jwks.Options{
 		Client: webhook.NewClient(cfg.JWKSAllow, jwks.ReadTimeout), Mappings: tokenMappings(a.watcher), Log: log,
 	})
@@ -107,6 +113,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	m := showRules(a.store, a.watcher)
 	decisions := a.buckets.observe(m)
 	m.UnsettledEdits(a.settler.Abandoned)
+	m.Adapting(a.reports, a.loop)
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
@@ -120,6 +127,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Log:       log,
 		Observer:  m.Requests("check"),
 		Tokens:    a.tokens,
+		Reports:   a.reports,
 
 		MaxConnections: connections,
 	}
@@ -229,6 +237,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { a.settler.Run(ctx); return nil })
 	group.Go(func() error { a.limiter.Run(ctx); return nil })
 	group.Go(func() error { a.tokens.Run(ctx); return nil })
+	group.Go(func() error { a.loop.Run(ctx); return nil })
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
@@ -247,6 +256,7 @@ func (a *API) Run(ctx context.Context) error {
 		return a.serveChecks(ctx)
 	})
 	group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
+	group.Go(func() error { a.reports.Run(drained); return nil })
 	if a.recorder != nil { // until the last check was recorded
 		group.Go(func() error { a.recorder.Run(drained, a.cfg.ShutdownTimeout); return nil })
 	}

@@ -18,7 +18,7 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 	if err != nil {
 		name = "unknown"
 	}
-	var algorithms []string
+	algorithms := []string{rules.WordAdapt}
 	for _, algorithm := range rules.Algorithms {
 		algorithms = append(algorithms, string(algorithm))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -28,6 +29,8 @@ type Config struct {
 	Observer httpapi.Observer
 	// KeyUsed is told of each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Reports takes what services saw of backends.
+	Reports Reports
 	// Tokens is for the mappings of gateways that read claims.
 	Tokens Tokens
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
@@ -43,6 +46,12 @@ type Config struct {
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.
 type Snapshots interface {
 	Snapshot() *snapshot.Snapshot
+}
+
+// Reports is an *adapt.Reports.
+type Reports interface {
+	// Add must not block. It returns the backends whose reports were ignored.
+	Add(tenant *snapshot.Tenant, reports []adapt.Report) (ignored []string)
 }
 
 type surface struct {
@@ -93,6 +102,7 @@ func newSurface(c Config) *surface {
 		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
 		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
 		{!visitors, http.MethodGet, usagePath, auth.PermissionCheck, checkjson.MaxBody, s.usage},
+		{!visitors, http.MethodPost, "/v1/report", auth.PermissionReport, checkjson.MaxBody, s.report},
 		{!visitors, http.MethodPost, explainPath, auth.PermissionExplain, checkjson.MaxBody, s.explain},
 		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
 		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
+	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -54,6 +55,7 @@ type harness struct {
 	keysUsed []string
 	decided  int
 	observed observed
+	reports  []adapt.Report
 }
 
 // newHarness has the tenants 1, 2 (suspended) and 4, the plans free and pro, the users 7 (on pro) and
@@ -82,6 +84,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Keys: []auth.Key{
 			key("full", 1, auth.PermissionCheck, auth.PermissionExplain), key("check", 1, auth.PermissionCheck),
 			key("explain", 1, auth.PermissionExplain), key("manage", 1, auth.PermissionManage),
+			key("report", 1, auth.PermissionReport),
 			key("suspended", 2, auth.PermissionCheck, auth.PermissionExplain),
 			key("other", 4, auth.PermissionCheck),
 			key("orphan", 3, auth.PermissionCheck), revoked, expired,
@@ -95,6 +98,7 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Readiness: func() httpapi.Readiness { return h.ready() },
 		Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
 		Observer:  h,
+		Reports:   h,
 		KeyUsed: func(key *snapshot.Key, _ time.Time) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -40,7 +40,7 @@ func ExplainCheck(
 	misses := tenant.Misses(&check.Request, check.EffectivePlan, maxNearMisses)
 	var headers Headers
 	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))
-	return appendExplanation(nil, tenant, &d, source, misses, &headers), nil
+	return appendExplanation(nil, tenant, now, &d, source, misses, &headers), nil
 }
 
 // asChecked returns an explained decision as a check would get it: without the limits behind a block or a bypass.
@@ -67,7 +67,7 @@ func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 }
 
 func appendExplanation(
-	b []byte, tenant *snapshot.Tenant, d *enforce.Decision, planSource string, misses []snapshot.Miss, headers *Headers,
+	b []byte, tenant *snapshot.Tenant, now time.Time, d *enforce.Decision, planSource string, misses []snapshot.Miss, headers *Headers,
 ) []byte {
 	b = AppendDecision(append(b, `{"decision":`...), d)
 	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
@@ -77,7 +77,9 @@ func appendExplanation(
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendMatch(b, d.Tiers[i].Match)
+		m := d.Tiers[i].Match
+		overridden, share := tenant.Stands(m, now)
+		b = appendMatch(b, m, overridden, share)
 	}
 	b = append(b, `],"near_misses":[`...)
 	for i := range misses {
@@ -99,8 +101,9 @@ func appendExplanation(
 	return append(b, `]}`...)
 }
 
-// appendMatch appends a matched rule with the check's limit; overridden marks the limit of an override.
-func appendMatch(b []byte, m *rules.Match) []byte {
+// appendMatch appends a matched rule with the check's limit; overridden marks the limit of an override. share is the share
+// of its configured rate that the limit has for now, in percent.
+func appendMatch(b []byte, m *rules.Match, overridden bool, share int) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = httpapi.AppendText(append(b, `,"action":`...), string(m.Rule.Action))
@@ -113,10 +116,13 @@ func appendMatch(b []byte, m *rules.Match) []byte {
 	if m.Rule.Action != rules.ActionLimit {
 		return append(b, `,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
 	}
-	overridden := m.Limit.Rate != m.Rule.RatePerSecond || m.Limit.Burst != m.Rule.Burst
 	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
 	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
 	b = httpapi.AppendText(append(b, `,"limit_text":`...), m.Rule.Describe(m.Limit))
-	return append(strconv.AppendBool(append(b, `,"overridden":`...), overridden), '}')
+	b = strconv.AppendBool(append(b, `,"overridden":`...), overridden)
+	if share < 100 {
+		b = strconv.AppendInt(append(b, `,"share_percent":`...), int64(share), 10)
+	}
+	return append(b, '}')
 }

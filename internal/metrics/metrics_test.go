@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -35,6 +36,7 @@ func everything() *Metrics {
 		return map[string]Breaker{"10.0.0.1:6379": {State: BreakerClosed}, "10.0.0.2:6379": {State: BreakerOpen, Trips: 3}}
 	}, func() int64 { return 6 }, func() int64 { return 16 }, func() int64 { return 21 })
 	m.UnsettledEdits(func() int64 { return 17 })
+	m.Adapting(adapt.NewReports(nil, nil), adapt.NewLoop(nil, nil, nil))
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Waited(time.Millisecond)

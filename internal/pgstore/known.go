@@ -10,24 +10,40 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// requireKnown refuses rules whose algorithm a live process does not know. Every write that puts a rule into force
+// requireKnown refuses rules whose algorithm a live process does not know, or which adapt while one knows nothing of that. Every write that puts a rule into force
 // comes here. Rules that take no part in checks are accepted, so that a rule can always be turned off. Whatever reports
 // itself knows token buckets, so rules of these cost no query.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
-	asked := map[rules.Algorithm]bool{rules.TokenBucket: true}
+	asked := map[string]bool{string(rules.TokenBucket): true}
 	for i := range all {
 		rule := &all[i]
-		if !rule.Active || rule.Action != rules.ActionLimit || asked[rule.Algorithm] {
+		if !rule.Active || rule.Action != rules.ActionLimit {
 			continue
 		}
-		asked[rule.Algorithm] = true
-		process, err := w.ProcessThatKnowsNot(ctx, fleet.Recent.Seconds(), string(rule.Algorithm))
-		switch {
-		case err == nil:
-			return rules.UnknownToProcessError{Algorithm: rule.Algorithm, Process: process.Name, Version: process.Version}
-		case !errors.Is(err, pgx.ErrNoRows):
-			return err
+		words := []string{string(rule.Algorithm)}
+		if rule.Adapts() { // an older process would leave the configured rate in force
+			words = append(words, rules.WordAdapt)
+		}
+		for _, word := range words {
+			if asked[word] {
+				continue
+			}
+			asked[word] = true
+			if err := w.requireKnownWord(ctx, word); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func (w write) requireKnownWord(ctx context.Context, word string) error {
+	process, err := w.ProcessThatKnowsNot(ctx, fleet.Recent.Seconds(), word)
+	switch {
+	case err == nil:
+		return rules.UnknownToProcessError{Word: word, Process: process.Name, Version: process.Version}
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	}
+	return err
 }

@@ -130,8 +130,15 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 		after: func(row dbsqlc.Gateway) position { return position{revision: row.Revision, text: string(row.Kind)} },
 		visit: func(rows []dbsqlc.Gateway) error { return visit(snapshot.Rows{Gateways: each(rows, gatewayFromRow)}) },
 	}
+	steps := table[dbsqlc.RateLimitStep]{
+		query: func(at []position, each func(int, []dbsqlc.RateLimitStep, error)) {
+			q.NewerSteps(ctx, params(at, s.stepsAfter)).Query(each)
+		},
+		after: func(row dbsqlc.RateLimitStep) position { return position{revision: row.Revision, rule: row.RuleID} },
+		visit: func(rows []dbsqlc.RateLimitStep) error { return visit(snapshot.Rows{Steps: each(rows, stepFromRow)}) },
+	}
 	for _, read := range []func([]position, int) error{
-		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read, gateways.read,
+		plans.read, ruleRows.read, overrides.read, assignments.read, keys.read, gateways.read, steps.read,
 	} {
 		if err := read(starts, int(s.pageSize)); err != nil {
 			return err
@@ -223,5 +230,11 @@ func (s *Store) keysAfter(p position) dbsqlc.NewerKeysParams {
 func (s *Store) gatewaysAfter(p position) dbsqlc.NewerGatewaysParams {
 	return dbsqlc.NewerGatewaysParams{
 		TenantID: p.tenant, AfterRevision: p.revision, AfterKind: p.text, WithRemoved: !p.whole, PageSize: s.pageSize,
+	}
+}
+
+func (s *Store) stepsAfter(p position) dbsqlc.NewerStepsParams {
+	return dbsqlc.NewerStepsParams{
+		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), PageSize: s.pageSize,
 	}
 }

@@ -130,6 +130,7 @@ type tenantImage struct {
 	IPv4Prefix         int               `json:"ipv4_prefix"`
 	IPv6Prefix         int               `json:"ipv6_prefix"`
 	FailureMode        rules.FailureMode `json:"failure_mode"`
+	FixedRates         bool              `json:"fixed_rates"` // absent in entries older than this field
 }
 
 func (i *tenantImage) tenant() rules.Tenant {
@@ -138,6 +139,7 @@ func (i *tenantImage) tenant() rules.Tenant {
 		InShadow: i.Enforcement == rules.EnforcementShadow,
 		Settings: rules.Settings{
 			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix, FailureMode: i.FailureMode,
+			FixedRates: i.FixedRates,
 		},
 	}
 }
@@ -198,6 +200,11 @@ type ruleImage struct {
 	RefillIntervalSeconds *int32  `json:"refill_interval_seconds"`
 	MaxHoldSeconds        *int32  `json:"max_hold_seconds"`
 	NotifyAt              []int16 `json:"notify_at"`
+
+	AdaptBackend      *string  `json:"adapt_backend"`
+	AdaptFloorPercent *int16   `json:"adapt_floor_percent"`
+	AdaptP99Ms        *int32   `json:"adapt_p99_ms"`
+	AdaptErrorPercent *float64 `json:"adapt_error_percent"`
 }
 
 // rule returns the image without the fields that identify a rule.
@@ -208,6 +215,7 @@ func (i *ruleImage) rule() rules.Rule {
 		Active: i.IsActive, Description: i.Description,
 		Window:         windowOf(i.WindowSeconds, i.WindowCalendar, i.WindowZone, i.WindowStartDay),
 		RefillInterval: seconds(i.RefillIntervalSeconds), MaxHold: seconds(i.MaxHoldSeconds), NotifyAt: percents(i.NotifyAt),
+		Adapt: adaptOf(i.AdaptBackend, i.AdaptFloorPercent, i.AdaptP99Ms, i.AdaptErrorPercent),
 	}
 }
 
@@ -241,7 +249,7 @@ func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 	if err := unlessChanged(sameRule(&stored, &left), nil); err != nil {
 		return err
 	}
-	if err := errors.Join(w.requireRoom(ctx, &stored), w.requireKnown(ctx, stored)); err != nil {
+	if err := errors.Join(w.requireRoom(ctx, &stored), w.requireKnown(ctx, stored), w.requireAdaptRoom(ctx, []rules.Rule{stored})); err != nil {
 		return err
 	}
 	return w.ReviveRule(ctx, w.revision, w.tenant, before.RuleID)

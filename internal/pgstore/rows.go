@@ -46,6 +46,7 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 			IPv4Prefix:         int(row.Ipv4Prefix),
 			IPv6Prefix:         int(row.Ipv6Prefix),
 			FailureMode:        row.FailureMode,
+			FixedRates:         row.FixedRates,
 		},
 		Version:   row.Version,
 		Revision:  row.Revision,
@@ -87,6 +88,7 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 		RefillInterval: seconds(row.RefillIntervalSeconds),
 		MaxHold:        seconds(row.MaxHoldSeconds),
 		NotifyAt:       percents(row.NotifyAt),
+		Adapt:          adaptOf(row.AdaptBackend, row.AdaptFloorPercent, row.AdaptP99Ms, row.AdaptErrorPercent),
 		Mode:           oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow),
 		Action:         oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
 		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
@@ -217,6 +219,10 @@ type shapeColumns struct {
 	WindowCalendar, WindowZone                           *string
 	WindowStartDay                                       *int16
 	NotifyAt                                             []int16
+	AdaptBackend                                         *string
+	AdaptFloorPercent                                    *int16
+	AdaptP99Ms                                           *int32
+	AdaptErrorPercent                                    *float64
 }
 
 // shapeOf expects a valid rule, whose numbers are in the columns' range.
@@ -228,6 +234,10 @@ func shapeOf(rule *rules.Rule) shapeColumns {
 		WindowStartDay:        unlessZero(int16(rule.Window.StartDay)),
 		RefillIntervalSeconds: unlessZero(int32(rule.RefillInterval / time.Second)),
 		MaxHoldSeconds:        unlessZero(int32(rule.MaxHold / time.Second)),
+		AdaptBackend:          unlessZero(rule.Adapt.Backend),
+		AdaptFloorPercent:     unlessZero(int16(rule.Adapt.FloorPercent)),
+		AdaptP99Ms:            unlessZero(int32(rule.Adapt.P99 / time.Millisecond)),
+		AdaptErrorPercent:     unlessZero(rule.Adapt.ErrorPercent),
 	}
 	for _, percent := range rule.NotifyAt {
 		columns.NotifyAt = append(columns.NotifyAt, int16(percent))
@@ -241,6 +251,13 @@ func windowOf(length *int32, calendar, zone *string, startDay *int16) rules.Wind
 		Calendar: oneOf(rules.CalendarUnit(orZeroValue(calendar)), rules.CalendarDay, rules.CalendarWeek, rules.CalendarMonth),
 		Zone:     orZeroValue(zone),
 		StartDay: int(orZeroValue(startDay)),
+	}
+}
+
+func adaptOf(backend *string, floor *int16, p99 *int32, errorPercent *float64) rules.Adapt {
+	return rules.Adapt{
+		Backend: orZeroValue(backend), FloorPercent: int(orZeroValue(floor)),
+		P99: time.Duration(orZeroValue(p99)) * time.Millisecond, ErrorPercent: orZeroValue(errorPercent),
 	}
 }
 

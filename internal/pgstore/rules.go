@@ -199,7 +199,8 @@ func sameRule(a, b *rules.Rule) bool {
 	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
-		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt)
+		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) &&
+		a.Adapt == b.Adapt
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
@@ -216,7 +217,7 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 
 // createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
-	if err := w.requireKnown(ctx, all...); err != nil {
+	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
 		return nil, 0, err
 	}
 	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
@@ -244,6 +245,10 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 			RefillIntervalSeconds: shape.RefillIntervalSeconds,
 			MaxHoldSeconds:        shape.MaxHoldSeconds,
 			NotifyAt:              shape.NotifyAt,
+			AdaptBackend:          shape.AdaptBackend,
+			AdaptFloorPercent:     shape.AdaptFloorPercent,
+			AdaptP99Ms:            shape.AdaptP99Ms,
+			AdaptErrorPercent:     shape.AdaptErrorPercent,
 		}
 	})
 	rows, failed, err := inTrips(params, func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
@@ -256,7 +261,7 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 }
 
 func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rules.Rule, failed int, err error) {
-	if err := w.requireKnown(ctx, all...); err != nil {
+	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
 		return nil, 0, err
 	}
 	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {
@@ -281,6 +286,10 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 			RefillIntervalSeconds: shape.RefillIntervalSeconds,
 			MaxHoldSeconds:        shape.MaxHoldSeconds,
 			NotifyAt:              shape.NotifyAt,
+			AdaptBackend:          shape.AdaptBackend,
+			AdaptFloorPercent:     shape.AdaptFloorPercent,
+			AdaptP99Ms:            shape.AdaptP99Ms,
+			AdaptErrorPercent:     shape.AdaptErrorPercent,
 		}
 	})
 	rows, failed, err := inTrips(params, func(trip []dbsqlc.UpdateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {

@@ -177,7 +177,7 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version) ON account TO " + to,
 		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE
 		"GRANT INSERT ON platform_audit_event TO " + to, // by the trigger that logs a suspension
-		"GRANT SELECT ON api_process TO " + to,
+		"GRANT SELECT ON api_process, leader TO " + to,
 	}
 	_, err := tx.Exec(ctx, strings.Join(statements, "; "))
 	return err

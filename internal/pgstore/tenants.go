@@ -35,6 +35,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			Ipv4Prefix:         int16(tenant.Settings.IPv4Prefix),
 			Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
 			FailureMode:        tenant.Settings.FailureMode,
+			FixedRates:         tenant.Settings.FixedRates,
 		})
 		if err != nil {
 			return err
@@ -104,6 +105,11 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 	if err := w.requirePlan(ctx, "default_plan", tenant.DefaultPlan); err != nil {
 		return rules.Tenant{}, err
 	}
+	if tenant.Settings.FixedRates {
+		if err := w.EndSteps(ctx, w.revision, w.tenant); err != nil {
+			return rules.Tenant{}, err
+		}
+	}
 	row, err := w.UpdateTenant(ctx, dbsqlc.UpdateTenantParams{
 		Name:               tenant.Name,
 		DefaultPlan:        tenant.DefaultPlan,
@@ -113,6 +119,7 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 		Ipv4Prefix:         int16(tenant.Settings.IPv4Prefix),
 		Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
 		FailureMode:        tenant.Settings.FailureMode,
+		FixedRates:         tenant.Settings.FixedRates,
 		TenantID:           w.tenant,
 	})
 	return tenantFromRow(row), err

@@ -91,6 +91,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"deliveries of alerts", now.Add(-keep.Details), (*dbsqlc.Queries).DropAlertDeliveries},
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},
 		{"traces of removed overrides", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropOverrideTombstones},
+		{"traces of ended steps", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropStepTombstones},
 	}
 	for _, d := range drops {
 		for rows := int64(rowsPerDrop); rows == rowsPerDrop; dropped += rows {

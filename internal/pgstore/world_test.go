@@ -184,6 +184,7 @@ func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text strin
 	t.Helper()
 	for _, table := range []string{
 		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "plan_assignment", "api_key", "api_key_use", "audit_event",
+		"rate_limit_step", "backend_report",
 	} {
 		var rows string
 		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE tenant_id = $1", table)
@@ -214,6 +215,7 @@ func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all snap
 		all.Assignments = append(all.Assignments, page.Assignments...)
 		all.Keys = append(all.Keys, page.Keys...)
 		all.Gateways = append(all.Gateways, page.Gateways...)
+		all.Steps = append(all.Steps, page.Steps...)
 		return nil
 	})
 	if err != nil {

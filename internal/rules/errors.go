@@ -26,15 +26,22 @@ func (e FieldErrors) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// UnknownToProcessError is for a rule whose algorithm a live process does not know, because it is of an older release.
-// That process would let the rule's checks pass.
+// UnknownToProcessError is for a rule that a live process of an older release does not know how to apply: it would let
+// the checks of an unknown algorithm pass, and would not lower the rate of a rule that adapts.
 type UnknownToProcessError struct {
-	Algorithm        Algorithm
+	Word             string // an algorithm, or WordAdapt
 	Process, Version string
 }
 
+// WordAdapt stands beside the algorithms in what a process knows.
+const WordAdapt = "adapt"
+
 // Error says which process it is and what to do.
 func (e UnknownToProcessError) Error() string {
-	return fmt.Sprintf("the process %s of version %s is still running and does not know the algorithm %s: upgrade or stop it, and save again a minute later",
-		e.Process, e.Version, e.Algorithm)
+	what := "the algorithm " + e.Word
+	if e.Word == WordAdapt {
+		what = "rates that adapt"
+	}
+	return fmt.Sprintf("the process %s of version %s is still running and does not know %s: upgrade or stop it, and save again a minute later",
+		e.Process, e.Version, what)
 }

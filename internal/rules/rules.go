@@ -125,6 +125,8 @@ type Settings struct {
 	IPv4Prefix, IPv6Prefix int
 	// FailureMode is the mode of rules that name none.
 	FailureMode FailureMode
+	// FixedRates keeps every rule at its configured rate, as if none adapted.
+	FixedRates bool
 }
 
 // DefaultSettings are the settings of a tenant that has chosen nothing.
@@ -167,7 +169,9 @@ type Rule struct {
 	// MaxHold, in whole seconds, is how long a concurrency rule waits for a release before it frees the place.
 	MaxHold time.Duration
 	// NotifyAt are the shares of a fixed window's limit, in percent and ascending, whose crossing is noted.
-	NotifyAt     []int
+	NotifyAt []int
+	// Adapt lets the rate follow the health of a backend.
+	Adapt        Adapt
 	Active       bool
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it

@@ -138,7 +138,7 @@ func (r *Rule) wrongLimit() FieldErrors {
 		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s", algorithm))
 	}
 	errs.Add("notify_at", r.wrongNotifyAt())
-	return errs
+	return append(errs, r.wrongAdapt()...)
 }
 
 func (r *Rule) wrongNotifyAt() string {
@@ -190,6 +190,7 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	errs.addIf(r.RefillInterval != 0, "refill_interval", "must be left out: "+why)
 	errs.addIf(r.MaxHold != 0, "max_hold", "must be left out: "+why)
 	errs.addIf(len(r.NotifyAt) > 0, "notify_at", "must be left out: "+why)
+	errs.addIf(r.Adapt != Adapt{}, "adapt", "must be left out: "+why)
 	if r.Action == ActionBypass && r.Mode == ModeShadow {
 		errs.Add("mode", "must be enforce: a bypass rule has no shadow mode")
 	}

@@ -73,7 +73,8 @@ func (o *object) fail(name, message string) {
 	}
 	o.wrong[name] = true
 	line := o.line
-	if node := o.fields[name]; node != nil {
+	outer, _, _ := strings.Cut(name, ".") // a field of an object within the row
+	if node := o.fields[outer]; node != nil {
 		line = node.Line
 	}
 	o.d.fail(line, o.field(name), message)
@@ -218,16 +219,18 @@ func (o *object) rate() (perSecond float64, unit rules.RateUnit) {
 	return perSecond, unit
 }
 
-func (o *object) ratePerSecond() float64 {
-	text, ok := o.scalar("rate_per_second", "must be a number", false, "!!float", "!!int")
+func (o *object) ratePerSecond() float64 { return o.number("rate_per_second") }
+
+func (o *object) number(name string) float64 {
+	text, ok := o.scalar(name, "must be a number", false, "!!float", "!!int")
 	if !ok {
 		return 0
 	}
-	rate, err := strconv.ParseFloat(text, 64)
+	number, err := strconv.ParseFloat(text, 64)
 	if err != nil || strings.Trim(text, "0123456789.eE+-") != "" {
-		o.fail("rate_per_second", "must be a decimal number, got "+text)
+		o.fail(name, "must be a decimal number, got "+text)
 	}
-	return rate
+	return number
 }
 
 func (o *object) burst(required bool) int64 {

@@ -31,7 +31,8 @@
 // Limits of other algorithms than token_bucket have other fields: leaky_bucket a rate and burst_capacity; fixed_window,
 // sliding_window and sliding_window_log a window (30s, 5m, 24h; a fixed_window also day, week or month, with
 // window_zone and window_start_day) and burst_capacity; concurrency a burst_capacity and max_hold. A token_bucket may
-// have a refill_interval, and a fixed_window notify_at, a list of percents. Without a rate, overrides have none either.
+// have a refill_interval, and a fixed_window notify_at, a list of percents. Without a rate, overrides have none either. Limits
+// with a rate may have adapt: {backend: search, floor_percent: 20, p99_ms: 300, error_percent: 1}.
 //
 // Reading is strict, because a limit that is silently not what was written is worse than none: a
 // field that does not exist or is given twice, a value of another type (42 for "42", null), an

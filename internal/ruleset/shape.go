@@ -13,7 +13,7 @@ import (
 )
 
 // shapeFields are the fields that only limits of some algorithms have.
-var shapeFields = []string{"window", "window_zone", "window_start_day", "refill_interval", "max_hold", "notify_at"}
+var shapeFields = []string{"window", "window_zone", "window_start_day", "refill_interval", "max_hold", "notify_at", "adapt"}
 
 // fileShape is how they are written.
 type fileShape struct {
@@ -23,6 +23,65 @@ type fileShape struct {
 	RefillInterval string `yaml:"refill_interval,omitempty"`
 	MaxHold        string `yaml:"max_hold,omitempty"`
 	NotifyAt       []int  `yaml:"notify_at,omitempty,flow"`
+
+	Adapt *fileAdapt `yaml:"adapt,omitempty,flow"`
+}
+
+type fileAdapt struct {
+	Backend      string  `yaml:"backend"`
+	FloorPercent int     `yaml:"floor_percent"`
+	P99Ms        int64   `yaml:"p99_ms,omitempty"`
+	ErrorPercent float64 `yaml:"error_percent,omitempty"`
+}
+
+func encodeAdapt(a rules.Adapt) *fileAdapt {
+	if a == (rules.Adapt{}) {
+		return nil
+	}
+	return &fileAdapt{a.Backend, a.FloorPercent, a.P99.Milliseconds(), a.ErrorPercent}
+}
+
+// adapt reads how a rule adapts.
+func (o *object) adapt() (a rules.Adapt) {
+	node := o.get("adapt", false)
+	if node == nil {
+		return a
+	}
+	inner := o.d.object(node, o.field("adapt"), "backend", "floor_percent", "p99_ms", "error_percent")
+	a.Backend = inner.required("backend")
+	inner.get("floor_percent", true)
+	a.FloorPercent = inner.whole("floor_percent")
+	// A target of 0 is out of range, and not none.
+	if ms := inner.whole("p99_ms"); inner.has("p99_ms") {
+		a.P99 = -time.Millisecond
+		if ms > 0 && int64(ms) <= rules.MaxP99.Milliseconds() {
+			a.P99 = time.Duration(ms) * time.Millisecond
+		}
+	}
+	if a.ErrorPercent = inner.number("error_percent"); a.ErrorPercent == 0 && inner.has("error_percent") {
+		a.ErrorPercent = -1
+	}
+	if len(inner.wrong) > 0 { // what the domain says of the rest would be of values that were not read
+		for name := range inner.wrong {
+			o.wrong["adapt."+name] = true
+		}
+		o.wrong["adapt"] = true
+	}
+	return a
+}
+
+func describeAdapt(a rules.Adapt) string {
+	if a == (rules.Adapt{}) {
+		return none
+	}
+	text := fmt.Sprintf("backend %s, floor %d %%", a.Backend, a.FloorPercent)
+	if a.P99 > 0 {
+		text += fmt.Sprintf(", p99 %d ms", a.P99.Milliseconds())
+	}
+	if a.ErrorPercent > 0 {
+		text += ", errors " + strconv.FormatFloat(a.ErrorPercent, 'f', -1, 64) + " %"
+	}
+	return text
 }
 
 func encodeShape(r *rules.Rule) fileShape {
@@ -33,6 +92,7 @@ func encodeShape(r *rules.Rule) fileShape {
 		RefillInterval: rules.FormatDuration(r.RefillInterval),
 		MaxHold:        rules.FormatDuration(r.MaxHold),
 		NotifyAt:       r.NotifyAt,
+		Adapt:          encodeAdapt(r.Adapt),
 	}
 }
 
@@ -49,6 +109,7 @@ func (o *object) shape(rule *rules.Rule) {
 	rule.Window.StartDay = o.whole("window_start_day")
 	rule.RefillInterval = o.duration("refill_interval")
 	rule.MaxHold = o.duration("max_hold")
+	rule.Adapt = o.adapt()
 	for _, node := range o.list("notify_at") {
 		percent, ok := wholeNumber(node)
 		if !ok {
@@ -108,6 +169,7 @@ func shapeValues(r *rules.Rule) []field {
 		{"refill_interval", cmp.Or(rules.FormatDuration(r.RefillInterval), none)},
 		{"max_hold", cmp.Or(rules.FormatDuration(r.MaxHold), none)},
 		{"notify_at", cmp.Or(strings.Trim(fmt.Sprint(r.NotifyAt), "[]"), none)},
+		{"adapt", describeAdapt(r.Adapt)},
 	}
 }
 

@@ -76,6 +76,11 @@ func (d *draft) add(rows *Rows) {
 			t.addOverride(&rows.Overrides[i])
 		}
 	}
+	for i := range rows.Steps {
+		if t := d.tenant(rows.Steps[i].TenantID); t != nil {
+			t.addStep(&rows.Steps[i])
+		}
+	}
 	for i := range rows.Assignments {
 		if t := d.tenant(rows.Assignments[i].TenantID); t != nil {
 			t.addAssignment(&rows.Assignments[i], d.intern(rows.Assignments[i].Plan))
@@ -219,6 +224,7 @@ func (s *Sizes) add(t *Tenant, sign int) {
 	}
 	s.Rules += sign * t.rules.size
 	s.UnknownRules += sign * t.unknownRules
+	s.AdaptingRules += sign * len(t.adapting)
 	s.Overrides += sign * t.overrides.size
 	s.Assignments += sign * t.assignments.size
 }
@@ -233,9 +239,10 @@ type tenantDraft struct {
 	overrides   tableEdit[overrideKey, override]
 	assignments tableEdit[string, string]
 	gateways    tableEdit[rules.GatewayKind, rules.Gateway]
+	steps       tableEdit[rules.RuleID, step]
 
-	seen struct{ plans, rules, overrides, assignments, gateways int } // rows that stand, not removals
-	was  *Tenant                                                      // what the rows are compared with to find news
+	seen struct{ plans, rules, overrides, assignments, gateways, steps int } // rows that stand, not removals
+	was  *Tenant                                                             // what the rows are compared with to find news
 	now  int64
 	news
 }
@@ -252,6 +259,7 @@ func (d *draft) newTenant(held *Tenant, exists bool) *tenantDraft {
 		overrides:   editTable(held.overrides),
 		assignments: editTable(held.assignments),
 		gateways:    editTable(held.gateways),
+		steps:       editTable(held.steps),
 	}
 }
 
@@ -307,14 +315,14 @@ func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
 func (t *tenantDraft) lostRows() bool {
 	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
 		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size ||
-		t.seen.gateways != t.gateways.size
+		t.seen.gateways != t.gateways.size || t.seen.steps != t.steps.size
 }
 
 // build returns the finished tenant, which is the one that the draft started from if nothing
 // changed.
 func (t *tenantDraft) build(readAt int64) *Tenant {
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
-		!t.overrides.changed && !t.assignments.changed && !t.gateways.changed && t.held.readAt == readAt {
+		!t.overrides.changed && !t.assignments.changed && !t.gateways.changed && !t.steps.changed && t.held.readAt == readAt {
 		return t.held
 	}
 	built := &Tenant{
@@ -327,9 +335,11 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 		gateways:    t.gateways.table,
 		mappings:    t.held.mappings,
 		index:       t.held.index,
+		steps:       t.steps.table,
 		readAt:      readAt,
 
 		unknownRules: t.held.unknownRules,
+		adapting:     t.held.adapting,
 	}
 	if t.overrides.changed || built.overridden == nil {
 		built.overridden = sync.OnceValue(func() map[rules.RuleID]bool { return rulesOf(built.overrides) })
@@ -339,6 +349,7 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 	}
 	if t.rules.changed || built.index == nil {
 		built.index = newIndex(built.rules)
+		built.adapting = adaptingRules(built.index)
 		built.unknownRules = 0
 		for _, rule := range built.index.rules {
 			if rule.Unknown != "" && rule.Active {
@@ -362,7 +373,7 @@ func sameRule(a, b *rules.Rule) bool {
 		a.Pattern.String() == b.Pattern.String() && a.Plan == b.Plan &&
 		a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Window == b.Window && a.RefillInterval == b.RefillInterval &&
-		a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) && a.Mode == b.Mode && a.Action == b.Action &&
+		a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) && a.Adapt == b.Adapt && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
 		a.Version == b.Version && a.InForceSince.Equal(b.InForceSince) &&
 		a.CreatedAt.Equal(b.CreatedAt) && a.UpdatedAt.Equal(b.UpdatedAt) &&

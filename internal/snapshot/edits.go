@@ -74,7 +74,7 @@ func (t *tenantDraft) noteOverride(key overrideKey, next override) {
 	if !ok || rule.Action != rules.ActionLimit {
 		return
 	}
-	to, from := next.effective(rule, t.now), rules.Limit{}
+	to, from := next.effective(rule, rule.Limit(), t.now), rules.Limit{}
 	if was, ok := t.was.rules.get(key.rule); ok {
 		from = t.was.bucketLimit(was, key.user, t.now)
 	} else if t.now-rules.UnixMicro(rule.CreatedAt) < recentEdit.Microseconds() || t.now-to.Since > recentEdit.Microseconds() {
@@ -102,10 +102,13 @@ func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m ru
 }
 
 // CommonLimit returns the limit of all buckets of a rule; ok is false if there is no such rule, or if users have
-// have or had overrides for it.
+// have or had overrides for it, or if it has or had steps.
 func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {
 	rule, found := t.rules.get(id)
 	if !found || rule.Action != rules.ActionLimit || rule.Pattern.SplitsByUser() && t.overridden()[id] {
+		return rules.Limit{}, false
+	}
+	if _, stepped := t.steps.get(id); stepped {
 		return rules.Limit{}, false
 	}
 	return rule.Limit(), true

@@ -74,6 +74,7 @@ type candidate struct {
 	limit rules.Limit // the rule's own
 	// certain: every request that fits the shape meets the rule.
 	certain bool
+	adapts  bool // see Tenant.ownLimit
 	subject subjectKind
 }
 

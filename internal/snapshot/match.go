@@ -27,6 +27,8 @@ func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules
 		limit := c.limit
 		if splitsByUser && t.overrides.size > 0 {
 			limit = t.limitFor(c.rule, r.UserID, micros)
+		} else if c.adapts {
+			limit = t.ownLimit(c.rule, micros)
 		}
 		dst = append(dst, rules.Match{Rule: c.rule, Limit: limit, Subject: subject})
 	})
@@ -61,10 +63,10 @@ func (t *Tenant) failureMode(rule *rules.Rule) rules.FailureMode {
 func (t *Tenant) limitFor(rule *rules.Rule, user string, now int64) rules.Limit {
 	if rule.Action == rules.ActionLimit {
 		if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
-			return o.effective(rule, now)
+			return o.effective(rule, t.ownLimit(rule, now), now)
 		}
 	}
-	return rule.Limit()
+	return t.ownLimit(rule, now)
 }
 
 // meets says whether the request meets an active rule. It is what matching means; the index only

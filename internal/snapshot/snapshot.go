@@ -14,6 +14,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -42,6 +43,8 @@ type Sizes struct {
 	Keys        int // revoked ones too
 	// UnknownRules counts the active rules that this process cannot apply: see rules.Rule.Unknown.
 	UnknownRules int
+	// AdaptingRules counts the active rules whose rate adapts.
+	AdaptingRules int
 }
 
 // New returns a Snapshot of these pages of rows.
@@ -66,6 +69,17 @@ func (s *Snapshot) With(pages ...Rows) *Snapshot {
 func (s *Snapshot) Tenant(id rules.TenantID) *Tenant {
 	t, _ := s.tenants.get(id)
 	return t
+}
+
+// Tenants visits all tenants, in no order.
+func (s *Snapshot) Tenants() iter.Seq[*Tenant] {
+	return func(yield func(*Tenant) bool) {
+		for _, t := range s.tenants.all() {
+			if !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // Key returns the API key with that public id. It may be revoked or expired. Do not change it.
@@ -97,9 +111,11 @@ type Tenant struct {
 	gateways    table[rules.GatewayKind, rules.Gateway]
 	mappings    mappings
 	index       *index
+	steps       table[rules.RuleID, step]
 	readAt      int64
 
-	unknownRules int // active ones
+	unknownRules int           // active ones
+	adapting     []*rules.Rule // active ones, by id
 }
 
 // ReadAt is when all rules were last read, these among them, in microseconds since the Unix epoch; 0 if the source
@@ -165,16 +181,18 @@ func newOverride(row *rules.Override) override {
 // A process that has not read the rule's latest edit knows the same end and another limit. So that the later
 // edit wins, each version of the rule counts as a microsecond later than the one before it. The query
 // PutOverride keeps a new override later than that.
-func (o override) effective(rule *rules.Rule, now int64) rules.Limit {
+//
+// own is the rule's limit, with its step. A step lowers no override, but its Since counts for overrides too, so that
+// their buckets are rid of what a process held that missed a renewal of the step.
+func (o override) effective(rule *rules.Rule, own rules.Limit, now int64) rules.Limit {
 	expired := o.expiresAt != 0 && o.expiresAt <= now
 	if !expired && o.removedAt == 0 {
-		return rule.Limit().Overridden(o.rate, o.burst, o.since)
+		return rule.Limit().Overridden(o.rate, o.burst, max(o.since, own.Since))
 	}
 	end := max(o.since, o.removedAt)
 	if expired {
 		end = max(end, o.expiresAt)
 	}
-	own := rule.Limit()
 	own.Since = max(own.Since, end+max(0, rule.Version-1))
 	return own
 }

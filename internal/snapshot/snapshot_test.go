@@ -181,6 +181,7 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 		reflect.TypeFor[[32]byte]():          [32]byte{1},
 		reflect.TypeFor[[]int]():             []int{80},
 		reflect.TypeFor[rules.Window]():      rules.Window{Length: time.Second},
+		reflect.TypeFor[rules.Adapt]():       rules.Adapt{Backend: "search"},
 	}
 	change := func(field reflect.Value) {
 		switch value, ok := changed[field.Type()]; {

@@ -31,4 +31,5 @@ type Rows struct {
 	Assignments []rules.Assignment
 	Keys        []auth.Key
 	Gateways    []rules.Gateway
+	Steps       []rules.Step
 }

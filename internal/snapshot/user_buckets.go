@@ -119,7 +119,7 @@ func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.M
 
 // match returns the Match of a rule for a user; without one, the rule's own limit holds.
 func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) rules.Match {
-	limit := rule.Limit()
+	limit := t.ownLimit(rule, now.UnixMicro())
 	if user != "" {
 		limit = t.limitFor(rule, user, now.UnixMicro())
 	}

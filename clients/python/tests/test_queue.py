@@ -260,6 +260,15 @@ class OptionsTest(unittest.TestCase):
         with self.assertRaisesRegex(SluiceError, "request.*/cost"):
             client.settle("r1", float("inf"))
 
+    def test_reports_count_latencies_by_bucket(self) -> None:
+        server = Server(self, lambda r: {"body": {"accepted": 1, "ignored": []}})
+        with Sluice(server.url, TEST_KEY) as client:
+            self.assertTrue(client.report("search", [0, 0.001, 0.3, 0.3001, 90], errors=2))
+        (request,) = server.requests
+        self.assertEqual(request.path, "/v1/report")
+        want = {"backend": "search", "requests": 5, "errors": 2, "latency_ms": {"1": 2, "300": 1, "500": 1, "inf": 1}}
+        self.assertEqual(json.loads(request.body), {"reports": [want]})
+
     def test_a_closed_client_leaves_the_decision_to_the_failure_mode(self) -> None:
         with Sluice(gone_url(), TEST_KEY) as client:
             pass

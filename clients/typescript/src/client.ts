@@ -2,7 +2,7 @@ import { Memory } from './memory.js';
 import { Queue } from './queue.js';
 import { type Check, type Decision, type Settlement, SluiceError } from './types.js';
 import { version } from './version.js';
-import { decode, encode, type Json, problem, type Question, refused, tokens } from './wire.js';
+import { decode, encode, encodeReport, type Json, problem, type Question, refused, tokens } from './wire.js';
 
 /** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
 export type FailureMode = 'open' | 'closed';
@@ -154,6 +154,15 @@ export class Sluice {
   /** All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. */
   usage(userId: string): Promise<unknown> {
     return this.#patient('GET', `/v1/usage?user_id=${encodeURIComponent(userId)}`);
+  }
+
+  /**
+   * Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it: their
+   * latencies in milliseconds, and how many of them failed. False: no active rule adapts to the backend.
+   */
+  async report(backend: string, latencies: Iterable<number>, errors = 0): Promise<boolean> {
+    const answer = await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors));
+    return answer?.accepted > 0;
   }
 
   /** Later checks are decided by the failure mode, and no request is sent for those that wait. */

@@ -34,6 +34,24 @@ export function encode(check: Check, hold?: number): Question {
   return { body, identity, cost: amount };
 }
 
+/** The buckets of reported latencies, in milliseconds; the last one, inf, is above them. */
+const latencyBounds = [
+  1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000, 15000,
+  20000, 30000, 60000,
+];
+
+/** Encodes what was seen of a backend. */
+export function encodeReport(backend: string, latencies: Iterable<number>, errors: number): string {
+  const latency_ms: Record<string, number> = {};
+  let requests = 0;
+  for (const latency of latencies) {
+    const bucket = String(latencyBounds.find((bound) => latency <= bound) ?? 'inf');
+    latency_ms[bucket] = (latency_ms[bucket] ?? 0) + 1;
+    requests++;
+  }
+  return JSON.stringify({ reports: [{ backend, requests, errors, latency_ms }] });
+}
+
 /** Rounds to the smallest amount there is. */
 export function tokens(amount: number): number {
   return Math.round(amount * 1e6) / 1e6;

@@ -201,6 +201,15 @@ test('a cost that is no number is refused unsent', async () => {
   await assert.rejects(limits.settle('r1', Number.POSITIVE_INFINITY), { kind: 'request' });
 });
 
+test('reports count latencies by bucket', async () => {
+  const server = await serve(() => ({ body: { accepted: 1, ignored: [] } }));
+  const limits = new Sluice({ url: server.url, key: testKey });
+  assert.equal(await limits.report('search', [0, 1, 300, 300.1, 90_000], 2), true);
+  const want = { backend: 'search', requests: 5, errors: 2, latency_ms: { 1: 2, 300: 1, 500: 1, inf: 1 } };
+  assert.equal(server.requests[0]?.path, '/v1/report');
+  assert.deepEqual(JSON.parse(server.requests[0]?.body ?? ''), { reports: [want] });
+});
+
 test('a limiter allows a burst and then the rate', async () => {
   const limiter = new Limiter(5, 20); // 20 at once, then 5 a second
   let now = 0;

@@ -34,6 +34,7 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Observer:       parts.Observer,
 		Tracer:         parts.Tracer,
 		Tokens:         parts.Tokens,
+		Reports:        parts.Reports,
 		MaxConnections: parts.MaxConnections,
 		Version:        config.ReadBuild().Version,
 	})}

@@ -11,7 +11,17 @@ type Part = Resource | readonly [Resource, ...string[]];
  */
 const changes: Record<AuditObjectKind, readonly Part[]> = {
   // A removed rule takes its overrides along, turns its alerts off, and is one less on its plan.
-  rule: ['rules', 'matrix', 'plans', 'overrides', 'users', 'alerts', ['violations', 'one'], 'audit'],
+  rule: [
+    'rules',
+    'matrix',
+    'plans',
+    'overrides',
+    'users',
+    'alerts',
+    ['violations', 'one'],
+    'adapting',
+    'audit',
+  ],
   override: ['overrides', 'users', 'audit'],
   plan: ['plans', 'matrix', 'audit'],
   // A user's plan assignment: plans count their users.
@@ -23,7 +33,7 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   alert: ['alerts', 'audit'],
   gateway: ['gateways', 'audit'],
   // The default plan is marked in the list of plans, and is the plan of users without an assignment.
-  tenant: ['itself', 'plans', 'users', 'audit'],
+  tenant: ['itself', 'plans', 'users', 'adapting', 'audit'],
 };
 
 /** Refetches what a write of some objects changed; resolves when the screen shows it. */

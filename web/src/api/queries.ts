@@ -5,6 +5,7 @@ import { AwayError, isStatus } from './problem';
 
 /** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
 export type Resource =
+  | 'adapting'
   | 'alerts'
   | 'audit'
   | 'enforcement change'
@@ -133,6 +134,17 @@ export const ruleQuery = (tenant: string, id: number) =>
           signal,
         }),
       ),
+  });
+
+/** How the rules that adapt stand. */
+export const adaptingQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'adapting'),
+    queryFn: async ({ signal }) => {
+      const path = { tenant };
+      return (await body(api.GET('/api/v1/tenants/{tenant}/adapting', { params: { path }, signal }))).items;
+    },
+    refetchInterval: 5_000,
   });
 
 export interface Verdicts {

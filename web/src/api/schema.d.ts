@@ -69,6 +69,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report what a service saw of a backend
+         * @description For rules with `adapt`: how the requests to a backend went since the caller's last report, about once a second. Every
+         *     service that calls the backend may report; the sums of all decide. `latency_ms` counts requests by their latency in
+         *     milliseconds: the bucket `100` has those that took at most 100 ms and more than 70 ms, and `inf` those above 60 s. The buckets are
+         *     1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000, 15000, 20000,
+         *     30000, 60000 and inf. Percentiles of several reporters cannot be merged; counts can, exactly.
+         *
+         *     Reports are evidence, not records: they are summed up in memory, written every two seconds, and dropped if the database is
+         *     away. Needs the permission `report`.
+         */
+        post: operations["report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/usage": {
         parameters: {
             query?: never;
@@ -648,6 +675,33 @@ export interface paths {
          *     taken back: it is refused when the save would be, and its new rules have the `rule_id` 0.
          */
         post: operations["saveMatrix"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/adapting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * How the rules that adapt stand
+         * @description Every rule with `adapt`, inactive and shadow rules too, with the share of its configured rate that it has now, why, and
+         *     what services reported of its backend within the last minute. At most 100 rules of a tenant can adapt.
+         */
+        get: operations["listAdapting"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2100,6 +2154,33 @@ export interface components {
          */
         NotifyAt: number[];
         /**
+         * @description The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+         *     when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+         *     keep theirs. null: the rate is as configured.
+         * @example {
+         *       "backend": "search",
+         *       "floor_percent": 20,
+         *       "p99_ms": 300,
+         *       "error_percent": 1
+         *     }
+         */
+        Adapt: {
+            /** @description What reports name: letters, digits, '_', '.' and '-' */
+            backend: string;
+            /** @description 1 to 99: the least share of the rate */
+            floor_percent: number;
+            /**
+             * Format: int64
+             * @description 1 to 60000: the longest 99th percentile of latency that is fine. This, error_percent or both
+             */
+            p99_ms?: number | null;
+            /**
+             * Format: double
+             * @description 0.01 to 50: the largest share of failed requests that is fine
+             */
+            error_percent?: number | null;
+        } | null;
+        /**
          * @description What a rule does while the store of buckets cannot answer
          * @enum {string}
          */
@@ -2349,6 +2430,8 @@ export interface components {
             limit_text: string | null;
             /** @description An override is in force */
             overridden: boolean;
+            /** @description Only there below 100: the share of its configured rate that the limit has now, because the rule adapts to a backend */
+            share_percent?: number;
             /**
              * @description Only there if the answering process does not know a word of the rule, because a newer release wrote it. The
              *     rule then acts by its failure mode, and `local` counts as `open`.
@@ -2515,12 +2598,15 @@ export interface components {
             /** @description 0 to 128 */
             ipv6_prefix: number;
             failure_mode: components["schemas"]["FailureMode"];
+            /** @description No rule adapts: every rate is as configured */
+            fixed_rates: boolean;
         };
         SettingsPatch: {
             retry_jitter_percent?: number;
             ipv4_prefix?: number;
             ipv6_prefix?: number;
             failure_mode?: components["schemas"]["FailureMode"];
+            fixed_rates?: boolean;
         };
         /**
          * @description shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
@@ -2539,7 +2625,8 @@ export interface components {
          *         "retry_jitter_percent": 0,
          *         "ipv4_prefix": 32,
          *         "ipv6_prefix": 64,
-         *         "failure_mode": "local"
+         *         "failure_mode": "local",
+         *         "fixed_rates": false
          *       },
          *       "role": "owner",
          *       "created_at": "2026-11-01T09:00:00Z",
@@ -2632,6 +2719,7 @@ export interface components {
          *       "refill_interval": null,
          *       "max_hold": null,
          *       "notify_at": [],
+         *       "adapt": null,
          *       "limit_text": "100 per second, bursts to 500",
          *       "mode": "enforce",
          *       "action": "limit",
@@ -2671,6 +2759,7 @@ export interface components {
             refill_interval: components["schemas"]["RefillInterval"];
             max_hold: components["schemas"]["MaxHold"];
             notify_at: components["schemas"]["NotifyAt"];
+            adapt: components["schemas"]["Adapt"];
             /** @description The limit as people say it; empty unless action is limit */
             limit_text: string;
             mode: components["schemas"]["Mode"];
@@ -2725,6 +2814,7 @@ export interface components {
             refill_interval?: components["schemas"]["RefillInterval"];
             max_hold?: components["schemas"]["MaxHold"];
             notify_at?: components["schemas"]["NotifyAt"];
+            adapt?: components["schemas"]["Adapt"];
             /** @default enforce */
             mode?: components["schemas"]["Mode"];
             /** @default limit */
@@ -2752,11 +2842,65 @@ export interface components {
             refill_interval?: components["schemas"]["RefillInterval"];
             max_hold?: components["schemas"]["MaxHold"];
             notify_at?: components["schemas"]["NotifyAt"];
+            adapt?: components["schemas"]["Adapt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
             is_active?: boolean;
             description?: string;
+        };
+        Adapting: {
+            /** Format: int64 */
+            rule_id: number;
+            backend: string;
+            /** @description Of the configured rate; 100 while it is in force */
+            share_percent: number;
+            /** @description The limit in force as people say it */
+            limit_text: string;
+            /**
+             * Format: date-time
+             * @description When the share last changed; null while the configured rate is in force, as are the next two
+             */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When the configured rate is in force again if nothing renews the step
+             */
+            ends_at: string | null;
+            /** @description Why the share is what it is */
+            cause: string | null;
+            seen: components["schemas"]["BackendSeen"];
+        };
+        /** @description What services reported of the backend within the last minute; null: nothing */
+        BackendSeen: {
+            /** Format: int64 */
+            requests: number;
+            /** Format: int64 */
+            errors: number;
+            /**
+             * Format: double
+             * @description null: no latencies were reported
+             */
+            p99_ms: number | null;
+        } | null;
+        AdaptingList: {
+            items: components["schemas"]["Adapting"][];
+        };
+        BackendReport: {
+            /** @description As rules name it in adapt */
+            backend: string;
+            /** Format: int64 */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Requests that failed; at most requests
+             * @default 0
+             */
+            errors?: number;
+            /** @description Requests by the upper bound of their bucket, each request once; together at most requests */
+            latency_ms?: {
+                [key: string]: number;
+            };
         };
         Promotion: {
             /**
@@ -2815,6 +2959,7 @@ export interface components {
             refill_interval?: components["schemas"]["RefillInterval"];
             max_hold?: components["schemas"]["MaxHold"];
             notify_at?: components["schemas"]["NotifyAt"];
+            adapt?: components["schemas"]["Adapt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
@@ -4890,6 +5035,66 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "reports": [
+                 *         {
+                 *           "backend": "search",
+                 *           "requests": 1000,
+                 *           "errors": 3,
+                 *           "latency_ms": {
+                 *             "100": 900,
+                 *             "300": 95,
+                 *             "1000": 4,
+                 *             "inf": 1
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    reports: components["schemas"]["BackendReport"][];
+                };
+            };
+        };
+        responses: {
+            /** @description How many reports count */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accepted": 1,
+                     *       "ignored": []
+                     *     }
+                     */
+                    "application/json": {
+                        accepted: number;
+                        /** @description The backends that no active rule adapts to, or that memory had no room for */
+                        ignored: string[];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getUsage: {
         parameters: {
             query: {
@@ -6237,6 +6442,39 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listAdapting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By rule_id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdaptingList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

@@ -3,6 +3,8 @@ import type { components } from './schema';
 /* The API's shapes by their names. */
 type Schemas = components['schemas'];
 export type Account = Schemas['Account'];
+export type Adapt = NonNullable<Schemas['Adapt']>;
+export type Adapting = Schemas['Adapting'];
 export type Alert = Schemas['Alert'];
 export type AlertDelivery = Schemas['AlertDelivery'];
 export type Assignment = Schemas['Assignment'];

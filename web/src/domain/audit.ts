@@ -1,4 +1,5 @@
-import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
+import type { Adapt, AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
+import { adaptText } from './adapt';
 import { exactTime } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
@@ -173,15 +174,23 @@ export function changesOf(entry: AuditEntry): Change[] {
 function plain(row: Row | null): Row | null {
   if (!row) return null;
   const { window_seconds, window_calendar, refill_interval_seconds, max_hold_seconds, ...rest } = row;
+  const {
+    adapt_backend: backend,
+    adapt_floor_percent: floor_percent,
+    adapt_p99_ms: p99_ms,
+    adapt_error_percent: error_percent,
+    ...others
+  } = rest;
   const seconds = (value: unknown) => (typeof value === 'number' ? formatDuration(value) : undefined);
   const window = {
     window: window_calendar ?? seconds(window_seconds),
     refill_interval: seconds(refill_interval_seconds),
     max_hold: seconds(max_hold_seconds),
+    adapt: backend ? adaptText({ backend, floor_percent, p99_ms, error_percent } as Adapt) : undefined,
   };
   const parts = ['window_zone', 'window_start_day', 'notify_at'];
   return Object.fromEntries(
-    Object.entries({ ...rest, ...window }).filter(
+    Object.entries({ ...others, ...window }).filter(
       ([field, value]) => value !== undefined && (value !== null || !parts.includes(field)),
     ),
   );

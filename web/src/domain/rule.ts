@@ -56,6 +56,7 @@ export const fieldLabels = {
   refill_interval: 'Refill interval',
   max_hold: 'Longest hold',
   notify_at: 'Note crossings at',
+  adapt: 'Adapts to',
   mode: 'Mode',
   action: 'Action',
   failure_mode: 'When Redis is unavailable',

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -109,6 +109,11 @@ class AsyncSluice:
     async def extend(self, reservation: str | None) -> Settlement:
         """Keeps a reservation alive for as long again."""
         return await self._run(self._core.finish(reservation, {"extend": True}))
+
+    async def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
+        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
+        their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
+        return await self._run(self._core.report(backend, latencies, errors))
 
     async def usage(self, user_id: str | int) -> Any:
         """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""

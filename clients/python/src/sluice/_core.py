@@ -10,7 +10,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union
 from urllib.parse import quote, urlsplit
@@ -195,6 +196,10 @@ class Core:
         body = json.dumps({"reservation": reservation, **members}, separators=(",", ":"))
         return decode_settlement((yield from self._patient("POST", "/v1/settle", body)))
 
+    def report(self, backend: str, latencies: Iterable[float], errors: int) -> Steps[bool]:
+        answer = yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))
+        return bool(answer.get("accepted"))
+
     def usage(self, user_id: str | int) -> Steps[Any]:
         return self._patient("GET", f"/v1/usage?user_id={quote(str(user_id), safe='')}", None)
 
@@ -288,6 +293,23 @@ class Core:
     ) -> None:
         if self._on_decision is not None:
             self._on_decision(Observation(check, decision, error, time.monotonic() - began))
+
+
+# The buckets of reported latencies, in milliseconds; the last one, inf, is above them.
+LATENCY_BOUNDS = (
+    1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000,
+    10000, 15000, 20000, 30000, 60000,
+)  # fmt: skip
+
+
+def report_body(backend: str, latencies: Iterable[float], errors: int) -> str:
+    counts: dict[str, int] = {}
+    for latency in latencies:
+        place = bisect_left(LATENCY_BOUNDS, latency * 1000)
+        bucket = str(LATENCY_BOUNDS[place]) if place < len(LATENCY_BOUNDS) else "inf"
+        counts[bucket] = counts.get(bucket, 0) + 1
+    report = {"backend": backend, "requests": sum(counts.values()), "errors": errors, "latency_ms": counts}
+    return json.dumps({"reports": [report]})
 
 
 def is_answer(error: SluiceError | None) -> bool:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Lock
 from types import TracebackType
 from typing import Any, TypeVar
@@ -124,6 +124,11 @@ class Sluice:
     def extend(self, reservation: str | None) -> Settlement:
         """Keeps a reservation alive for as long again."""
         return self._run(self._core.finish(reservation, {"extend": True}))
+
+    def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
+        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
+        their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
+        return self._run(self._core.report(backend, latencies, errors))
 
     def usage(self, user_id: str | int) -> Any:
         """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""

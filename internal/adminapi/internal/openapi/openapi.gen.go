@@ -840,6 +840,52 @@ type Actor struct {
 // ActorKind defines model for Actor.Kind.
 type ActorKind string
 
+// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+// keep theirs. null: the rate is as configured.
+type Adapt struct {
+	// Backend What reports name: letters, digits, '_', '.' and '-'
+	Backend string `json:"backend"`
+
+	// ErrorPercent 0.01 to 50: the largest share of failed requests that is fine
+	ErrorPercent nullable.Nullable[float64] `json:"error_percent,omitempty"`
+
+	// FloorPercent 1 to 99: the least share of the rate
+	FloorPercent int `json:"floor_percent"`
+
+	// P99Ms 1 to 60000: the longest 99th percentile of latency that is fine. This, error_percent or both
+	P99Ms nullable.Nullable[int64] `json:"p99_ms,omitempty"`
+}
+
+// Adapting defines model for Adapting.
+type Adapting struct {
+	Backend string `json:"backend"`
+
+	// Cause Why the share is what it is
+	Cause nullable.Nullable[string] `json:"cause"`
+
+	// EndsAt When the configured rate is in force again if nothing renews the step
+	EndsAt nullable.Nullable[time.Time] `json:"ends_at"`
+
+	// LimitText The limit in force as people say it
+	LimitText string `json:"limit_text"`
+	RuleId    int64  `json:"rule_id"`
+
+	// Seen What services reported of the backend within the last minute; null: nothing
+	Seen nullable.Nullable[BackendSeen] `json:"seen"`
+
+	// SharePercent Of the configured rate; 100 while it is in force
+	SharePercent int `json:"share_percent"`
+
+	// Since When the share last changed; null while the configured rate is in force, as are the next two
+	Since nullable.Nullable[time.Time] `json:"since"`
+}
+
+// AdaptingList defines model for AdaptingList.
+type AdaptingList struct {
+	Items []Adapting `json:"items"`
+}
+
 // AdminStatus The process that answers this
 type AdminStatus struct {
 	// Redis Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
@@ -1083,6 +1129,15 @@ type AuthorizeMapping struct {
 		// Plain Keep the header's value; otherwise the user id is its SHA-256
 		Plain *bool `json:"plain,omitempty"`
 	} `json:"user,omitempty"`
+}
+
+// BackendSeen What services reported of the backend within the last minute; null: nothing
+type BackendSeen struct {
+	Errors int64 `json:"errors"`
+
+	// P99Ms null: no latencies were reported
+	P99Ms    nullable.Nullable[float64] `json:"p99_ms"`
+	Requests int64                      `json:"requests"`
 }
 
 // Bucket defines model for Bucket.
@@ -1367,6 +1422,11 @@ type Matrix struct {
 type MatrixCell struct {
 	Action *Action `json:"action,omitempty"`
 
+	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+	// keep theirs. null: the rate is as configured.
+	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
+
 	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
 	// an older release does not know its algorithm.
 	//
@@ -1523,6 +1583,11 @@ type NewPlan struct {
 // NewRule The fields of a rule that callers choose
 type NewRule struct {
 	Action *Action `json:"action,omitempty"`
+
+	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+	// keep theirs. null: the rate is as configured.
+	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
 
 	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
 	// an older release does not know its algorithm.
@@ -1818,6 +1883,11 @@ type Role string
 type Rule struct {
 	Action Action `json:"action"`
 
+	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+	// keep theirs. null: the rate is as configured.
+	Adapt nullable.Nullable[Adapt] `json:"adapt"`
+
 	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
 	// an older release does not know its algorithm.
 	//
@@ -1923,6 +1993,11 @@ type RuleName struct {
 type RulePatch struct {
 	Action *Action `json:"action,omitempty"`
 
+	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
+	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
+	// keep theirs. null: the rate is as configured.
+	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
+
 	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
 	// an older release does not know its algorithm.
 	//
@@ -2022,6 +2097,9 @@ type Settings struct {
 	// FailureMode What a rule does while the store of buckets cannot answer
 	FailureMode FailureMode `json:"failure_mode"`
 
+	// FixedRates No rule adapts: every rate is as configured
+	FixedRates bool `json:"fixed_rates"`
+
 	// Ipv4Prefix 0 to 32: the leading bits of an address that share a bucket
 	Ipv4Prefix int `json:"ipv4_prefix"`
 
@@ -2036,6 +2114,7 @@ type Settings struct {
 type SettingsPatch struct {
 	// FailureMode What a rule does while the store of buckets cannot answer
 	FailureMode        *FailureMode `json:"failure_mode,omitempty"`
+	FixedRates         *bool        `json:"fixed_rates,omitempty"`
 	Ipv4Prefix         *int         `json:"ipv4_prefix,omitempty"`
 	Ipv6Prefix         *int         `json:"ipv6_prefix,omitempty"`
 	RetryJitterPercent *int         `json:"retry_jitter_percent,omitempty"`
@@ -3316,6 +3395,9 @@ type ServerInterface interface {
 	// UpdateTenant Change a tenant's name, default plan, settings or enforcement
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateTenantParams)
+	// ListAdapting How the rules that adapt stand
+	// (GET /api/v1/tenants/{tenant}/adapting)
+	ListAdapting(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
 	// ListAlerts List alerts
 	// (GET /api/v1/tenants/{tenant}/alerts)
 	ListAlerts(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAlertsParams)
@@ -4151,6 +4233,32 @@ func (siw *ServerInterfaceWrapper) UpdateTenant(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateTenant(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAdapting operation middleware
+func (siw *ServerInterfaceWrapper) ListAdapting(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAdapting(w, r, tenant)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8517,6 +8625,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}", wrapper.UpdateTenant).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/adapting", wrapper.ListAdapting).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts", wrapper.ListAlerts).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts", wrapper.CreateAlert).Methods(http.MethodPost)
@@ -9348,6 +9458,28 @@ func (response UpdateTenant200JSONResponse) VisitUpdateTenantResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAdaptingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type ListAdaptingResponseObject interface {
+	VisitListAdaptingResponse(w http.ResponseWriter) error
+}
+
+type ListAdapting200JSONResponse AdaptingList
+
+func (response ListAdapting200JSONResponse) VisitListAdaptingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -11250,6 +11382,9 @@ type StrictServerInterface interface {
 	// UpdateTenant Change a tenant's name, default plan, settings or enforcement
 	// (PATCH /api/v1/tenants/{tenant})
 	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
+	// ListAdapting How the rules that adapt stand
+	// (GET /api/v1/tenants/{tenant}/adapting)
+	ListAdapting(ctx context.Context, request ListAdaptingRequestObject) (ListAdaptingResponseObject, error)
 	// ListAlerts List alerts
 	// (GET /api/v1/tenants/{tenant}/alerts)
 	ListAlerts(ctx context.Context, request ListAlertsRequestObject) (ListAlertsResponseObject, error)
@@ -12107,6 +12242,32 @@ func (sh *strictHandler) UpdateTenant(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateTenantResponseObject); ok {
 		if err := validResponse.VisitUpdateTenantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAdapting operation middleware
+func (sh *strictHandler) ListAdapting(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request ListAdaptingRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAdapting(ctx, request.(ListAdaptingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAdapting")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAdaptingResponseObject); ok {
+		if err := validResponse.VisitListAdaptingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

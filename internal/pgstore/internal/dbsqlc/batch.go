@@ -22,15 +22,17 @@ const createRule = `-- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
-    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
+    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
     $11, nullif($12::text, ''), $13, $14,
     clock_timestamp(), $15, $16, $17, $18,
-    $19, $20, $21, $22
+    $19, $20, $21, $22,
+    $23, $24, $25, $26
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
 `
 
 type CreateRuleBatchResults struct {
@@ -62,6 +64,10 @@ type CreateRuleParams struct {
 	RefillIntervalSeconds *int32
 	MaxHoldSeconds        *int32
 	NotifyAt              []int16
+	AdaptBackend          *string
+	AdaptFloorPercent     *int16
+	AdaptP99Ms            *int32
+	AdaptErrorPercent     *float64
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -90,6 +96,10 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.RefillIntervalSeconds,
 			a.MaxHoldSeconds,
 			a.NotifyAt,
+			a.AdaptBackend,
+			a.AdaptFloorPercent,
+			a.AdaptP99Ms,
+			a.AdaptErrorPercent,
 		}
 		batch.Queue(createRule, vals...)
 	}
@@ -137,6 +147,10 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -573,7 +587,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -658,6 +672,10 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.RefillIntervalSeconds,
 					&i.MaxHoldSeconds,
 					&i.NotifyAt,
+					&i.AdaptBackend,
+					&i.AdaptFloorPercent,
+					&i.AdaptP99Ms,
+					&i.AdaptErrorPercent,
 				); err != nil {
 					return err
 				}
@@ -672,6 +690,89 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 }
 
 func (b *NewerRulesBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const newerSteps = `-- name: NewerSteps :batchmany
+SELECT tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision FROM rate_limit_step
+WHERE tenant_id = $1
+    AND (revision, rule_id) > ($2::bigint, $3::bigint)
+ORDER BY revision, rule_id
+LIMIT $4
+`
+
+type NewerStepsBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type NewerStepsParams struct {
+	TenantID      rules.TenantID
+	AfterRevision int64
+	AfterRuleID   int64
+	PageSize      int32
+}
+
+// With ended steps, because processes need to know since when the rule's own limit holds again.
+func (q *Queries) NewerSteps(ctx context.Context, arg []NewerStepsParams) *NewerStepsBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.TenantID,
+			a.AfterRevision,
+			a.AfterRuleID,
+			a.PageSize,
+		}
+		batch.Queue(newerSteps, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &NewerStepsBatchResults{br, len(arg), false}
+}
+
+func (b *NewerStepsBatchResults) Query(f func(int, []RateLimitStep, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var items []RateLimitStep
+		if b.closed {
+			if f != nil {
+				f(t, items, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		err := func() error {
+			rows, err := b.br.Query()
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var i RateLimitStep
+				if err := rows.Scan(
+					&i.TenantID,
+					&i.RuleID,
+					&i.Percent,
+					&i.SteppedAt,
+					&i.InForceSince,
+					&i.EndsAt,
+					&i.Cause,
+					&i.Memory,
+					&i.Revision,
+				); err != nil {
+					return err
+				}
+				items = append(items, i)
+			}
+			return rows.Err()
+		}()
+		if f != nil {
+			f(t, items, err)
+		}
+	}
+}
+
+func (b *NewerStepsBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }
@@ -779,6 +880,85 @@ func (b *PutOverrideBatchResults) QueryRow(f func(int, RateLimitOverride, error)
 }
 
 func (b *PutOverrideBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
+const putStep = `-- name: PutStep :batchexec
+INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision)
+SELECT r.tenant_id, r.rule_id, $1, $2, moment_after(ARRAY[r.in_force_since]),
+    moment_after(ARRAY[r.in_force_since]) + make_interval(secs => $3::double precision),
+    $4, $5, $6
+FROM rate_limit_rule AS r
+WHERE r.tenant_id = $7 AND r.rule_id = $8 AND r.removed_at IS NULL AND r.adapt_backend IS NOT NULL
+ON CONFLICT (tenant_id, rule_id) DO UPDATE
+SET percent = excluded.percent,
+    stepped_at = excluded.stepped_at,
+    in_force_since = moment_after(ARRAY[excluded.in_force_since, s.in_force_since, (
+        SELECT s.ends_at + r.version * interval '1 microsecond' FROM rate_limit_rule AS r
+        WHERE r.tenant_id = s.tenant_id AND r.rule_id = s.rule_id AND s.ends_at <= clock_timestamp()
+    )]),
+    ends_at = excluded.ends_at,
+    cause = excluded.cause,
+    memory = excluded.memory,
+    revision = excluded.revision
+`
+
+type PutStepBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type PutStepParams struct {
+	Percent      int16
+	SteppedAt    time.Time
+	HoldsSeconds float64
+	Cause        string
+	Memory       string
+	Revision     int64
+	TenantID     rules.TenantID
+	RuleID       rules.RuleID
+}
+
+// Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may have
+// seen: after its end each version of the rule counts as a microsecond later than the one before.
+func (q *Queries) PutStep(ctx context.Context, arg []PutStepParams) *PutStepBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range arg {
+		vals := []interface{}{
+			a.Percent,
+			a.SteppedAt,
+			a.HoldsSeconds,
+			a.Cause,
+			a.Memory,
+			a.Revision,
+			a.TenantID,
+			a.RuleID,
+		}
+		batch.Queue(putStep, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &PutStepBatchResults{br, len(arg), false}
+}
+
+func (b *PutStepBatchResults) Exec(f func(int, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		if b.closed {
+			if f != nil {
+				f(t, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		_, err := b.br.Exec()
+		if f != nil {
+			f(t, err)
+		}
+	}
+}
+
+func (b *PutStepBatchResults) Close() error {
 	b.closed = true
 	return b.br.Close()
 }
@@ -926,6 +1106,10 @@ SET rate_per_second = $1,
     refill_interval_seconds = $14,
     max_hold_seconds = $15,
     notify_at = $16,
+    adapt_backend = $17,
+    adapt_floor_percent = $18,
+    adapt_p99_ms = $19,
+    adapt_error_percent = $20,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
@@ -936,16 +1120,21 @@ SET rate_per_second = $1,
             AND r.window_start_day IS NOT DISTINCT FROM $13
             AND r.refill_interval_seconds IS NOT DISTINCT FROM $14
             AND r.max_hold_seconds IS NOT DISTINCT FROM $15
+            AND (r.adapt_backend IS NULL OR $17::text IS NOT NULL)
             THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
             FROM rate_limit_override AS o
-            WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id)])
+            WHERE o.tenant_id = r.tenant_id AND o.rule_id = r.rule_id), (
+            SELECT greatest(s.in_force_since,
+                CASE WHEN s.ends_at <= clock_timestamp() THEN s.ends_at + r.version * interval '1 microsecond' END)
+            FROM rate_limit_step AS s
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
-    revision = $17,
+    revision = $21,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $18 AND r.rule_id = $19 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at
+WHERE r.tenant_id = $22 AND r.rule_id = $23 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
 `
 
 type UpdateRuleBatchResults struct {
@@ -971,13 +1160,17 @@ type UpdateRuleParams struct {
 	RefillIntervalSeconds *int32
 	MaxHoldSeconds        *int32
 	NotifyAt              []int16
+	AdaptBackend          *string
+	AdaptFloorPercent     *int16
+	AdaptP99Ms            *int32
+	AdaptErrorPercent     *float64
 	Revision              int64
 	TenantID              rules.TenantID
 	RuleID                rules.RuleID
 }
 
 // A changed limit comes into force after everything that this rule's buckets may have seen: its own
-// earlier limits, and overrides that ended.
+// earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on.
 func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *UpdateRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -998,6 +1191,10 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.RefillIntervalSeconds,
 			a.MaxHoldSeconds,
 			a.NotifyAt,
+			a.AdaptBackend,
+			a.AdaptFloorPercent,
+			a.AdaptP99Ms,
+			a.AdaptErrorPercent,
 			a.Revision,
 			a.TenantID,
 			a.RuleID,
@@ -1048,6 +1245,10 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		)
 		if f != nil {
 			f(t, i, err)

@@ -95,6 +95,15 @@ type AuditEvent struct {
 	After      []byte
 }
 
+type BackendReport struct {
+	TenantID rules.TenantID
+	Backend  string
+	Slice    time.Time
+	Requests int64
+	Errors   int64
+	Latency  []int64
+}
+
 type Bucket struct {
 	TenantID rules.TenantID
 	RuleID   rules.RuleID
@@ -183,6 +192,12 @@ type Invitation struct {
 	RevokedAt        *time.Time
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
+}
+
+type Leader struct {
+	Role   auth.Role
+	Holder string
+	EndsAt time.Time
 }
 
 type Member struct {
@@ -281,6 +296,22 @@ type RateLimitRule struct {
 	RefillIntervalSeconds *int32
 	MaxHoldSeconds        *int32
 	NotifyAt              []int16
+	AdaptBackend          *string
+	AdaptFloorPercent     *int16
+	AdaptP99Ms            *int32
+	AdaptErrorPercent     *float64
+}
+
+type RateLimitStep struct {
+	TenantID     rules.TenantID
+	RuleID       rules.RuleID
+	Percent      int16
+	SteppedAt    time.Time
+	InForceSince time.Time
+	EndsAt       time.Time
+	Cause        string
+	Memory       string
+	Revision     int64
 }
 
 type RateLimitViolation struct {
@@ -378,6 +409,7 @@ type Tenant struct {
 	UpdatedAt          time.Time
 	Version            int64
 	RemovedAt          *time.Time
+	FixedRates         bool
 }
 
 type ViolationMinute struct {

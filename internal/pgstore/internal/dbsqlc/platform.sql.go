@@ -40,8 +40,74 @@ func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
 	return items, nil
 }
 
+const backendReports = `-- name: BackendReports :many
+SELECT tenant_id, backend, slice, requests, errors, latency FROM backend_report WHERE slice > $1::timestamptz ORDER BY tenant_id, backend, slice
+`
+
+func (q *Queries) BackendReports(ctx context.Context, after time.Time) ([]BackendReport, error) {
+	rows, err := q.db.Query(ctx, backendReports, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BackendReport
+	for rows.Next() {
+		var i BackendReport
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Backend,
+			&i.Slice,
+			&i.Requests,
+			&i.Errors,
+			&i.Latency,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const backendsReported = `-- name: BackendsReported :exec
+INSERT INTO backend_report AS b (tenant_id, backend, slice, requests, errors, latency)
+SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests, r.errors,
+    r.latency::bigint[]
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::text[]) COLLATE "C" AS backend,
+        unnest($3::bigint[]) AS requests, unnest($4::bigint[]) AS errors,
+        unnest($5::text[]) AS latency
+) AS r
+ORDER BY 1, 2
+ON CONFLICT (tenant_id, backend, slice) DO UPDATE
+SET requests = b.requests + excluded.requests, errors = b.errors + excluded.errors,
+    latency = add_counts(b.latency, excluded.latency)
+`
+
+type BackendsReportedParams struct {
+	TenantIds []int64
+	Backends  []string
+	Requests  []int64
+	Errors    []int64
+	Latencies []string
+}
+
+// Adds reports to those of the present slice. Rows come in the order of their keys, so that processes do not deadlock.
+func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedParams) error {
+	_, err := q.db.Exec(ctx, backendsReported,
+		arg.TenantIds,
+		arg.Backends,
+		arg.Requests,
+		arg.Errors,
+		arg.Latencies,
+	)
+	return err
+}
+
 const changedTenants = `-- name: ChangedTenants :many
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -78,6 +144,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.UpdatedAt,
 			&i.Version,
 			&i.RemovedAt,
+			&i.FixedRates,
 		); err != nil {
 			return nil, err
 		}
@@ -354,6 +421,15 @@ func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atM
 	return result.RowsAffected(), nil
 }
 
+const dropBackendReports = `-- name: DropBackendReports :exec
+DELETE FROM backend_report WHERE slice < $1::timestamptz
+`
+
+func (q *Queries) DropBackendReports(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, dropBackendReports, before)
+	return err
+}
+
 const dropDecisionMinutes = `-- name: DropDecisionMinutes :execrows
 DELETE FROM decision_minute
 WHERE ctid = ANY (ARRAY(
@@ -429,6 +505,21 @@ func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atM
 	return result.RowsAffected(), nil
 }
 
+const dropStepTombstones = `-- name: DropStepTombstones :execrows
+DELETE FROM rate_limit_step
+WHERE ctid = ANY (ARRAY(
+    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < $1::timestamptz LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropStepTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropStepTombstones, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
 DELETE FROM violation_minute
 WHERE ctid = ANY (ARRAY(
@@ -461,6 +552,15 @@ func (q *Queries) DropViolationPartitions(ctx context.Context, before pgtype.Dat
 	return dropped, err
 }
 
+const endLead = `-- name: EndLead :exec
+UPDATE leader SET ends_at = clock_timestamp() WHERE role = $1 AND holder = $2
+`
+
+func (q *Queries) EndLead(ctx context.Context, role auth.Role, holder string) error {
+	_, err := q.db.Exec(ctx, endLead, role, holder)
+	return err
+}
+
 const endProcess = `-- name: EndProcess :exec
 DELETE FROM api_process WHERE process_id = $1
 `
@@ -471,7 +571,7 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -517,8 +617,27 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.UpdatedAt,
 		&i.Tenant.Version,
 		&i.Tenant.RemovedAt,
+		&i.Tenant.FixedRates,
 	)
 	return i, err
+}
+
+const lead = `-- name: Lead :one
+
+INSERT INTO leader AS l (role, holder, ends_at)
+VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3::double precision))
+ON CONFLICT (role) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
+WHERE l.holder = excluded.holder OR l.ends_at <= clock_timestamp()
+RETURNING clock_timestamp()::timestamptz AS now
+`
+
+// The control loop of rules that adapt.
+// Makes a process the leader, or renews that it is, unless another one is. No row if another one is.
+func (q *Queries) Lead(ctx context.Context, role auth.Role, holder string, seconds float64) (time.Time, error) {
+	row := q.db.QueryRow(ctx, lead, role, holder, seconds)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
 }
 
 const lockTenantsOf = `-- name: LockTenantsOf :exec
@@ -552,7 +671,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -590,6 +709,7 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.UpdatedAt,
 			&i.Tenant.Version,
 			&i.Tenant.RemovedAt,
+			&i.Tenant.FixedRates,
 			&i.Role,
 		); err != nil {
 			return nil, err
@@ -763,6 +883,41 @@ func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time, mostPending in
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const recentSteps = `-- name: RecentSteps :many
+SELECT tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision FROM rate_limit_step WHERE ends_at > $1::timestamptz ORDER BY tenant_id, rule_id
+`
+
+// Those that end after a time.
+func (q *Queries) RecentSteps(ctx context.Context, after time.Time) ([]RateLimitStep, error) {
+	rows, err := q.db.Query(ctx, recentSteps, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitStep
+	for rows.Next() {
+		var i RateLimitStep
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Percent,
+			&i.SteppedAt,
+			&i.InForceSince,
+			&i.EndsAt,
+			&i.Cause,
+			&i.Memory,
+			&i.Revision,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recordKeyUses = `-- name: RecordKeyUses :exec

@@ -11,8 +11,68 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const adaptingRules = `-- name: AdaptingRules :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
+WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
+ORDER BY rule_id
+LIMIT 1000
+`
+
+func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, adaptingRules, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const allRules = `-- name: AllRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
@@ -53,6 +113,10 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		); err != nil {
 			return nil, err
 		}
@@ -62,6 +126,20 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 		return nil, err
 	}
 	return items, nil
+}
+
+const countAdaptingRules = `-- name: CountAdaptingRules :one
+SELECT count(*) FROM rate_limit_rule
+WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
+    AND rule_id <> ALL ($2::bigint[])
+`
+
+// Without some rules.
+func (q *Queries) CountAdaptingRules(ctx context.Context, tenantID rules.TenantID, without []int64) (int64, error) {
+	row := q.db.QueryRow(ctx, countAdaptingRules, tenantID, without)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const matrixLast = `-- name: MatrixLast :one
@@ -99,7 +177,7 @@ func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixL
 }
 
 const matrixPage = `-- name: MatrixPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
 WHERE tenant_id = $1 AND removed_at IS NULL
     AND (key_pattern, name) > ($2::text, $3::text)
     AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
@@ -161,6 +239,10 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		); err != nil {
 			return nil, err
 		}
@@ -173,7 +255,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 }
 
 const removedRule = `-- name: RemovedRule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `
 
 func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -208,6 +290,10 @@ func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, rule
 		&i.RefillIntervalSeconds,
 		&i.MaxHoldSeconds,
 		&i.NotifyAt,
+		&i.AdaptBackend,
+		&i.AdaptFloorPercent,
+		&i.AdaptP99Ms,
+		&i.AdaptErrorPercent,
 	)
 	return i, err
 }
@@ -229,7 +315,7 @@ func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules
 }
 
 const rule = `-- name: Rule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -264,12 +350,16 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 		&i.RefillIntervalSeconds,
 		&i.MaxHoldSeconds,
 		&i.NotifyAt,
+		&i.AdaptBackend,
+		&i.AdaptFloorPercent,
+		&i.AdaptP99Ms,
+		&i.AdaptErrorPercent,
 	)
 	return i, err
 }
 
 const rulesByID = `-- name: RulesByID :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
@@ -311,6 +401,10 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		); err != nil {
 			return nil, err
 		}
@@ -338,7 +432,7 @@ func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, af
 }
 
 const rulesOfPatterns = `-- name: RulesOfPatterns :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
 WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
 `
 
@@ -380,6 +474,10 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		); err != nil {
 			return nil, err
 		}
@@ -392,7 +490,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const rulesPage = `-- name: RulesPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
@@ -473,6 +571,10 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 			&i.RefillIntervalSeconds,
 			&i.MaxHoldSeconds,
 			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
 		); err != nil {
 			return nil, err
 		}

@@ -12,13 +12,14 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates)
 VALUES (
     $1, $2, nullif($3::text, ''),
     CASE WHEN $4::boolean THEN clock_timestamp() END,
-    $5, $6, $7, $8, $9
+    $5, $6, $7, $8, $9,
+    $10
 )
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates
 `
 
 type CreateTenantParams struct {
@@ -31,6 +32,7 @@ type CreateTenantParams struct {
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16
 	FailureMode        rules.FailureMode
+	FixedRates         bool
 }
 
 // The foreign key of the default plan waits for the end of the transaction.
@@ -45,6 +47,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		arg.Ipv4Prefix,
 		arg.Ipv6Prefix,
 		arg.FailureMode,
+		arg.FixedRates,
 	)
 	var i Tenant
 	err := row.Scan(
@@ -63,6 +66,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.UpdatedAt,
 		&i.Version,
 		&i.RemovedAt,
+		&i.FixedRates,
 	)
 	return i, err
 }
@@ -126,7 +130,7 @@ func (q *Queries) SetActor(ctx context.Context, actor string) error {
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -148,12 +152,13 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.UpdatedAt,
 		&i.Version,
 		&i.RemovedAt,
+		&i.FixedRates,
 	)
 	return i, err
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant WHERE slug = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -175,12 +180,13 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.UpdatedAt,
 		&i.Version,
 		&i.RemovedAt,
+		&i.FixedRates,
 	)
 	return i, err
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at FROM tenant
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant
 WHERE slug > $1 AND removed_at IS NULL
     AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
 ORDER BY slug
@@ -212,6 +218,7 @@ func (q *Queries) Tenants(ctx context.Context, after string, containing string, 
 			&i.UpdatedAt,
 			&i.Version,
 			&i.RemovedAt,
+			&i.FixedRates,
 		); err != nil {
 			return nil, err
 		}
@@ -233,10 +240,11 @@ SET name = $1,
     ipv4_prefix = $6,
     ipv6_prefix = $7,
     failure_mode = $8,
+    fixed_rates = $9,
     version = version + 1,
     updated_at = clock_timestamp()
-WHERE tenant_id = $9
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at
+WHERE tenant_id = $10
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates
 `
 
 type UpdateTenantParams struct {
@@ -248,6 +256,7 @@ type UpdateTenantParams struct {
 	Ipv4Prefix         int16
 	Ipv6Prefix         int16
 	FailureMode        rules.FailureMode
+	FixedRates         bool
 	TenantID           rules.TenantID
 }
 
@@ -261,6 +270,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.Ipv4Prefix,
 		arg.Ipv6Prefix,
 		arg.FailureMode,
+		arg.FixedRates,
 		arg.TenantID,
 	)
 	var i Tenant
@@ -280,6 +290,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.UpdatedAt,
 		&i.Version,
 		&i.RemovedAt,
+		&i.FixedRates,
 	)
 	return i, err
 }

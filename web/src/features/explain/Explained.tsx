@@ -83,9 +83,11 @@ export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>
   );
 }
 
-function limitOf({ action, limit_text, overridden }: MatchedTier['rule']): string {
+function limitOf({ action, limit_text, overridden, share_percent }: MatchedTier['rule']): string {
   if (action !== 'limit') return actionLabels[action];
-  return limit_text === null ? '–' : `${limit_text}${overridden ? ' (override)' : ''}`;
+  if (limit_text === null) return '–';
+  const share = share_percent === undefined ? '' : ` (${share_percent} % of the configured rate)`;
+  return `${limit_text}${overridden ? ' (override)' : share}`;
 }
 
 function Result({ rule, tier, decides }: MatchedTier) {

@@ -45,10 +45,12 @@ interface ValueProps {
   limit: Limit | null;
   now: InForce;
   lastHour?: Verdicts;
+  /** Of the rule’s rate, in percent. */
+  share?: number;
 }
 
 /** A cell that is not edited: the limit after the draft, and the one before. */
-export function CellValue({ rule, limit, now, lastHour }: ValueProps) {
+export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
   const changed = rule ? limit !== rule : limit !== null;
   if (rule && rule.action !== 'limit') return <Always action={rule.action} />;
   return (
@@ -65,6 +67,13 @@ export function CellValue({ rule, limit, now, lastHour }: ValueProps) {
       )}
       {!changed && rule?.is_active && !lastHour && rule.mode === 'shadow' && (
         <Outcome tone="shadow">shadow</Outcome>
+      )}
+      {!changed && rule && share !== undefined && share < 100 && (
+        <Tooltip label={`The rule adapts: its rate is ${share} % of this for now`}>
+          <span>
+            <Outcome tone="degraded">{share} % for now</Outcome>
+          </span>
+        </Tooltip>
       )}
       {!changed && rule && lastHour && <Denied rule={rule} lastHour={lastHour} />}
       {!changed && rule && !rule.is_active && <Outcome tone="neutral">Off</Outcome>}

@@ -23,6 +23,8 @@ interface Props {
   unread: Unread | undefined;
   error: string | undefined;
   lastHour: Verdicts | undefined;
+  /** Of the rule’s rate, in percent. */
+  share: number | undefined;
   /** The cell has the keyboard focus of the grid. */
   here: boolean;
   editing: { typed?: string } | null;
@@ -39,7 +41,7 @@ interface Props {
 
 /** One cell: the limit in force, the change, or the editor. */
 export function GridCell(props: Props) {
-  const { tenant, place, position, rule, change, now, unread, error, lastHour, here, editing } = props;
+  const { tenant, place, position, rule, change, now, unread, error, lastHour, share, here, editing } = props;
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
@@ -73,7 +75,7 @@ export function GridCell(props: Props) {
           {unread ? (
             <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
           ) : (
-            <CellValue rule={rule} limit={limit} now={now} lastHour={lastHour} />
+            <CellValue rule={rule} limit={limit} now={now} lastHour={lastHour} share={share} />
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}
           {now.kind === 'held' && <Held own={now.own} all={now.all} onSplit={props.onSplit} here={here} />}

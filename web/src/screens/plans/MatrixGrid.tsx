@@ -19,6 +19,8 @@ interface Props {
   errors: Map<string, string>;
   /** What rules denied in the last hour, by rule id. */
   lastHour: Map<number, Verdicts>;
+  /** The share of its rate that a rule has, by rule id, of those that adapt. */
+  shares: Map<number, number>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
   added?: string;
@@ -49,7 +51,7 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
  * or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
-  const { tenant, plans, rows, draft, unread, errors, lastHour, editable, added } = props;
+  const { tenant, plans, rows, draft, unread, errors, lastHour, shares, editable, added } = props;
   const { onEdit, onUnread, onSplit } = props;
   const table = useRef<HTMLTableElement>(null);
   const [at, setAt] = useState<Position>({ row: 0, column: 0 });
@@ -153,6 +155,7 @@ export function MatrixGrid(props: Props) {
                     unread={unread.get(id)}
                     error={errors.get(id)}
                     lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
+                    share={rule ? shares.get(rule.rule_id) : undefined}
                     here={here}
                     editing={here ? editing : null}
                     onFocus={() => setAt(position)}

@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
+import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan } from '~/api/types';
 import { IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
@@ -41,6 +41,9 @@ export default function Plans() {
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
+  const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
+  const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
+  const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
   const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
   const [draft, setDraft] = useState<Draft>(new Map());
@@ -108,6 +111,7 @@ export default function Plans() {
                     unread={unread}
                     errors={errors}
                     lastHour={lastHour}
+                    shares={shares}
                     editable={edit}
                     added={added[0] && rowId(added[0])}
                     onUnread={note}

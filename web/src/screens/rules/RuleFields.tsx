@@ -1,6 +1,8 @@
 import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
 import { fitted, newLimit } from '~/domain/algorithm';
+import { hasRate } from '~/domain/rate';
 import { actionLabels, choicesOf, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
+import { AdaptFields } from './AdaptFields';
 import { type FieldProps, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
 import type { RuleDraft } from './ruleDraft';
@@ -31,6 +33,9 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
       />
       {draft.action === 'limit' && (
         <LimitFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
+      )}
+      {draft.action === 'limit' && hasRate(draft.algorithm) && (
+        <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
       )}
       {draft.action !== 'bypass' && (
         <div>

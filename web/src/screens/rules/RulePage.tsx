@@ -9,6 +9,7 @@ import { Query } from '~/components/Query';
 import { patternInWords } from '~/domain/pattern';
 import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
+import { AdaptingCard } from './AdaptingCard';
 import { BucketPicture } from './BucketPicture';
 import { EnforceRule } from './EnforceRule';
 import { History } from './History';
@@ -83,6 +84,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
         <div className={styles.column}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
+          <AdaptingCard tenant={tenant} rule={rule} />
           <Verdicts tenant={tenant} rule={rule} />
           {isOverridable(rule) && <RuleOverrides tenant={tenant} rule={rule} />}
           <Card title="History" flush>

@@ -347,3 +347,36 @@ test('a preset turns the limit into places, and what is wrong with a field is sa
   expect(screen.getByText('must be at most 24h')).toBeDefined();
   expect(screen.getByRole('button', { name: 'Create rule' })).toHaveProperty('disabled', true);
 });
+
+test('a rule adapts to a backend, and its page shows the share in force and why', async () => {
+  const adapt = { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: 1 };
+  const adapting = rule({ rule_id: 1, plan: 'free', adapt });
+  const item = {
+    rule_id: 1,
+    backend: 'search',
+    share_percent: 49,
+    limit_text: '4.9 per second, bursts to 50',
+    since: '2026-11-20T12:00:00Z',
+    ends_at: '2026-11-20T12:01:00Z',
+    cause: 'p99 of 120 requests is 412 ms, and should be at most 300 ms',
+    seen: { requests: 1200, errors: 3, p99_ms: 412 },
+  };
+  const requests = fakeServer({
+    ...world('editor', adapting),
+    'GET /api/v1/tenants/acme/adapting': { items: [item] },
+    'PATCH /api/v1/tenants/acme/rules/1': () => ({ json: adapting, headers: { ETag: '"4"' } }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  expect(await screen.findByText(/4\.9 per second, bursts to 50 \(49 %\)/)).toBeDefined();
+  expect(screen.getByText(item.cause)).toBeDefined();
+  expect(screen.getByText('1,200 requests in the last minute, 3 failed, p99 412 ms')).toBeDefined();
+  await user.clear(screen.getByRole('textbox', { name: 'Floor' }));
+  await user.type(screen.getByRole('textbox', { name: 'Floor' }), '30');
+  expect(screen.getByText(/floor 30 %/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  await waitFor(() =>
+    expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({
+      adapt: { ...adapt, floor_percent: 30 },
+    }),
+  );
+});

@@ -1,4 +1,5 @@
 import type { NewRule, Rule, RulePatch } from '~/api/types';
+import { adaptOf, adaptText } from '~/domain/adapt';
 import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
 import { exactNumber } from '~/domain/format';
 import { perUnit, rateSentence } from '~/domain/rate';
@@ -12,6 +13,7 @@ export type RuleDraft = Pick<
   | 'name'
   | 'plan'
   | keyof LimitDraft
+  | 'adapt'
   | 'mode'
   | 'action'
   | 'failure_mode'
@@ -24,6 +26,7 @@ export const newRule: RuleDraft = {
   name: '',
   plan: null,
   ...newLimit,
+  adapt: null,
   mode: 'enforce',
   action: 'limit',
   failure_mode: null,
@@ -50,6 +53,7 @@ export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
     plan,
     name,
     ...limitOf(rule),
+    adapt: rule.adapt,
     action,
     failure_mode,
     is_active: mode ? true : is_active,
@@ -77,6 +81,7 @@ const changeable = [
   'refill_interval',
   'max_hold',
   'notify_at',
+  'adapt',
   'mode',
   'action',
   'failure_mode',
@@ -94,19 +99,20 @@ function limitOf(rule: LimitDraft): LimitDraft {
 /** The body that creates the rule, with the fields that its action and algorithm have. */
 export function creation(draft: RuleDraft): NewRule {
   const rest = Object.fromEntries(
-    Object.entries(draft).filter(([field]) => !limits.some((part) => part === field)),
-  ) as Omit<RuleDraft, keyof LimitDraft>;
+    Object.entries(draft).filter(([field]) => field !== 'adapt' && !limits.some((part) => part === field)),
+  ) as Omit<RuleDraft, keyof LimitDraft | 'adapt'>;
   if (draft.action !== 'limit') return { ...rest, mode: modeOf(draft) };
   const limit = Object.entries(fitted(draft)).filter(
     ([field, value]) => value !== null && !(field === 'rate_per_second' && value === 0),
   );
-  return { ...rest, ...Object.fromEntries(limit) };
+  const adapt = adaptOf(draft, draft.adapt);
+  return { ...rest, ...Object.fromEntries(limit), ...(adapt && { adapt }) };
 }
 
 /** The body that updates the rule: the fields that differ. */
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
   const wanted: RuleDraft = { ...draft, mode: modeOf(draft) };
-  if (draft.action === 'limit') Object.assign(wanted, fitted(draft));
+  if (draft.action === 'limit') Object.assign(wanted, fitted(draft), { adapt: adaptOf(draft, draft.adapt) });
   else Object.assign(wanted, { ...fitted({ ...draft, algorithm: rule.algorithm }), ...nothing });
   return Object.fromEntries(
     changeable.filter((field) => !same(wanted[field], rule[field])).map((field) => [field, wanted[field]]),
@@ -122,6 +128,7 @@ const nothing = {
   refill_interval: null,
   max_hold: null,
   notify_at: [],
+  adapt: null,
 };
 
 function same(a: unknown, b: unknown): boolean {
@@ -157,7 +164,10 @@ export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] 
 
 /** The rule without what its action and algorithm cannot have. */
 function plainOf(rule: RuleDraft): RuleDraft {
-  return { ...rule, ...(rule.action === 'limit' ? fitted(rule) : nothing) };
+  return {
+    ...rule,
+    ...(rule.action === 'limit' ? { ...fitted(rule), adapt: adaptOf(rule, rule.adapt) } : nothing),
+  };
 }
 
 function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
@@ -182,6 +192,8 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
       return rule.max_hold ? describeDuration(rule.max_hold) : 'none';
     case 'notify_at':
       return sharesText(rule.notify_at) || 'none';
+    case 'adapt':
+      return adaptText(rule.adapt);
     case 'is_active':
       return rule.is_active ? 'on' : 'off';
     case 'failure_mode':

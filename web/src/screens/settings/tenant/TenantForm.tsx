@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect, NumberInput, TextInput } from '@mantine/core';
+import { Button, Group, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -107,6 +107,12 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           {...number('ipv6', 'ipv6_prefix')}
         />
       </Group>
+      <Switch
+        label="Rates adapt to backends"
+        description="Turn it off to put every configured rate in force within 2 s"
+        checked={draft.adapts}
+        onChange={(event) => form.setFieldValue('adapts', event.currentTarget.checked)}
+      />
       <FormError>{rest()}</FormError>
       <Group gap={8}>
         <Button type="submit" disabled={!dirty} loading={save.isPending}>

@@ -16,6 +16,7 @@ export interface Draft {
   jitter: number | string;
   ipv4: number | string;
   ipv6: number | string;
+  adapts: boolean;
 }
 
 export function draftOf({ name, default_plan, settings }: Tenant): Draft {
@@ -26,6 +27,7 @@ export function draftOf({ name, default_plan, settings }: Tenant): Draft {
     jitter: settings.retry_jitter_percent,
     ipv4: settings.ipv4_prefix,
     ipv6: settings.ipv6_prefix,
+    adapts: !settings.fixed_rates,
   };
 }
 
@@ -40,6 +42,7 @@ export function patchOf(draft: Draft) {
       retry_jitter_percent: number(draft.jitter),
       ipv4_prefix: number(draft.ipv4),
       ipv6_prefix: number(draft.ipv6),
+      fixed_rates: !draft.adapts,
     },
   };
 }
@@ -53,5 +56,6 @@ export function described(draft: Draft): Record<string, string> {
     'Retry jitter': `${draft.jitter} %`,
     'IPv4 prefix': `/${draft.ipv4}`,
     'IPv6 prefix': `/${draft.ipv6}`,
+    'Rates adapt to backends': draft.adapts ? 'yes' : 'no',
   };
 }

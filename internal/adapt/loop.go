@@ -1,0 +1,333 @@
+package adapt
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+const (
+	roundEvery = 2 * time.Second
+	// LeadFor is how long a leader leads without renewing it.
+	LeadFor = 6 * time.Second
+	// Holds is how long a step holds unless it is renewed, and renewBefore how long before its end it is.
+	Holds       = time.Minute
+	renewBefore = 40 * time.Second
+	// keepReports is how long reports are kept.
+	keepReports = 2 * time.Minute
+	// writersAtOnce is how many tenants' steps are written concurrently.
+	writersAtOnce = 4
+	// maxCause bounds the bytes of a step's cause.
+	maxCause = 200
+)
+
+// Store is what the control loop of all processes shares. All times are on its clock.
+type Store interface {
+	// Lead makes the holder the leader, or renews that it is, for a time. leads is false while another one is.
+	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
+	// EndLead makes room for another leader.
+	EndLead(ctx context.Context, holder string) error
+	// BackendReports returns the slices after a time, in the order of tenants, backends and time.
+	BackendReports(ctx context.Context, after time.Time) ([]BackendSlice, error)
+	DropBackendReports(ctx context.Context, before time.Time) error
+	// RecentSteps returns the steps that end after a time.
+	RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error)
+	// PutSteps writes steps of a tenant, each to hold for a time. It does not wait for other writers of the tenant: written
+	// is false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that do
+	// not adapt are skipped.
+	PutSteps(ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step, holds time.Duration) (written bool, err error)
+}
+
+// BackendSlice is a slice of one backend of a tenant.
+type BackendSlice struct {
+	Tenant  rules.TenantID
+	Backend string
+	Slice
+}
+
+// Loop is the control loop in one process. It keeps nothing that the next leader would need.
+type Loop struct {
+	store     Store
+	snapshots func() *snapshot.Snapshot
+	log       *slog.Logger
+	holder    string
+
+	leads     atomic.Bool
+	up, down  atomic.Int64
+	shares    atomic.Pointer[[]Share]
+	droppedAt time.Time
+}
+
+// Share is a rule's share of its rate.
+type Share struct {
+	Tenant  string // its slug
+	Rule    rules.RuleID
+	Percent int
+}
+
+// NewLoop returns a Loop that is not running.
+func NewLoop(store Store, snapshots func() *snapshot.Snapshot, log *slog.Logger) *Loop {
+	return &Loop{store: store, snapshots: snapshots, log: log, holder: rand.Text()}
+}
+
+// Leads reports whether this process is the leader.
+func (l *Loop) Leads() bool { return l.leads.Load() }
+
+// Steps returns how many steps up and down this process has made.
+func (l *Loop) Steps() (up, down int64) { return l.up.Load(), l.down.Load() }
+
+// Shares returns the rules below their configured rate, the lowest share first; nil unless this process leads.
+func (l *Loop) Shares() []Share {
+	if shares := l.shares.Load(); shares != nil {
+		return *shares
+	}
+	return nil
+}
+
+// Run decides every two seconds while this process leads, until ctx ends.
+func (l *Loop) Run(ctx context.Context) {
+	isFailing := false
+	ticker := time.NewTicker(roundEvery)
+	defer ticker.Stop()
+	for {
+		err := l.Round(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !isFailing:
+			l.log.ErrorContext(ctx, "rates cannot adapt; they are as configured within a minute", "error", err)
+		case err == nil && isFailing:
+			l.log.InfoContext(ctx, "rates adapt again")
+		}
+		isFailing = err != nil
+		select {
+		case <-ctx.Done():
+			l.endLead(context.WithoutCancel(ctx))
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// endLead lets another process lead at once.
+func (l *Loop) endLead(ctx context.Context) {
+	l.shares.Store(nil)
+	if !l.leads.Swap(false) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, roundEvery)
+	defer cancel()
+	if err := l.store.EndLead(ctx, l.holder); err != nil {
+		l.log.WarnContext(ctx, "another process decides on rates only after a few seconds", "error", err)
+	}
+}
+
+// Round decides once, if this process leads or can. A tenant whose steps cannot be written does not stop the others.
+func (l *Loop) Round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, LeadFor)
+	defer cancel()
+	rulesInMemory := l.snapshots()
+	if rulesInMemory == nil || rulesInMemory.Sizes().AdaptingRules == 0 {
+		l.endLead(ctx)
+		return nil
+	}
+	now, leads, err := l.store.Lead(ctx, l.holder, LeadFor)
+	if err != nil {
+		l.leads.Store(false) // another one may lead by now
+		return err
+	}
+	if l.leads.Swap(leads); !leads {
+		l.shares.Store(nil)
+		return nil
+	}
+	found, err := l.read(ctx, now)
+	if err != nil {
+		return err
+	}
+	var shares []Share
+	writes := map[rules.TenantID][]change{}
+	for tenant := range rulesInMemory.Tenants() {
+		if !canAdapt(&tenant.Tenant) {
+			continue
+		}
+		for _, rule := range tenant.AdaptingRules() {
+			if rule.Mode != rules.ModeEnforce { // it holds nothing back, so that no rate of it would be low enough
+				continue
+			}
+			next := found.decide(rule, now)
+			if next.isNew {
+				writes[tenant.Tenant.ID] = append(writes[tenant.Tenant.ID], next)
+			}
+			if next.step.Percent < 100 {
+				shares = append(shares, Share{tenant.Tenant.Slug, rule.ID, next.step.Percent})
+			}
+		}
+	}
+	slices.SortFunc(shares, func(a, b Share) int { return cmp.Or(cmp.Compare(a.Percent, b.Percent), cmp.Compare(a.Rule, b.Rule)) })
+	l.shares.Store(&shares)
+	return l.write(ctx, writes)
+}
+
+func canAdapt(t *rules.Tenant) bool { return !t.Suspended && !t.InShadow && !t.Settings.FixedRates }
+
+// findings are what a round is decided by.
+type findings struct {
+	slices map[backendKey][]Slice
+	steps  map[ruleKey]rules.Step
+}
+
+type ruleKey struct {
+	tenant rules.TenantID
+	rule   rules.RuleID
+}
+
+func (l *Loop) read(ctx context.Context, now time.Time) (findings, error) {
+	found := findings{slices: map[backendKey][]Slice{}, steps: map[ruleKey]rules.Step{}}
+	reports, err := l.store.BackendReports(ctx, now.Add(-Window-SliceLength))
+	if err != nil {
+		return found, err
+	}
+	for i := range reports {
+		key := backendKey{reports[i].Tenant, reports[i].Backend}
+		found.slices[key] = append(found.slices[key], reports[i].Slice)
+	}
+	steps, err := l.store.RecentSteps(ctx, now.Add(-lastWait))
+	if err != nil {
+		return found, err
+	}
+	for _, step := range steps {
+		found.steps[ruleKey{step.TenantID, step.RuleID}] = step
+	}
+	if now.Sub(l.droppedAt) >= keepReports/4 {
+		l.droppedAt = now
+		return found, l.store.DropBackendReports(ctx, now.Add(-keepReports))
+	}
+	return found, nil
+}
+
+// change is a rule's step, and whether it has to be written.
+type change struct {
+	rule  *rules.Rule
+	from  int // percent
+	step  rules.Step
+	isNew bool
+}
+
+func (f *findings) decide(rule *rules.Rule, now time.Time) change {
+	held, ok := f.steps[ruleKey{rule.TenantID, rule.ID}]
+	before := memoryOf(&held, ok, now)
+	d := Decide(before, rule.Adapt, f.slices[backendKey{rule.TenantID, rule.Adapt.Backend}], now)
+	renew := d.Percent < 100 && d.Verdict != Unknown && held.EndsAt.Sub(now) < renewBefore
+	notes := d.Memory
+	notes.Percent, notes.SteppedAt = before.Percent, before.SteppedAt
+	next := change{
+		rule: rule, from: before.Percent, isNew: renew || d.Percent != before.Percent || notes != before,
+		step: rules.Step{
+			TenantID: rule.TenantID, RuleID: rule.ID, Percent: d.Percent, SteppedAt: d.SteppedAt,
+			Cause: held.Cause, Memory: d.notes(),
+		},
+	}
+	if d.Cause != "" {
+		next.step.Cause = d.Cause[:min(len(d.Cause), maxCause)]
+	}
+	if next.step.SteppedAt.IsZero() {
+		next.step.SteppedAt = now
+	}
+	return next
+}
+
+// memoryOf returns what the loop remembers of a rule. A step that has ended was a step to the whole rate.
+func memoryOf(held *rules.Step, ok bool, now time.Time) Memory {
+	m := Memory{Percent: 100}
+	if !ok {
+		return m
+	}
+	if err := json.Unmarshal([]byte(held.Memory), &m); err != nil {
+		m = Memory{} // of another release
+	}
+	m.Percent, m.SteppedAt = held.Percent, held.SteppedAt
+	if !held.EndsAt.After(now) && m.Percent < 100 {
+		m.Percent, m.SteppedAt = 100, held.EndsAt
+	}
+	return m
+}
+
+func (d *Decision) notes() string {
+	text, err := json.Marshal(d.Memory)
+	if err != nil {
+		return "{}" // a year beyond 9999 only
+	}
+	return string(text)
+}
+
+// write writes the tenants' steps. It is not for long: a tenant that somebody else writes is left to the next round.
+func (l *Loop) write(ctx context.Context, writes map[rules.TenantID][]change) error {
+	todo := make(chan rules.TenantID)
+	failed := make([]error, writersAtOnce)
+	var writing sync.WaitGroup
+	for i := range failed {
+		writing.Go(func() {
+			for tenant := range todo {
+				if err := l.writeTenant(ctx, tenant, writes[tenant]); err != nil {
+					failed[i] = err // only the last: in an outage they are alike
+				}
+			}
+		})
+	}
+	for tenant := range writes {
+		todo <- tenant
+	}
+	close(todo)
+	writing.Wait()
+	return errors.Join(failed...)
+}
+
+func (l *Loop) writeTenant(ctx context.Context, tenant rules.TenantID, changes []change) error {
+	steps := make([]rules.Step, len(changes))
+	for i := range changes {
+		steps[i] = changes[i].step
+	}
+	written, err := l.store.PutSteps(ctx, l.holder, tenant, steps, Holds)
+	if err != nil || !written {
+		return err
+	}
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case c.step.Percent < c.from:
+			l.down.Add(1)
+			l.logStep(ctx, "a rate was lowered", c)
+		case c.step.Percent > c.from:
+			l.up.Add(1)
+			l.logStep(ctx, "a rate was raised", c)
+		}
+	}
+	return nil
+}
+
+func (l *Loop) logStep(ctx context.Context, message string, c *change) {
+	l.log.InfoContext(ctx, message, "tenant_id", c.rule.TenantID, "rule_id", c.rule.ID, "backend", c.rule.Adapt.Backend,
+		"from_percent", c.from, "to_percent", c.step.Percent, "cause", c.step.Cause)
+}
+
+// Standing is how a rule that adapts stands.
+type Standing struct {
+	Rule rules.Rule
+	Step *rules.Step // nil while the configured rate is in force
+	Seen *Seen       // of its backend within the last Window; nil for no reports
+}
+
+// Reader reads how rules stand, for people.
+type Reader interface {
+	// Adapting returns a tenant's rules that adapt, by id; inactive and shadow rules too.
+	Adapting(ctx context.Context, tenant rules.TenantID) ([]Standing, error)
+}
