@@ -2,6 +2,7 @@ package pgbucket
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -71,6 +72,27 @@ func BenchmarkBesideRowTransactions(b *testing.B) {
 	b.ReportMetric(own, "checks/s")
 	b.ReportMetric(own/median(ways[1].rates), "times-per-bucket")
 	b.ReportMetric(own/median(ways[2].rates), "times-per-check")
+}
+
+// BenchmarkReserveAndSettle is a check of four tiers that reserves, and its settlement, by 32 callers of ten tenants.
+func BenchmarkReserveAndSettle(b *testing.B) {
+	s := open(b, devdbtest.Postgres(b), 10*time.Second)
+	limit := enforce.Limit{Rate: 1e6, Burst: 1e9}
+	ctx := context.Background()
+	rate := 0.0
+	for b.Loop() {
+		rate = checksPerSecond(b, limit, func(check enforce.BucketCheck) error {
+			var id enforce.ReservationID
+			binary.LittleEndian.PutUint64(id[:], rand.Uint64())
+			check.Reserve = &enforce.Reservation{ID: id, Life: time.Hour, Key: "a key"}
+			if err := s.Take(ctx, []enforce.BucketCheck{check}); err != nil {
+				return err
+			}
+			_, err := s.SettleReservation(ctx, check.Tiers[0].Key.Tenant, id, enforce.Settlement{HasCost: true, Cost: 2 * enforce.Token})
+			return err
+		})
+	}
+	b.ReportMetric(rate, "settled/s")
 }
 
 func checksPerSecond(b *testing.B, limit enforce.Limit, check func(enforce.BucketCheck) error) float64 {
