@@ -310,13 +310,20 @@ CREATE TABLE api_key (
     revision    bigint      NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
+    networks    cidr[]      NOT NULL DEFAULT '{}', -- where it may be used; empty: anywhere
+    -- Who made it, as the audit log names actors; '' for keys of the release before.
+    created_by_kind text NOT NULL DEFAULT '',
+    created_by_id   text NOT NULL DEFAULT '' COLLATE "C",
+    created_by_name text NOT NULL DEFAULT '',
     CONSTRAINT api_key_pkey PRIMARY KEY (tenant_id, key_id),
     CONSTRAINT api_key_key_id_key UNIQUE (key_id),
     CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT api_key_key_id_check CHECK (key_id ~ '^[0-9A-Za-z]{1,64}$'),
     CONSTRAINT api_key_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
     CONSTRAINT api_key_digest_check CHECK (octet_length(digest) = 32),
-    CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY['check', 'explain', 'manage', 'refund', 'report'])
+    CONSTRAINT api_key_networks_check CHECK (cardinality(networks) <= 50),
+    CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY[
+        'check', 'explain', 'refund', 'report', 'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts', 'manage'])
 );
 
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);
@@ -957,10 +964,10 @@ CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNC
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
 -- audit_platform_change logs a change to a row of no tenant. Its arguments are the kind of object and the column of its
--- id. Of a password hash the log shows only that it changed.
+-- id. Of a password hash the log shows only that it changed, of a key's digest nothing.
 CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    hidden CONSTANT text[] := '{revision,version,updated_at,password_hash}';
+    hidden CONSTANT text[] := '{revision,version,updated_at,password_hash,digest,last_used_at}';
     actor  jsonb := coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
         jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'));
     before jsonb;
@@ -981,7 +988,8 @@ BEGIN
     IF before = after THEN
         RETURN NULL;
     END IF;
-    IF before->>'removed_at' IS NULL AND after->>'removed_at' IS NOT NULL THEN
+    IF before->>'removed_at' IS NULL AND after->>'removed_at' IS NOT NULL
+        OR before->>'revoked_at' IS NULL AND after->>'revoked_at' IS NOT NULL THEN
         action := 'remove';
         after := NULL;
     END IF;
@@ -999,6 +1007,55 @@ CREATE TRIGGER tenant_platform_audit_created AFTER INSERT OR DELETE ON tenant
 CREATE TRIGGER tenant_platform_audit AFTER UPDATE ON tenant FOR EACH ROW
     WHEN (OLD.suspended_at IS DISTINCT FROM NEW.suspended_at OR OLD.removed_at IS DISTINCT FROM NEW.removed_at)
     EXECUTE FUNCTION audit_platform_change('tenant', 'slug');
+
+-- Keys of the platform: they belong to no tenant, and only the admin API knows them.
+CREATE TABLE service_key (
+    key_id          text        NOT NULL COLLATE "C",
+    name            text        NOT NULL,
+    digest          bytea       NOT NULL, -- SHA-256 of the secret
+    permissions     text[]      NOT NULL,
+    networks        cidr[]      NOT NULL DEFAULT '{}',
+    expires_at      timestamptz, -- null: never
+    revoked_at      timestamptz,
+    last_used_at    timestamptz, -- to the minute
+    created_by_kind text        NOT NULL,
+    created_by_id   text        NOT NULL COLLATE "C",
+    created_by_name text        NOT NULL,
+    version         bigint      NOT NULL DEFAULT 1,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    updated_at      timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT service_key_pkey PRIMARY KEY (key_id),
+    CONSTRAINT service_key_key_id_check CHECK (key_id ~ '^svc[0-9a-f]{16}$'),
+    CONSTRAINT service_key_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
+    CONSTRAINT service_key_digest_check CHECK (octet_length(digest) = 32),
+    CONSTRAINT service_key_networks_check CHECK (cardinality(networks) <= 50),
+    CONSTRAINT service_key_permissions_check CHECK (permissions <@ ARRAY[
+        'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts', 'manage', 'tenants', 'accounts'])
+);
+
+CREATE INDEX service_key_created_at_idx ON service_key (created_at, key_id);
+
+CREATE TRIGGER service_key_platform_audit AFTER INSERT OR UPDATE OR DELETE ON service_key
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('service_key', 'key_id');
+
+-- Requests that may be repeated: see the package auth, Once. Neither a request's Idempotency-Key nor its answer can be read
+-- from a row.
+CREATE TABLE idempotency (
+    tenant_id     bigint      NOT NULL, -- 0 for requests about no tenant
+    key_digest    bytea       NOT NULL,
+    caller        text        NOT NULL COLLATE "C", -- the kind and id of the actor
+    fingerprint   bytea       NOT NULL, -- of the caller, the address and the body
+    attempt       bigint      NOT NULL, -- counts those who began it, of whom only the last may commit
+    started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_ends_at timestamptz NOT NULL, -- when another attempt may begin, unless this one has committed
+    committed     boolean     NOT NULL DEFAULT false, -- written in the transaction of the change
+    answer        bytea, -- encrypted by a key that is derived from the Idempotency-Key; null: there is none yet
+    CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, key_digest),
+    CONSTRAINT idempotency_key_digest_check CHECK (octet_length(key_digest) = 32),
+    CONSTRAINT idempotency_fingerprint_check CHECK (octet_length(fingerprint) = 32)
+);
+
+CREATE INDEX idempotency_started_idx ON idempotency (started_at);
 
 -- Buckets of deployments without Redis. See internal/pgbucket. No column but the key is indexed, and pages have room, so
 -- that PostgreSQL updates a row within its page. A tenant or rule that is gone leaves rows that are removed once full.

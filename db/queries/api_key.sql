@@ -7,8 +7,12 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
--- The latest first, before a key.
-SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+-- The latest first, before a key. A creator has left who may no longer sign in, or is neither a member nor a platform admin.
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+    (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.narg(before_created_at)::timestamptz IS NULL
@@ -17,13 +21,18 @@ ORDER BY k.created_at DESC, k.key_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: Key :one
-SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+    (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = sqlc.arg(tenant_id) AND k.key_id = sqlc.arg(key_id);
 
 -- name: CreateKey :one
-INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, expires_at, revision)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_key (
+    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id, created_by_name)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 RETURNING *;
 
 -- name: RevokeKey :execrows

@@ -418,3 +418,16 @@ DELETE FROM backend_report WHERE slice < sqlc.arg(before)::timestamptz;
 -- name: RecentSteps :many
 -- Those that end after a time.
 SELECT * FROM rate_limit_step WHERE ends_at > sqlc.arg(after)::timestamptz ORDER BY tenant_id, rule_id;
+
+-- name: DropOldOnce :execrows
+-- Those of a day ago, and of each caller all but the latest. Some at a time.
+DELETE FROM idempotency
+WHERE (tenant_id, key_digest) IN (
+    SELECT old.tenant_id, old.key_digest FROM (
+        SELECT tenant_id, key_digest, started_at,
+            row_number() OVER (PARTITION BY tenant_id, caller ORDER BY started_at DESC) AS place
+        FROM idempotency
+    ) AS old
+    WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > sqlc.arg(kept_of_a_caller)::bigint
+    LIMIT sqlc.arg(most)
+);

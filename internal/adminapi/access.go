@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ type apiRequest struct {
 	r         *http.Request
 	requestID string
 	session   *auth.Session // of a person; nil for API keys and anonymous callers
-	key       *auth.Key     // nil for a person
+	key       *auth.Key     // nil for a person; a service key has no tenant
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant
@@ -47,15 +48,18 @@ type apiRequest struct {
 	began      time.Time
 	places     places
 	door       door // of places.running
+	// once is what the store knows of a request with an Idempotency-Key, which is onceSecret.
+	once       auth.Once
+	onceSecret string
 }
 
 type apiRequestKey struct{}
 
 func requestOf(ctx context.Context) *apiRequest { return ctx.Value(apiRequestKey{}).(*apiRequest) }
 
-// isPlatformAdmin reports whether the caller is a platform admin.
-func (q *apiRequest) isPlatformAdmin() bool {
-	return q.session != nil && q.session.Account.PlatformAdmin
+// isPlatform reports whether the caller acts in every tenant: a platform admin or a service key.
+func (q *apiRequest) isPlatform() bool {
+	return q.session != nil && q.session.Account.PlatformAdmin || q.key != nil && q.key.TenantID == 0
 }
 
 // account returns the caller's account. The caller must be a person.
@@ -84,7 +88,13 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 			return nil
 		}
 		q.r = q.r.WithContext(q.context())
-		rt.handler(w, q.r)
+		if q.onceSecret == "" {
+			rt.handler(w, q.r)
+			return nil
+		}
+		if err := s.handleOnce(w, q, rt, o); err != nil {
+			s.handlerFailed(w, r, err)
+		}
 		return nil
 	}
 }
@@ -108,10 +118,10 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := door.arrive(q); err != nil {
 		return err
 	}
-	if err := s.admit(q, rt); err != nil {
+	if err := s.admit(q, rt, o); err != nil {
 		return err
 	}
-	q.admitAgain = func() error { return s.admit(q.again(), rt) }
+	q.admitAgain = func() error { return s.admit(q.again(), rt, o) }
 	if err := s.transfer(q, o); err != nil {
 		return err
 	}
@@ -129,6 +139,9 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := door.enter(q); err != nil {
 		return err
 	}
+	if err := q.mayRepeat(rt, body); err != nil {
+		return err
+	}
 	return o.checkBody(q.r, body)
 }
 
@@ -138,14 +151,14 @@ func (q *apiRequest) again() *apiRequest {
 }
 
 // admit authenticates and authorizes the caller.
-func (s *surface) admit(q *apiRequest, rt route) error {
+func (s *surface) admit(q *apiRequest, rt route, o *operation) error {
 	if rt.least == anyone {
 		return nil
 	}
 	if err := s.identify(q); err != nil {
 		return err
 	}
-	if q.session == nil && (rt.least == anAccount || rt.least == aPlatformAdmin) {
+	if q.key != nil && o.permission == "" {
 		return httpapi.Forbidden.Problem("This is for people: sign in instead of sending an API key.")
 	}
 	if strings.Contains(rt.path, "{tenant}") {
@@ -153,7 +166,8 @@ func (s *surface) admit(q *apiRequest, rt route) error {
 			return err
 		}
 	}
-	return q.judge(rt.least)
+	reads := rt.method == http.MethodGet || rt.least == aViewer
+	return q.judge(rt.least, o.permission, reads)
 }
 
 // enter finds the tenant in the path and the caller's role in it. Without a role the answer is that the tenant does not
@@ -169,11 +183,11 @@ func (s *surface) enter(q *apiRequest) error {
 	}
 	q.tenant = tenant
 	switch {
-	case q.key != nil && q.key.TenantID == tenant.ID:
-		q.role = auth.Editor
-	case q.key != nil:
+	case q.key != nil && q.key.TenantID != tenant.ID && !q.isPlatform():
 		return noTenant
-	case q.isPlatformAdmin():
+	case q.key != nil:
+		q.role = roleOf(q.key)
+	case q.isPlatform():
 		q.role = auth.Owner
 	default:
 		q.role, err = s.People.RoleIn(ctx, tenant.ID, q.account().ID)
@@ -189,13 +203,27 @@ func (s *surface) enter(q *apiRequest) error {
 
 var noTenant = httpapi.NotFound.Problem("There is no such tenant, or you are not a member of it.")
 
-// judge returns an error unless the caller has the access.
-func (q *apiRequest) judge(least access) error {
-	if q.isPlatformAdmin() {
-		return nil
+// roleOf returns what the API shows as a key's role.
+func roleOf(key *auth.Key) auth.Role {
+	if role := key.Role(); role != "" {
+		return role
 	}
-	if q.tenant.Suspended && (q.key != nil || least != aViewer) {
+	return auth.Viewer
+}
+
+// anyArea is the x-permission of operations that take any permission of the admin API.
+const anyArea auth.Permission = "any"
+
+// judge returns an error unless the caller has the access: a person by role, a key by permission.
+func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error {
+	if q.tenant.Suspended && !q.isPlatform() && (q.key != nil || least != aViewer) {
 		return httpapi.Suspended.Problem("The tenant is suspended; until it is resumed only platform admins can change it.")
+	}
+	if q.key != nil {
+		return q.judgeKey(least, area, reads)
+	}
+	if q.isPlatform() {
+		return nil
 	}
 	switch least {
 	case aPlatformAdmin:
@@ -206,4 +234,41 @@ func (q *apiRequest) judge(least access) error {
 		}
 	}
 	return nil
+}
+
+// judgeKey is judge for a key.
+func (q *apiRequest) judgeKey(least access, area auth.Permission, reads bool) error {
+	switch {
+	case least == aPlatformAdmin && !q.isPlatform():
+		return httpapi.Forbidden.Problem("Only platform admins and service keys may do this.")
+	case area == anyArea:
+		if !slices.ContainsFunc(auth.ServicePermissions, q.key.Has) {
+			return httpapi.Forbidden.Problem("Use an API key with the permission manage, or one of its parts.")
+		}
+	case reads && q.key.MayRead(area), q.key.Has(area):
+	case reads && area != auth.PermissionRead:
+		return httpapi.Forbidden.Problem(fmt.Sprintf("Use an API key with the permission %s or %s.", area, auth.PermissionRead))
+	default:
+		return httpapi.Forbidden.Problem(fmt.Sprintf("Use an API key with the permission %s.", area))
+	}
+	return nil
+}
+
+// mayGive returns an error if the caller is a key that would give another one more than it has.
+func (q *apiRequest) mayGive(other *auth.Key) error {
+	if q.key == nil {
+		return nil
+	}
+	if missing := q.key.MayGive(other); missing != "" {
+		return httpapi.Forbidden.Problem("An API key can only make keys that may do no more than itself; this one lacks the " + missing + ".")
+	}
+	return nil
+}
+
+// mayGiveRole is mayGive for a member's role.
+func (q *apiRequest) mayGiveRole(role auth.Role) error {
+	if q.key == nil || q.key.Role().May(role) {
+		return nil
+	}
+	return httpapi.Forbidden.Problem("An API key can only give roles that may do no more than itself; give it the permission manage for " + string(role) + ".")
 }

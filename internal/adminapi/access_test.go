@@ -122,6 +122,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("plan"):
 		f.path["plan"] = w.plan(tenant)
+	case strings.HasPrefix(template, "/api/v1/service-keys"):
+		f.path["key_id"], _ = w.newServiceKey(auth.PermissionRead)
 	case needs("key_id"):
 		f.path["key_id"], _ = w.key(tenant, auth.PermissionCheck)
 	case needs("audit_id"):
@@ -190,15 +192,43 @@ var who = map[string]func(*world) caller{
 	},
 }
 
+// permissionsOf are the API keys in force of the matrix, beside those that may use the check endpoint only. Names begin with
+// the tenant of the key: acme's without one, and all tenants for a service key.
+var permissionsOf = map[string][]auth.Permission{
+	"key":                     {auth.PermissionManage},
+	"key of closed":           {auth.PermissionManage},
+	"key of other":            {auth.PermissionManage},
+	"key to read":             {auth.PermissionRead},
+	"key for rules":           {auth.PermissionRules},
+	"key for keys and users":  {auth.PermissionKeys, auth.PermissionUsers},
+	"service key":             auth.ServicePermissions,
+	"service key to read":     {auth.PermissionRead},
+	"service key for tenants": {auth.PermissionTenants},
+}
+
 // keys are the API keys of the matrix. They are made once: a process learns of new ones by polling.
-var keys = map[string]func(*world) caller{
-	"key":               func(w *world) caller { return w.keyOf(w.acme, auth.PermissionManage) },
-	"key of closed":     func(w *world) caller { return w.keyOf(w.closed, auth.PermissionManage) },
-	"key of other":      func(w *world) caller { return w.keyOf(w.other, auth.PermissionManage) },
-	"key for checks":    func(w *world) caller { return w.keyOf(w.acme, auth.PermissionCheck, auth.PermissionExplain) },
-	"revoked key":       (*world).revokedKey,
-	"wrong secret":      func(w *world) caller { return caller{key: w.keyOf(w.acme, auth.PermissionManage).key + "0"} },
-	"key of no product": func(*world) caller { return caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"} },
+func keys(w *world) map[string]caller {
+	made := map[string]caller{
+		"key for checks":     w.keyOf(w.acme, auth.PermissionCheck, auth.PermissionExplain),
+		"key from elsewhere": w.keyFrom("198.51.100.0/24"),
+		"revoked key":        w.revokedKey(),
+		"wrong secret":       {key: w.keyOf(w.acme, auth.PermissionManage).key + "0"},
+		"key of no product":  {key: "slk_nobody_0123456789abcdef0123456789abcdef"},
+		"no service key":     {key: "slk_svc0123456789abcdef_0123456789abcdef0123456789abcdef"},
+	}
+	for name, permissions := range permissionsOf {
+		switch {
+		case strings.HasPrefix(name, "service key"):
+			made[name] = w.serviceKey(permissions...)
+		case name == "key of closed":
+			made[name] = w.keyOf(w.closed, permissions...)
+		case name == "key of other":
+			made[name] = w.keyOf(w.other, permissions...)
+		default:
+			made[name] = w.keyOf(w.acme, permissions...)
+		}
+	}
+	return made
 }
 
 func (w *world) memberOfBoth(role auth.Role) caller {
@@ -212,6 +242,32 @@ func (w *world) keyOf(tenant rules.Tenant, permissions ...auth.Permission) calle
 	return caller{key: token}
 }
 
+// keyFrom is a key that may be used from some networks only.
+func (w *world) keyFrom(networks ...string) caller {
+	token, id, digest := auth.NewKeyToken()
+	allowed, _ := auth.ParseNetworks(networks)
+	must(w.system().CreateKey(w.ctx(), auth.NamedKey{
+		Key:  auth.Key{ID: id, TenantID: w.acme.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionManage}, Networks: allowed},
+		Name: w.name("key"),
+	}))(w.t)
+	w.secrets = append(w.secrets, token)
+	return caller{key: token}
+}
+
+func (w *world) serviceKey(permissions ...auth.Permission) caller {
+	_, token := w.newServiceKey(permissions...)
+	return caller{key: token}
+}
+
+func (w *world) newServiceKey(permissions ...auth.Permission) (id, token string) {
+	token, id, digest := auth.NewServiceKeyToken()
+	must(w.store.CreateServiceKey(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, auth.NamedKey{
+		Key: auth.Key{ID: id, Digest: digest, Permissions: permissions}, Name: w.name("key"),
+	}))(w.t)
+	w.secrets = append(w.secrets, token)
+	return id, token
+}
+
 func (w *world) revokedKey() caller {
 	id, token := w.key(w.acme, auth.PermissionManage)
 	if err := w.system().RevokeKey(w.ctx(), w.acme.ID, id, rules.AnyVersion); err != nil {
@@ -221,28 +277,47 @@ func (w *world) revokedKey() caller {
 }
 
 // refusal is the status that a caller gets who may not call an operation, or 0.
-func refusal(who, least string, hasTenant, isSuspended bool) int {
-	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "key": 2, "key of closed": 2, "stranger": 3, "key of other": 2}
-	isKey := strings.Contains(who, "key")
+func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
+	least, _ := o.Extensions["x-least-role"].(string)
+	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "stranger": 3}
 	switch {
 	case least == "anyone":
 		return 0
-	case slices.Contains([]string{"nobody", "ended session", "revoked key", "wrong secret", "key of no product"}, who):
+	case slices.Contains([]string{"nobody", "ended session", "revoked key", "wrong secret", "key of no product", "no service key"}, who):
 		return http.StatusUnauthorized
-	case who == "key for checks":
-		return http.StatusForbidden
-	case isKey && (least == "account" || least == "platform"):
-		return http.StatusForbidden
+	case strings.Contains(who, "key"):
+		return refusalOfKey(who, method, least, o, hasTenant, isSuspended)
 	case who == "platform" || !hasTenant && (least == "account" || least == "caller"):
 		return 0
-	case hasTenant && (who == "stranger" || who == "key of other" || who == "key of closed" && !isSuspended || who == "key" && isSuspended):
+	case hasTenant && who == "stranger":
 		return http.StatusNotFound
-	case isSuspended && (isKey || least != "viewer"):
-		return http.StatusForbidden
-	case ranks[who] < ranks[least]:
+	case isSuspended && least != "viewer", ranks[who] < ranks[least]:
 		return http.StatusForbidden
 	}
 	return 0
+}
+
+// refusalOfKey is refusal for an API key. Of permissionsOf only its parts are used, so that auth's judgement is tested.
+func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
+	needed, _ := o.Extensions["x-permission"].(string)
+	isService, has := strings.HasPrefix(who, "service"), func(one auth.Permission) bool { return slices.Contains(permissionsOf[who], one) }
+	isOf := map[bool]bool{true: who == "key of closed", false: who != "key of closed" && who != "key of other"}[isSuspended]
+	reads := method == http.MethodGet || least == "viewer"
+	if o.OperationID == "revertChange" { // of a plan
+		needed = "rules"
+	}
+	isManage := has(auth.PermissionManage) && needed != "tenants" && needed != "accounts"
+	switch {
+	case permissionsOf[who] == nil || needed == "":
+		return http.StatusForbidden
+	case hasTenant && !isService && !isOf:
+		return http.StatusNotFound
+	case !isService && (isSuspended || least == "platform"):
+		return http.StatusForbidden
+	case needed == "any" || isManage || has(auth.Permission(needed)) || reads && (has(auth.PermissionRead) || has(auth.PermissionManage)):
+		return 0
+	}
+	return http.StatusForbidden
 }
 
 // success is the status that an operation succeeds with.
@@ -272,9 +347,7 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m := matrix{world: w, callers: map[string]caller{}}
-	for name, newCaller := range keys {
-		m.callers[name] = newCaller(w)
-	}
+	maps.Copy(m.callers, keys(w))
 	for name, newCaller := range who {
 		m.callers[name] = newCaller(w)
 	}
@@ -306,7 +379,7 @@ func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, te
 	if least == "anyone" && name == "ended session" {
 		by = caller{} // who comes back later has no other way in
 	}
-	want := refusal(name, least, hasTenant, isSuspended)
+	want := refusal(name, method, o, hasTenant, isSuspended)
 	f := fixtures[tenant.Slug]
 	if want == 0 {
 		want = success(o)

@@ -50,6 +50,12 @@ func (s *surface) GetAccount(ctx context.Context, request openapi.GetAccountRequ
 func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
 	id := auth.AccountID(request.AccountId)
 	answer, err := s.changeAccount(ctx, id, request.Params.IfMatch, func(a *auth.Account) error {
+		q := requestOf(ctx)
+		if valueOf(request.Body.PlatformAdmin) && !a.PlatformAdmin {
+			if err := q.mayGive(&auth.Key{Permissions: auth.ServicePermissions}); err != nil {
+				return err
+			}
+		}
 		set(&a.PlatformAdmin, request.Body.PlatformAdmin)
 		if disable := request.Body.Disabled; disable != nil && *disable != !a.DisabledAt.IsZero() {
 			a.DisabledAt = s.Now()
@@ -57,7 +63,7 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 				a.DisabledAt = never
 			}
 		}
-		if id == requestOf(ctx).account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
+		if q.session != nil && id == q.account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
 			return httpapi.Conflict.Problem("You cannot take your own access away; another platform admin can.")
 		}
 		return nil

@@ -86,7 +86,7 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	return openapi.CreateAlert201JSONResponse{AlertCreatedJSONResponse: openapi.AlertCreatedJSONResponse{
 		Body: openapi.AlertWithSecret{Alert: showAlert(&created), Secret: created.Secret},
 		Headers: openapi.AlertCreatedResponseHeaders{
-			ETag: etag(created.Version), Location: location("%s/alerts/%s", q.tenant.Slug, created.ID),
+			ETag: etag(created.Version), Location: location("tenants/%s/alerts/%s", q.tenant.Slug, created.ID),
 		},
 	}}, nil
 }

@@ -131,22 +131,30 @@ func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.Audi
 	return showEntry(&entry)
 }
 
-// leastToRevert returns the access that a change takes, which undoing it takes as well.
-func leastToRevert(entry *auth.AuditEntry) (access, error) {
+// leastToRevert returns the access that a change takes, which undoing it takes as well: a person's, and a key's.
+func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 	switch entry.Object.Kind {
-	case "plan", "rule", "override", "user", "bucket":
-		return anEditor, nil
+	case "plan", "rule", "override", "gateway":
+		return anEditor, auth.PermissionRules, nil
+	case "user", "bucket":
+		return anEditor, auth.PermissionUsers, nil
+	case "api_key":
+		return anOwner, auth.PermissionKeys, nil
+	case "alert":
+		return anOwner, auth.PermissionAlerts, nil
 	case "tenant":
 		was, wasErr := isSuspended(entry.Before)
 		is, err := isSuspended(entry.After)
 		if err := errors.Join(wasErr, err); err != nil {
-			return "", fmt.Errorf("read audit entry %d: %w", entry.ID, err)
+			return "", "", fmt.Errorf("read audit entry %d: %w", entry.ID, err)
 		}
 		if was != is {
-			return aPlatformAdmin, nil
+			return aPlatformAdmin, auth.PermissionTenants, nil
 		}
+		return anOwner, auth.PermissionSettings, nil
 	}
-	return anOwner, nil
+	// What is left, such as a member's role, may give access.
+	return anOwner, auth.PermissionManage, nil
 }
 
 // isSuspended reads a logged tenant row; a creation has none before it.
@@ -168,11 +176,11 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	if err != nil {
 		return nil, err
 	}
-	least, err := leastToRevert(&entry)
+	least, area, err := leastToRevert(&entry)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.judge(least); err != nil {
+	if err := q.judge(least, area, false); err != nil {
 		return nil, err
 	}
 	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,18 +145,13 @@ func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucket
 	if !ok {
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/tokens", Detail: "must have at most 6 decimals"}})
 	}
-	id := valueOf(request.Params.IdempotencyKey)
-	if request.Params.IdempotencyKey != nil && !isIdempotencyKey.MatchString(id) {
-		return nil, httpapi.InvalidRequest.Problem("The header Idempotency-Key must be 1 to 64 letters, digits, dashes and underscores, such as a UUID.")
-	}
+	id := requestOf(ctx).creditID()
 	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount, id)
 	if err != nil {
 		return nil, err
 	}
 	return openapi.CreditBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
 }
-
-var isIdempotencyKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // exactTokens converts a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand million
 // tokens the shortest decimal of a float64 is the one that was sent.

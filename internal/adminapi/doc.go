@@ -19,9 +19,10 @@
 //     with a pointer for each mistake. After a file, which may take minutes to arrive, 2 to 4 again;
 //  6. the handler: domain validation, a write in the name of the caller, the answer.
 //
-// An API key with the permission manage is an editor of its tenant. Keys are checked against the rules in memory, so
-// that a revocation holds through an outage of the database, and against their row, so that one that this process has
-// not read yet holds too.
+// People have roles, and API keys permissions: x-permission in openapi.yaml is what a key needs. Operations without one
+// are for people. Keys of tenants are checked against the rules in memory, so that a revocation holds through an outage of
+// the database, and against their row, so that one that this process has not read yet holds too. Service keys act in every
+// tenant and are looked up in the database alone.
 //
 // # What validation leaves to the domain
 //

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,7 +24,7 @@ func (s *surface) identify(q *apiRequest) error {
 	}
 	cookie, err := q.r.Cookie(s.cookie(plainSession))
 	if err != nil {
-		return unauthorized(q, "Sign in, or send an API key that has the permission manage: Authorization: Bearer slk_<key id>_<secret>.")
+		return unauthorized(q, "Sign in, or send an API key: Authorization: Bearer slk_<key id>_<secret>.")
 	}
 	authenticate := s.Gate.Authenticate
 	if q.isUnattended {
@@ -47,6 +48,12 @@ func isBearer(authorization string) bool {
 }
 
 func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
+	if len(authorization) == 1 {
+		_, token, _ := strings.Cut(authorization[0], " ")
+		if id, secret, ok := auth.SplitKeyToken(strings.TrimSpace(token)); ok && auth.IsServiceKeyID(id) {
+			return s.identifyServiceKey(q, id, secret)
+		}
+	}
 	latest := s.Snapshots.Snapshot()
 	if latest == nil {
 		q.w.Header().Set("Retry-After", "1")
@@ -56,9 +63,12 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	if refusal != "" {
 		return unauthorized(q, refusal)
 	}
+	if err := s.checkNetwork(q, &key.Key); err != nil {
+		return err
+	}
 	s.KeyUsed(key, s.Now())
-	if !slices.Contains(key.Permissions, auth.PermissionManage) {
-		return httpapi.Forbidden.Problem("Use an API key with the permission manage.")
+	if !slices.ContainsFunc(auth.ServicePermissions, key.Has) {
+		return httpapi.Forbidden.Problem("Use an API key with the permission manage, or one of its parts.")
 	}
 	// The audit log needs the key's name, which snapshots do not have. The row also knows a revocation some seconds
 	// earlier.
@@ -72,9 +82,47 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	if refusal := named.Refusal(s.Now()); refusal != "" {
 		return unauthorized(q, refusal)
 	}
-	q.key = &named.Key
-	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: named.Name, RequestID: q.requestID}
+	if err := s.checkNetwork(q, &named.Key); err != nil {
+		return err
+	}
+	q.beKey(&named)
 	return nil
+}
+
+// identifyServiceKey looks in the database alone, because snapshots are of tenants.
+func (s *surface) identifyServiceKey(q *apiRequest, id, secret string) error {
+	key, err := s.People.ServiceKey(q.r.Context(), id)
+	if err != nil && !errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("find the service key: %w", err)
+	}
+	digest := auth.DigestSecret(secret)
+	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || err != nil {
+		return unauthorized(q, snapshot.UnknownKey)
+	}
+	if refusal := key.Refusal(s.Now()); refusal != "" {
+		return unauthorized(q, refusal)
+	}
+	if err := s.checkNetwork(q, &key.Key); err != nil {
+		return err
+	}
+	if err := s.People.ServiceKeyUsed(q.r.Context(), id); err != nil {
+		return err
+	}
+	q.beKey(&key)
+	return nil
+}
+
+func (q *apiRequest) beKey(key *auth.NamedKey) {
+	q.key = &key.Key
+	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: key.Name, RequestID: q.requestID}
+}
+
+// checkNetwork returns an error if the key may not be used from the client's address.
+func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
+	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
+		return nil
+	}
+	return httpapi.Forbidden.Problem("This API key may not be used from this address; its owner can add the network to the key.")
 }
 
 func unauthorized(q *apiRequest, detail string) error {

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -9,13 +10,47 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// keyCreator is the generated type of created_by.
+type keyCreator = struct {
+	Id   string                   `json:"id"` //nolint:revive // generated
+	Kind openapi.KeyCreatedByKind `json:"kind"`
+	Name string                   `json:"name"`
+}
+
 func showKey(k *auth.NamedKey) openapi.Key {
-	return openapi.Key{
+	shown := openapi.Key{
 		KeyId: k.ID, Name: k.Name,
 		Permissions: itemsOf(k.Permissions, func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
 		CreatedAt:   k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
-		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision,
+		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft,
+		Networks: itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 	}
+	shown.CreatedBy.SetNull()
+	if by := k.CreatedBy; by.Kind != "" {
+		shown.CreatedBy.Set(keyCreator{Id: by.ID, Kind: openapi.KeyCreatedByKind(by.Kind), Name: by.Name})
+	}
+	return shown
+}
+
+// newKey reads a key to be created. It may do no more than the caller.
+func (s *surface) newKey(ctx context.Context, body *openapi.NewKey, validate func(*auth.NamedKey, time.Time) rules.FieldErrors) (auth.NamedKey, error) {
+	key := auth.NamedKey{
+		Key: auth.Key{
+			ExpiresAt:   orZero(body.ExpiresAt),
+			Permissions: itemsOf(body.Permissions, func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
+		},
+		Name: body.Name,
+	}
+	var wrong rules.FieldErrors
+	key.Networks, wrong = auth.ParseNetworks(valueOf(body.Networks))
+	wrong = append(wrong, validate(&key, s.Now())...)
+	if isZeroTime(body.ExpiresAt) {
+		wrong = append(wrong, wrongZeroTime)
+	}
+	if len(wrong) > 0 {
+		return key, wrong
+	}
+	return key, requestOf(ctx).mayGive(&key.Key)
 }
 
 func answerKey(k *auth.NamedKey) openapi.TheKeyJSONResponse {
@@ -27,9 +62,16 @@ func answerNewKey(ctx context.Context, k *auth.NamedKey, secret string) openapi.
 	return openapi.KeyCreatedJSONResponse{
 		Body: openapi.CreatedKey{Key: showKey(k), Secret: secret},
 		Headers: openapi.KeyCreatedResponseHeaders{
-			ETag: etag(k.Revision), Location: location("%s/api-keys/%s", requestOf(ctx).tenant.Slug, k.ID),
+			ETag: etag(k.Revision), Location: keyLocation(requestOf(ctx).tenant.Slug, k.ID),
 		},
 	}
+}
+
+func keyLocation(tenant, id string) string {
+	if tenant == "" {
+		return location("service-keys/%s", id)
+	}
+	return location("tenants/%s/api-keys/%s", tenant, id)
 }
 
 // ListKeys handles GET …/api-keys.
@@ -49,23 +91,13 @@ func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestO
 
 // CreateKey handles POST …/api-keys.
 func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyRequestObject) (openapi.CreateKeyResponseObject, error) {
-	token, id, digest := auth.NewKeyToken()
-	key := auth.NamedKey{
-		Key: auth.Key{
-			ID: id, TenantID: requestOf(ctx).tenant.ID, Digest: digest, ExpiresAt: orZero(request.Body.ExpiresAt),
-			Permissions: itemsOf(request.Body.Permissions, func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
-		},
-		Name: request.Body.Name,
-	}
-	wrong := key.Validate(s.Now())
-	if isZeroTime(request.Body.ExpiresAt) {
-		wrong = append(wrong, wrongZeroTime)
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	key, err := s.store(ctx).CreateKey(ctx, key)
+	key, err := s.newKey(ctx, request.Body, (*auth.NamedKey).Validate)
 	if err != nil {
+		return nil, err
+	}
+	token, id, digest := auth.NewKeyToken()
+	key.ID, key.TenantID, key.Digest = id, requestOf(ctx).tenant.ID, digest
+	if key, err = s.store(ctx).CreateKey(ctx, key); err != nil {
 		return nil, err
 	}
 	return openapi.CreateKey201JSONResponse{KeyCreatedJSONResponse: answerNewKey(ctx, &key, token)}, nil
@@ -94,6 +126,13 @@ func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyReques
 		return nil, err
 	}
 	tenant := requestOf(ctx).tenant.ID
+	old, err := s.Stores.Key(ctx, tenant, request.KeyId)
+	if err != nil {
+		return nil, err
+	}
+	if err := requestOf(ctx).mayGive(&old.Key); err != nil {
+		return nil, err
+	}
 	token, id, digest := auth.NewKeyToken()
 	following := auth.NamedKey{Key: auth.Key{ID: id, TenantID: tenant, Digest: digest}}
 	if end := request.Body.ExpiresAt; end != nil {

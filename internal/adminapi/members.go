@@ -66,6 +66,9 @@ func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequ
 	if !holds(at, member.Version) {
 		return nil, lost(ctx, rules.ErrChanged, s.memberVersion(ctx, id))
 	}
+	if err := q.mayGiveRole(auth.Role(request.Body.Role)); err != nil {
+		return nil, err
+	}
 	member.Role = auth.Role(request.Body.Role)
 	if member, err = s.People.ChangeRole(ctx, q.actor, member); err != nil {
 		return nil, lost(ctx, err, s.memberVersion(ctx, id))
@@ -111,6 +114,9 @@ func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvit
 // Invite handles POST …/invitations.
 func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject, error) {
 	q := requestOf(ctx)
+	if err := q.mayGiveRole(auth.Role(request.Body.Role)); err != nil {
+		return nil, err
+	}
 	invitation, token, err := s.Gate.Invite(ctx, q.actor, auth.Invitation{
 		TenantID: q.tenant.ID, Email: request.Body.Email, Role: auth.Role(request.Body.Role),
 	})

@@ -52,7 +52,7 @@ func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequ
 	return openapi.CreatePlan201JSONResponse{PlanCreatedJSONResponse: openapi.PlanCreatedJSONResponse{
 		Body: showPlan(&rules.PlanUse{Plan: plan}),
 		Headers: openapi.PlanCreatedResponseHeaders{
-			ETag: etag(plan.Revision), Location: location("%s/plans/%s", tenant.Slug, plan.Name),
+			ETag: etag(plan.Revision), Location: location("tenants/%s/plans/%s", tenant.Slug, plan.Name),
 		},
 	}}, nil
 }

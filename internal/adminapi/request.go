@@ -16,6 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/sluicegate/sluice/api"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
@@ -45,8 +46,10 @@ type operation struct {
 	mediaType string           // of the body; "" for none
 	schema    *openapi3.Schema // of a JSON body
 	maxBody   int64            // in bytes
-	isFile    bool             // the answer is a file
-	isStream  bool             // the answer is a stream
+	// permission is what an API key needs; "" for operations that are for people.
+	permission auth.Permission
+	isFile     bool // the answer is a file
+	isStream   bool // the answer is a stream
 }
 
 // describe returns the operation of a route.
@@ -57,6 +60,9 @@ func describe(description *openapi3.T, method, path string, least access) (*oper
 	}
 	described := item.GetOperation(method)
 	o := &operation{query: map[string]*openapi3.Parameter{}}
+	if permission, ok := described.Extensions["x-permission"].(string); ok {
+		o.permission = auth.Permission(permission)
+	}
 	for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 		if parameter.Value.In == openapi3.ParameterInQuery {
 			o.query[parameter.Value.Name] = parameter.Value

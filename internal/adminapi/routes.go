@@ -31,7 +31,9 @@ type Config struct {
 	// As returns a Writer in the name of an actor.
 	As     func(by rules.Actor) Writer
 	People auth.Store
-	Gate   *auth.Gate
+	// Once remembers requests that may be repeated.
+	Once auth.OnceStore
+	Gate *auth.Gate
 	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
@@ -139,6 +141,12 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
 		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
+
+		{get, v1 + "/service-keys", aPlatformAdmin, x.ListServiceKeys},
+		{post, v1 + "/service-keys", aPlatformAdmin, x.CreateServiceKey},
+		{get, v1 + "/service-keys/{key_id}", aPlatformAdmin, x.GetServiceKey},
+		{post, v1 + "/service-keys/{key_id}/rotate", aPlatformAdmin, x.RotateServiceKey},
+		{post, v1 + "/service-keys/{key_id}/revoke", aPlatformAdmin, x.RevokeServiceKey},
 
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},
@@ -341,5 +349,5 @@ func location(format string, names ...any) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(fmt.Sprint(name))
 	}
-	return fmt.Sprintf("/api/v1/tenants/"+format, names...)
+	return fmt.Sprintf("/api/v1/"+format, names...)
 }

@@ -135,7 +135,7 @@ func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequ
 	return openapi.CreateRule201JSONResponse{RuleCreatedJSONResponse: openapi.RuleCreatedJSONResponse{
 		Body: showRule(&rule),
 		Headers: openapi.RuleCreatedResponseHeaders{
-			ETag: etag(rule.Version), Location: location("%s/rules/%s", tenant.Slug, int64(rule.ID)),
+			ETag: etag(rule.Version), Location: location("tenants/%s/rules/%s", tenant.Slug, int64(rule.ID)),
 		},
 	}}, nil
 }

@@ -26,7 +26,7 @@ func (w *world) wantNoSecrets() {
 			}
 		}
 		switch got.operation {
-		case "createKey", "rotateKey", "createAlert", "rotateAlertSecret":
+		case "createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "createAlert", "rotateAlertSecret":
 			var made struct {
 				Secret string `json:"secret"`
 			}
@@ -56,7 +56,7 @@ func (w *world) wantNoSecrets() {
 		}
 	}
 	for _, got := range w.answers {
-		if !slices.Contains([]string{"createKey", "rotateKey", "invite", "createAlert", "rotateAlertSecret"}, got.operation) || got.status >= 300 {
+		if !slices.Contains([]string{"createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "invite", "createAlert", "rotateAlertSecret"}, got.operation) || got.status >= 300 {
 			places["answers"] += got.body
 		}
 	}

@@ -95,7 +95,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	for {
 		isCurrent := s.Now().Sub(checked) < tailRecheck
 		if !isCurrent {
-			ended, err := s.stillMayRead(q) //nolint:contextcheck // the request has it
+			ended, err := s.stillMayRead(q)
 			if ended != "" {
 				stream.end(ended)
 				return
@@ -123,7 +123,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 
 // stillMayRead returns why the stream must end, "" if it need not, or an error if that is unknown.
 func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
-	err = asProblem(s.admit(q.again(), route{path: "{tenant}", least: aViewer}))
+	err = asProblem(q.admitAgain())
 	var problem *httpapi.Problem
 	if errors.As(err, &problem) {
 		switch problem.Status {

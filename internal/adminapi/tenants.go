@@ -50,16 +50,20 @@ func (s *surface) ListTenants(ctx context.Context, request openapi.ListTenantsRe
 func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
 	q := requestOf(ctx)
 	switch {
-	case q.key != nil:
+	case q.key != nil && !q.isPlatform():
 		tenant, err := s.Stores.Tenant(ctx, q.key.TenantID)
 		if err != nil || tenant.Suspended || after >= tenant.Slug || !mentions(&tenant, text) {
 			return nil, err
 		}
-		return []auth.Membership{{Tenant: tenant, Role: auth.Editor}}, nil
-	case q.isPlatformAdmin():
+		return []auth.Membership{{Tenant: tenant, Role: roleOf(q.key)}}, nil
+	case q.isPlatform():
+		role := auth.Owner
+		if q.key != nil {
+			role = roleOf(q.key)
+		}
 		tenants, err := s.Stores.Tenants(ctx, text, after, limit)
 		return itemsOf(tenants, func(t *rules.Tenant) auth.Membership {
-			return auth.Membership{Tenant: *t, Role: auth.Owner}
+			return auth.Membership{Tenant: *t, Role: role}
 		}), err
 	}
 	// An account has few tenants, so their texts are filtered here.
@@ -105,7 +109,7 @@ func (s *surface) CreateTenant(ctx context.Context, request openapi.CreateTenant
 	}
 	return openapi.CreateTenant201JSONResponse{TenantCreatedJSONResponse: openapi.TenantCreatedJSONResponse{
 		Body:    showTenant(&tenant, auth.Owner),
-		Headers: openapi.TenantCreatedResponseHeaders{ETag: etag(tenant.Version), Location: location("%s", tenant.Slug)},
+		Headers: openapi.TenantCreatedResponseHeaders{ETag: etag(tenant.Version), Location: location("tenants/%s", tenant.Slug)},
 	}}, nil
 }
 

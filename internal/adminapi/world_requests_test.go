@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -156,3 +157,11 @@ func pointersOf(t *testing.T, got answer) (pointers []string) {
 	}
 	return pointers
 }
+
+// json is a request with a body, for any version.
+func (w *world) json(method, path string, body any) request {
+	w.t.Helper()
+	return request{method: method, path: path, body: string(must(json.Marshal(body))(w.t)), header: map[string]string{"If-Match": "*"}}
+}
+
+func formatID[T ~int64](id T) string { return strconv.FormatInt(int64(id), 10) }

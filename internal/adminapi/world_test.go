@@ -110,7 +110,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
 	config := adminapi.Config{
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
-		People: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
+		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(_ context.Context, url string) error {
 			if strings.Contains(url, "//10.") {

@@ -78,7 +78,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
+		People: a.store, Once: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {

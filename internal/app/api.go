@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -69,6 +70,7 @@ type CheckParts struct {
 	Tracer         httpapi.Tracer // nil traces nothing
 	Reports        *adapt.Reports
 	MaxConnections int
+	TrustedProxies []netip.Prefix
 }
 
 // Tracer is an httpapi.Tracer. Close sends the spans that wait.
@@ -130,6 +132,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 		Reports:   a.reports,
 
 		MaxConnections: connections,
+		TrustedProxies: cfg.TrustedProxies,
 	}
 	if cfg.TraceEndpoint != "" {
 		if a.tracer, err = servers.Tracer(cfg.TraceEndpoint, log); err != nil {

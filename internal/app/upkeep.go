@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -18,5 +19,25 @@ func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender
 	var work sync.WaitGroup
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
 	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })
+	work.Go(func() { prune(ctx, store, log) })
 	work.Wait()
+}
+
+// pruneInterval is how often what is kept for a day is looked through.
+const pruneInterval = 5 * time.Minute
+
+// prune deletes the answers of requests that may no longer be repeated.
+func prune(ctx context.Context, store *pgstore.Store, log *slog.Logger) {
+	next := time.NewTicker(pruneInterval)
+	defer next.Stop()
+	for {
+		if _, err := store.DropOldOnce(ctx); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "old answers were not deleted; the next round tries again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+	}
 }

@@ -5,27 +5,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
-
-// Permission is one thing an API key may do.
-type Permission string
-
-// What API keys may do: ask checks, ask for explanations, manage the tenant, give back what others reserved, and report how
-// what stands behind the limits does.
-const (
-	PermissionCheck   Permission = "check"
-	PermissionExplain Permission = "explain"
-	PermissionManage  Permission = "manage"
-	PermissionRefund  Permission = "refund"
-	PermissionReport  Permission = "report"
-)
-
-// Permissions are all permissions.
-var Permissions = []Permission{PermissionCheck, PermissionExplain, PermissionManage, PermissionRefund, PermissionReport}
 
 // Key is an API key as checks know it: never the secret, only its digest.
 type Key struct {
@@ -33,9 +20,20 @@ type Key struct {
 	TenantID    rules.TenantID
 	Digest      [32]byte // SHA-256 of the secret
 	Permissions []Permission
-	ExpiresAt   time.Time // zero: never
+	Networks    []netip.Prefix // where it may be used from; empty: anywhere
+	ExpiresAt   time.Time      // zero: never
 	Revoked     bool
 	Revision    int64
+}
+
+// AllowsFrom reports whether the key may be used from an address. Only a key without a list may be used from an unknown
+// one.
+func (k *Key) AllowsFrom(addr netip.Addr) bool {
+	if len(k.Networks) == 0 {
+		return true
+	}
+	addr = rules.PlainIP(addr)
+	return slices.ContainsFunc(k.Networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
 // Refusal says to its holder why a key is not in force; "" if it is.
@@ -56,23 +54,42 @@ type NamedKey struct {
 	CreatedAt  time.Time
 	RevokedAt  time.Time // zero: it is not
 	LastUsedAt time.Time // zero: never; to the minute
+	// CreatedBy made the key; its Kind is "" for keys of releases that did not record it.
+	CreatedBy rules.Actor
+	// CreatorLeft is for a creator who can no longer act here: a person without membership, or a disabled account.
+	CreatorLeft bool
 }
 
-// maxKeyNameLength is in characters.
-const maxKeyNameLength = 100
+const (
+	maxKeyNameLength = 100 // in characters
+	// maxKeyNetworks bounds what each use of a key compares.
+	maxKeyNetworks = 50
+)
 
-// Validate returns all that is wrong with an API key, as people describe it, that is to be used from now on.
+// Validate returns all that is wrong with a tenant's API key, as people describe it, that is to be used from now on.
 func (k *NamedKey) Validate(now time.Time) rules.FieldErrors {
+	return k.validate(now, TenantPermissions)
+}
+
+// ValidateService is Validate for a service key.
+func (k *NamedKey) ValidateService(now time.Time) rules.FieldErrors {
+	return k.validate(now, ServicePermissions)
+}
+
+func (k *NamedKey) validate(now time.Time, known []Permission) rules.FieldErrors {
 	var errs rules.FieldErrors
 	if k.Name == "" {
 		errs.Add("name", "must not be empty")
 	}
 	errs.Add("name", rules.WrongLine(k.Name, maxKeyNameLength))
 	if len(k.Permissions) == 0 {
-		errs.Add("permissions", "must be at least one of check, explain, manage, refund and report")
+		errs.Add("permissions", "must be at least one")
 	}
 	for _, permission := range k.Permissions {
-		errs.Add("permissions", rules.WrongChoice(permission, Permissions...))
+		errs.Add("permissions", rules.WrongChoice(permission, known...))
+	}
+	if len(k.Networks) > maxKeyNetworks {
+		errs.Add("networks", fmt.Sprintf("must be at most %d; use larger networks", maxKeyNetworks))
 	}
 	if !k.ExpiresAt.IsZero() {
 		errs.Add("expires_at", rules.WrongExpiry(k.ExpiresAt, now))
@@ -92,12 +109,25 @@ type KeyStore interface {
 	KeyReader
 
 	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
-	// RotateKey creates a key with the old one's name and permissions, and its expiry unless next has one of its
+	// RotateKey creates a key with the old one's name, permissions and networks, and its expiry unless next has one of its
 	// own, and lets the old one expire after the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
 	// expired cannot be rotated: ErrInUse is not it, but FieldErrors on key_id.
 	RotateKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
 	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
 	RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error
+}
+
+// ServiceKeyStore keeps service keys, which belong to the platform and act in every tenant.
+type ServiceKeyStore interface {
+	// ServiceKeys lists the latest first, those created before the one with the id before; "" is no bound.
+	ServiceKeys(ctx context.Context, before string, limit int) ([]NamedKey, error)
+	ServiceKey(ctx context.Context, keyID string) (NamedKey, error)
+	// ServiceKeyUsed notes the use of a key, to the minute.
+	ServiceKeyUsed(ctx context.Context, keyID string) error
+	CreateServiceKey(ctx context.Context, by rules.Actor, key NamedKey) (NamedKey, error)
+	// RotateServiceKey and RevokeServiceKey are as those of KeyStore.
+	RotateServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (created NamedKey, err error)
+	RevokeServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (NamedKey, error)
 }
 
 // tokenPrefix begins every API key, so that scanners for leaked secrets know one.
@@ -112,6 +142,20 @@ func NewKeyToken() (token, keyID string, digest [32]byte) {
 	keyID = hex.EncodeToString(random[:8])
 	secret := hex.EncodeToString(random[8:])
 	return tokenPrefix + keyID + "_" + secret, keyID, DigestSecret(secret)
+}
+
+// servicePrefix begins the ids of service keys, so that only their holders make a process look for one.
+const servicePrefix = "svc"
+
+// NewServiceKeyToken is NewKeyToken for a service key.
+func NewServiceKeyToken() (token, keyID string, digest [32]byte) {
+	token, keyID, digest = NewKeyToken()
+	return strings.Replace(token, keyID, servicePrefix+keyID, 1), servicePrefix + keyID, digest
+}
+
+// IsServiceKeyID reports whether an id is that of a service key, if there is such a key.
+func IsServiceKeyID(keyID string) bool {
+	return len(keyID) == len(servicePrefix)+16 && strings.HasPrefix(keyID, servicePrefix)
 }
 
 // SplitKeyToken takes an API key apart. Key ids contain no underscore.

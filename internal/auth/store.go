@@ -85,6 +85,8 @@ type NewSession struct {
 // Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
 // are written to the tenant's audit log in the same transaction, those to accounts to the platform's; by says in whose name.
 type Store interface {
+	ServiceKeyStore
+
 	// CreateAccount is rules.ErrExists if the address is taken.
 	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)

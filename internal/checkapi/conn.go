@@ -67,7 +67,9 @@ func newCtx() *fasthttp.RequestCtx {
 // Reset makes the memory ready for the next request.
 func (m *memory) reset() {
 	if m.headers > keptHeaders {
+		peer := m.ctx.RemoteAddr()
 		m.ctx, m.headers = newCtx(), 0
+		m.ctx.SetRemoteAddr(peer)
 		return
 	}
 	m.ctx.Request.Reset()
@@ -108,6 +110,7 @@ func (c *conn) serve() {
 		return
 	}
 	c.memory = memories.Get().(*memory)
+	c.ctx.SetRemoteAddr(c.RemoteAddr())
 	c.in.Reset(c)
 	c.out.Reset(c)
 	defer c.end()
@@ -236,7 +239,7 @@ func (c *conn) readBody(a *admission, length int) error {
 		}
 	}
 	if c.timed { // the key may have been revoked, and the rules changed, while the body came
-		a.caller, a.err = c.server.surface.authorize(h, a.route)
+		a.caller, a.err = c.server.surface.authorize(c.ctx, a.route)
 	}
 	return nil
 }

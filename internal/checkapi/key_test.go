@@ -1,13 +1,17 @@
 package checkapi_test
 
 import (
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checkapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 func TestOnlyKeysInForceWithThePermissionAreAnswered(t *testing.T) {
@@ -102,5 +106,53 @@ func TestOnlyAKeyThatProvesItselfIsNotedAsUsed(t *testing.T) {
 	}
 	if want := []string{"manage", "full"}; !slices.Equal(h.keysUsed, want) {
 		t.Errorf("the keys %q were used, want %q", h.keysUsed, want)
+	}
+}
+
+func TestAKeyIsUsedFromItsNetworksOnly(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		networks, trusted, forwarded string
+		want                         int
+	}{
+		"from a network of the key":                   {"127.0.0.0/8", "", "", 200},
+		"from elsewhere":                              {"203.0.113.0/24", "", "", 403},
+		"a header that anybody can send":              {"203.0.113.0/24", "", "203.0.113.9", 403},
+		"behind a trusted proxy":                      {"203.0.113.0/24", "127.0.0.1/32", "6.6.6.6, 203.0.113.9", 200},
+		"behind a trusted proxy, from elsewhere":      {"203.0.113.0/24", "127.0.0.1/32", "203.0.113.9, 6.6.6.6", 403},
+		"a proxy of a list's network is not a client": {"127.0.0.0/8", "127.0.0.1/32", "6.6.6.6", 403},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, rules.DefaultSettings())
+			h.config.TrustedProxies, _ = auth.ParseNetworks(strings.Fields(test.trusted))
+			key := auth.Key{ID: "there", TenantID: 1, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{auth.PermissionCheck}}
+			key.Networks, _ = auth.ParseNetworks([]string{test.networks})
+			h.snapshot = snapshot.New(snapshot.Rows{
+				Tenants: []rules.Tenant{{ID: 1, Slug: "one", Settings: rules.DefaultSettings()}}, Keys: []auth.Key{key},
+			})
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.run(checkapi.NewServer(h.config), listener)
+			request, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+listener.Addr().String()+"/v1/check", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", jsonType)
+			request.Header.Set("Authorization", "Bearer slk_there_"+secret)
+			request.Header.Set("X-Forwarded-For", test.forwarded)
+			request.Close = true
+			answer, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode != test.want {
+				t.Errorf("it is answered %d, want %d", answer.StatusCode, test.want)
+			}
+		})
 	}
 }

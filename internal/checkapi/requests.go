@@ -43,7 +43,7 @@ func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	}
 	a.name = a.route.path
 	if a.route.permission != "" {
-		if a.caller, a.err = s.authorize(h, a.route); a.err != nil || a.route.asksForVisitor {
+		if a.caller, a.err = s.authorize(c, a.route); a.err != nil || a.route.asksForVisitor {
 			return a
 		}
 	}

@@ -3,6 +3,7 @@ package checkapi
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -41,6 +42,8 @@ type Config struct {
 	Version string
 	// MaxConnections caps the open connections; 0 is 16,384.
 	MaxConnections int
+	// TrustedProxies are networks whose X-Forwarded-For is believed, to compare a caller's address with its key's networks.
+	TrustedProxies []netip.Prefix
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.

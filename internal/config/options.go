@@ -47,7 +47,7 @@ func (c *Config) options() []option {
 			row("default-plan", only(AdminCreateTenant), "", text(&c.Arguments.DefaultPlan, "PLAN"),
 				"The plan of users who were assigned none. It is created with the tenant."),
 			row("permissions", only(AdminCreateKey), "check",
-				permissions(&c.Arguments.Permissions, auth.Permissions...),
+				permissions(&c.Arguments.Permissions, auth.TenantPermissions...),
 				"What the key may do, separated by commas."),
 			row("grant-to", only(AdminMigrate), "", text(&c.Arguments.GrantTo, "ROLE"),
 				"The database role that the other programs run as; it may then read and write rows, and only add "+
@@ -110,9 +110,10 @@ func (c *Config) options() []option {
 			row("check-url", only(AdminServe, SluiceDev), "", webURL(&c.CheckURL),
 				"Where services reach the check endpoint, such as https://limits.example.com. The UI puts it into "+
 					"the code that it offers to copy; without it there is a placeholder. sluice dev knows its own."),
-			row("trusted-proxies", only(AdminServe), "", networks(&c.TrustedProxies),
-				"Networks of the proxies in front of the admin API, separated by commas. Whoever connects from "+
-					"there is told apart by X-Forwarded-For, to which each proxy must append its client's address."),
+			row("trusted-proxies", only(API, AdminServe), "", networks(&c.TrustedProxies),
+				"Networks of the proxies in front of the program, separated by commas. Whoever connects from "+
+					"there is told apart by X-Forwarded-For, to which each proxy must append its client's address. The "+
+					"check API needs them for API keys with networks only."),
 			row("metrics-addr", servers, ":9090", address(&c.MetricsAddr),
 				"Where Prometheus reads /metrics, without a password. /healthz and /readyz are answered there as "+
 					"well.").on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),

@@ -33,6 +33,9 @@ var (
 	Conflict         = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
 	InUse            = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
 	NoSharedStore    = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
+	KeyReused        = Kind{typePrefix + "idempotency-key-reused", "The Idempotency-Key was used before", http.StatusUnprocessableEntity}
+	InProgress       = Kind{typePrefix + "request-in-progress", "The request is still running", http.StatusConflict}
+	AnswerLost       = Kind{typePrefix + "answer-lost", "The answer is no longer known", http.StatusConflict}
 	Changed          = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
 	Unconditional    = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
 	TooSlow          = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}

@@ -188,7 +188,10 @@ func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(con
 		if err := q.SetActor(ctx, actorSetting(by)); err != nil {
 			return err
 		}
-		return do(ctx, q)
+		if err := do(ctx, q); err != nil {
+			return err
+		}
+		return commitOnce(ctx, q)
 	})
 }
 

@@ -46,6 +46,7 @@ func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (a
 // CreateKey stores an API key with the digest of its secret.
 func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
 	err = s.inTenant(ctx, statementTimeout, key.TenantID, func(ctx context.Context, w write) error {
+		key.CreatedBy = s.by
 		created, err = w.createKey(ctx, key)
 		return err
 	})
@@ -67,7 +68,7 @@ func (s Writer) RotateKey(
 		if !old.RevokedAt.IsZero() || !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(now) {
 			return rules.FieldErrors{{Field: "key_id", Message: "must be a key in force; create a new one"}}
 		}
-		next.Name, next.Permissions = old.Name, old.Permissions
+		next.Name, next.Permissions, next.Networks, next.CreatedBy = old.Name, old.Permissions, old.Networks, s.by
 		if next.ExpiresAt.IsZero() {
 			next.ExpiresAt = old.ExpiresAt
 		}
@@ -124,12 +125,18 @@ func (w write) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey,
 		Permissions: key.Permissions,
 		ExpiresAt:   orNull(key.ExpiresAt),
 		Revision:    w.revision,
+		Networks:    listOf(key.Networks),
+
+		CreatedByKind: string(key.CreatedBy.Kind), CreatedByID: key.CreatedBy.ID, CreatedByName: key.CreatedBy.Name,
 	})
 	if err != nil {
 		return auth.NamedKey{}, err
 	}
 	return namedKeyFromRow(row), nil
 }
+
+// listOf makes nil an empty list, because columns of lists are not null.
+func listOf[T any](list []T) []T { return append([]T{}, list...) }
 
 // expireKey sets when a key expires; zero is never.
 func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {

@@ -158,6 +158,7 @@ func keyFromRow(row dbsqlc.ApiKey) auth.Key {
 		ID:          row.KeyID,
 		TenantID:    row.TenantID,
 		Permissions: row.Permissions,
+		Networks:    row.Networks,
 		ExpiresAt:   orZero(row.ExpiresAt),
 		Revoked:     row.RevokedAt != nil,
 		Revision:    row.Revision,
@@ -175,12 +176,14 @@ func namedKeyFromRow(row dbsqlc.ApiKey) auth.NamedKey {
 		Name:      row.Name,
 		CreatedAt: row.CreatedAt.UTC(),
 		RevokedAt: orZero(row.RevokedAt),
+		CreatedBy: rules.Actor{Kind: rules.ActorKind(row.CreatedByKind), ID: row.CreatedByID, Name: row.CreatedByName},
 	}
 }
 
 func usedKeyFromRow(row dbsqlc.KeysRow) auth.NamedKey {
 	key := namedKeyFromRow(row.ApiKey)
 	key.LastUsedAt = orZero(row.LastUsedAt)
+	key.CreatorLeft = row.CreatorLeft
 	return key
 }
 

@@ -93,6 +93,7 @@ var (
 	_ snapshot.KeyUseStore = (*Store)(nil)
 	_ auth.Store           = (*Store)(nil)
 	_ auth.AuditLog        = (*Store)(nil)
+	_ auth.OnceStore       = (*Store)(nil)
 	_ auth.AuditWriter     = Writer{}
 	_ auth.KeyStore        = Writer{}
 	_ rules.Store          = Writer{}
@@ -181,7 +182,10 @@ func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant r
 		if err != nil {
 			return lockError(tenant, err)
 		}
-		return do(ctx, write{queries, tenant, raised.Revision})
+		if err := do(ctx, write{queries, tenant, raised.Revision}); err != nil {
+			return err
+		}
+		return commitOnce(ctx, queries)
 	})
 	if errors.Is(err, errUnchanged) {
 		return nil
@@ -212,7 +216,10 @@ func (s *Store) inTenantReaching(
 		if _, err := q.LockTenant(ctx, tenant, actorSetting(by)); err != nil {
 			return lockError(tenant, err)
 		}
-		return do(ctx, q)
+		if err := do(ctx, q); err != nil {
+			return err
+		}
+		return commitOnce(ctx, q)
 	})
 	return writeError(err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -63,9 +64,11 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		key := auth.NamedKey{Name: "deploy", Key: auth.Key{
 			ID: "abc", TenantID: ours, Digest: [32]byte{31: 9}, ExpiresAt: tomorrow(),
 			Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionExplain},
+			Networks:    []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")},
 		}}
 		created := must(w.CreateKey(ctx, key))(t)
 		key.CreatedAt, key.Revision = created.CreatedAt, created.Revision
+		key.CreatedBy = rules.Actor{Kind: tester.Kind, ID: tester.ID, Name: tester.Name}
 		same(t, created, key)
 	})
 	t.Run("which plan a user is on", func(t *testing.T) {

@@ -41,11 +41,12 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			return err
 		}
 		created = tenantFromRow(row)
-		if tenant.DefaultPlan == "" {
-			return nil
+		if tenant.DefaultPlan != "" {
+			if _, err = (write{queries, row.TenantID, row.Revision}).createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan}); err != nil {
+				return err
+			}
 		}
-		_, err = write{queries, row.TenantID, row.Revision}.createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan})
-		return err
+		return commitOnce(ctx, queries)
 	})
 	if err != nil {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, writeError(err))

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -55,6 +56,8 @@ type Config struct {
 	MaxConnections int
 	// MaxConnectionAge is when a connection is asked to end, after which its client reconnects; 0 is 30 minutes.
 	MaxConnectionAge time.Duration
+	// TrustedProxies are networks whose x-forwarded-for is believed, to compare a caller's address with its key's networks.
+	TrustedProxies []netip.Prefix
 }
 
 // Snapshots has the latest rules in memory, or nil while none were ever loaded.

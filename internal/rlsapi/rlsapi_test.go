@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -122,6 +123,7 @@ func newWorldWith(t *testing.T, change func(*rlsapi.Config), document string, li
 			{ID: "all", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check", "refund"}, Revision: 1},
 			{ID: "check", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check"}, Revision: 1},
 			{ID: "explain", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"explain"}, Revision: 1},
+			{ID: "away", TenantID: tenantID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check"}, Networks: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, Revision: 1},
 			{ID: "other", TenantID: otherID, Digest: auth.DigestSecret(secret), Permissions: []auth.Permission{"check"}, Revision: 1},
 		},
 		Rules: limits,
@@ -344,6 +346,7 @@ func TestBadRequests(t *testing.T) {
 		"no key of ours":         {"", "acme", 1, many[:1], codes.Unauthenticated},
 		"a wrong key":            {"Bearer slk_all_" + strings.Repeat("0", 32), "acme", 1, many[:1], codes.Unauthenticated},
 		"a key for other things": {"Bearer slk_explain_" + secret, "acme", 1, many[:1], codes.PermissionDenied},
+		"a key of a network far": {"Bearer slk_away_" + secret, "acme", 1, many[:1], codes.PermissionDenied},
 		"a long header":          {"Bearer " + strings.Repeat("x", 17<<10), "acme", 1, many[:1], codes.Internal},
 	} {
 		_, err := w.askAs(t.Context(), c.token, c.domain, c.hits, c.descriptors...)

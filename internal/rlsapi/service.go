@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -13,10 +14,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
@@ -168,6 +171,10 @@ func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant
 	if refusal != "" {
 		return nil, nil, status.Error(codes.Unauthenticated, refusal)
 	}
+	if !key.AllowsFrom(s.clientOf(ctx, key)) {
+		return nil, nil, status.Error(codes.PermissionDenied,
+			"This API key may not be used from this address; its owner can add the network to the key.")
+	}
 	s.KeyUsed(key, now)
 	switch {
 	case tenant.Tenant.Suspended:
@@ -177,6 +184,19 @@ func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant
 		return nil, nil, status.Error(codes.PermissionDenied, "Use an API key with the permission "+string(auth.PermissionCheck)+".")
 	}
 	return key, tenant, nil
+}
+
+// clientOf returns the address that a key's networks are compared with; none for a key without.
+func (s *Server) clientOf(ctx context.Context, key *snapshot.Key) netip.Addr {
+	from, ok := peer.FromContext(ctx)
+	if !ok || len(key.Networks) == 0 {
+		return netip.Addr{}
+	}
+	addr, err := netip.ParseAddrPort(from.Addr.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return httpapi.Client(addr.Addr(), metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"), s.TrustedProxies)
 }
 
 func invalid(format string, args ...any) error {

@@ -43,7 +43,7 @@ type Actor struct {
 // ActorKind is what sort of actor changes something.
 type ActorKind string
 
-// A person, an API key with the permission manage, somebody at a command line, or a program that
+// A person, an API key, somebody at a command line, or a program that
 // acts on its own.
 const (
 	ActorAccount ActorKind = "account"

@@ -362,7 +362,7 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 
 func sameKey(a, b *auth.Key) bool {
 	return a.ID == b.ID && a.TenantID == b.TenantID && a.Digest == b.Digest &&
-		slices.Equal(a.Permissions, b.Permissions) && a.ExpiresAt.Equal(b.ExpiresAt) &&
+		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Networks, b.Networks) && a.ExpiresAt.Equal(b.ExpiresAt) &&
 		a.Revoked == b.Revoked && a.Revision == b.Revision
 }
 

@@ -28,5 +28,6 @@ export const screens = [
   { name: 'settings-audit-entry', path: `/t/${demo.tenant}/settings/audit?entry=15` },
   { name: 'platform-tenants', path: '/platform/tenants' },
   { name: 'platform-accounts', path: '/platform/accounts' },
+  { name: 'platform-service-keys', path: '/platform/service-keys' },
   { name: 'profile', path: '/profile' },
 ];

@@ -93,6 +93,12 @@ const platformAccounts = createRoute({
   component: lazyRouteComponent(() => import('~/screens/platform/Accounts')),
 });
 
+const platformKeys = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/service-keys',
+  component: lazyRouteComponent(() => import('~/screens/platform/ServiceKeys')),
+});
+
 const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
@@ -188,6 +194,7 @@ const routeTree = root.addChildren([
     profile,
     platformTenants,
     platformAccounts,
+    platformKeys,
     tenant.addChildren([
       overview,
       plans,

@@ -36,6 +36,7 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Tokens:         parts.Tokens,
 		Reports:        parts.Reports,
 		MaxConnections: parts.MaxConnections,
+		TrustedProxies: parts.TrustedProxies,
 		Version:        config.ReadBuild().Version,
 	})}
 }
@@ -59,5 +60,6 @@ func newGRPC(parts app.CheckParts) app.Server {
 		Observer:       parts.Observer,
 		Tracer:         parts.Tracer,
 		MaxConnections: parts.MaxConnections,
+		TrustedProxies: parts.TrustedProxies,
 	})
 }

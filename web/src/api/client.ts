@@ -9,8 +9,42 @@ import type { paths } from './schema';
  */
 export const api = createClient<paths>({
   baseUrl: globalThis.location?.origin ?? 'http://localhost',
-  fetch: (request) => globalThis.fetch(request),
+  fetch: send,
 });
+
+/** How often and after how long a lost answer is asked for again. */
+const repeats = [300, 1000, 3000];
+
+/**
+ * Sends a request. A POST carries an Idempotency-Key, so when its answer is lost it is sent again: the server carries it
+ * out once, and answers as it did or would have.
+ */
+export async function send(request: Request): Promise<Response> {
+  if (request.method !== 'POST' || !isRepeatable(request.url)) return globalThis.fetch(request);
+  if (!request.headers.has('Idempotency-Key')) request.headers.set('Idempotency-Key', crypto.randomUUID());
+  for (const pause of repeats) {
+    try {
+      const response = await globalThis.fetch(request.clone());
+      if (!(await isStillRunning(response))) return response;
+    } catch (error) {
+      if (request.signal.aborted) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+  return globalThis.fetch(request);
+}
+
+/** Sign-in and the like are for anyone: the server keeps no answers for strangers. */
+function isRepeatable(url: string): boolean {
+  return /\/api\/v1\/(tenants|service-keys)(\/|$)/.test(new URL(url).pathname);
+}
+
+/** The first request, whose answer was lost, is still being carried out. */
+async function isStillRunning(response: Response): Promise<boolean> {
+  if (response.status !== 409) return false;
+  const problem = await response.clone().json();
+  return problem?.type === 'urn:sluice:problem:request-in-progress';
+}
 
 const errors: Middleware = {
   async onResponse({ response }) {

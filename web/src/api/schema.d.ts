@@ -401,6 +401,94 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List service keys */
+        get: operations["listServiceKeys"];
+        put?: never;
+        /**
+         * Create a service key
+         * @description It acts in every tenant, and where only platform admins may. Only this answer shows the key. Sluice stores its digest.
+         */
+        post: operations["createServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        /** Get a service key, without its secret */
+        get: operations["getServiceKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace a service key
+         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
+         *     grace period ends.
+         */
+        post: operations["rotateServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-keys/{key_id}/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke a service key for good
+         * @description Every process refuses the key from then on.
+         */
+        post: operations["revokeServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -1198,9 +1286,7 @@ export interface paths {
          * Add tokens to a bucket, or remove some
          * @description The level stays between 0 and the burst. The same buckets are allowed as for resetBucket.
          *
-         *     When an answer is lost, nobody knows whether the tokens were given. Choose an `Idempotency-Key` for each credit, such
-         *     as a random UUID, and send the request again with the same one: for 24 hours it is given once, and answered as the
-         *     first time, with `repeated`. The same key for another bucket or amount is 409.
+         *     When an answer is lost, nobody knows whether the tokens were given: send an `Idempotency-Key`.
          */
         post: operations["creditBucket"];
         delete?: never;
@@ -1280,7 +1366,7 @@ export interface paths {
         put?: never;
         /**
          * Replace an API key
-         * @description The new key has the old key's name and permissions, and its expiry unless `expires_at` is given. The old key works until the
+         * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
          *     grace period ends.
          */
         post: operations["rotateKey"];
@@ -2192,8 +2278,13 @@ export interface components {
         RuleFailureMode: "local" | "open" | "closed" | null;
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
-        /** @enum {string} */
-        Permission: "check" | "explain" | "manage" | "refund" | "report";
+        /**
+         * @description At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+         *     `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
+         *     names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
+         * @enum {string}
+         */
+        Permission: "check" | "explain" | "refund" | "report" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
@@ -3248,7 +3339,7 @@ export interface components {
             tokens_after: number;
             /** Format: int64 */
             burst_capacity: number;
-            /** @description The Idempotency-Key was used before: nothing changed, and this is the first answer */
+            /** @description An earlier request with this Idempotency-Key gave the tokens, and its answer was lost: nothing changed */
             repeated?: boolean;
         };
         /**
@@ -3258,6 +3349,15 @@ export interface components {
          *       "permissions": [
          *         "check"
          *       ],
+         *       "networks": [
+         *         "203.0.113.0/24"
+         *       ],
+         *       "created_by": {
+         *         "kind": "account",
+         *         "id": "3",
+         *         "name": "ada@example.com"
+         *       },
+         *       "creator_left": false,
          *       "created_at": "2026-11-01T09:00:00Z",
          *       "expires_at": null,
          *       "revoked_at": null,
@@ -3270,6 +3370,17 @@ export interface components {
             key_id: string;
             name: string;
             permissions: components["schemas"]["Permission"][];
+            /** @description Where the key may be used from, as CIDR; empty: anywhere */
+            networks: string[];
+            /** @description Null: an earlier release made the key and did not record it */
+            created_by: {
+                /** @enum {string} */
+                kind: "account" | "api_key" | "command" | "system";
+                id: string;
+                name: string;
+            } | null;
+            /** @description The person who made the key is no longer a member, or may no longer sign in */
+            creator_left: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -3291,6 +3402,8 @@ export interface components {
         NewKey: {
             name: string;
             permissions: components["schemas"]["Permission"][];
+            /** @description Addresses, and networks in CIDR notation, that the key may be used from; left out or empty: anywhere */
+            networks?: string[];
             /** Format: date-time */
             expires_at?: string | null;
         };
@@ -3465,8 +3578,8 @@ export interface components {
         };
         PlatformAuditObject: {
             /** @enum {string} */
-            kind: "account" | "tenant";
-            /** @description An account's id, a tenant's slug */
+            kind: "account" | "tenant" | "service_key";
+            /** @description An account's or service key's id, a tenant's slug */
             id: string;
         };
         /**
@@ -4407,6 +4520,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The Idempotency-Key was sent with another request */
+        KeyReused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The object has changed since it was read */
         PreconditionFailed: {
             headers: {
@@ -4794,6 +4916,8 @@ export interface components {
         ByObjectID: string;
         /** @description All entries of one change */
         ByChange: number;
+        /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+        IdempotencyKey: string;
         /**
          * @description The ETag of the version to change, or `*`; 428 without
          * @example "3"
@@ -5646,6 +5770,186 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    listServiceKeys: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first, including revoked and expired keys */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createServiceKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "terraform",
+                 *       "permissions": [
+                 *         "tenants",
+                 *         "manage"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewKey"];
+            };
+        };
+        responses: {
+            201: components["responses"]["KeyCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getServiceKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateServiceKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "grace_seconds": 86400
+                 *     }
+                 */
+                "application/json": {
+                    /** Format: int64 */
+                    grace_seconds: number;
+                    /**
+                     * Format: date-time
+                     * @description The new key's expiry
+                     */
+                    expires_at?: string;
+                };
+            };
+        };
+        responses: {
+            201: components["responses"]["KeyCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    revokeServiceKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     listTenants: {
         parameters: {
             query?: {
@@ -5682,7 +5986,10 @@ export interface operations {
     createTenant: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -5706,6 +6013,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -5832,6 +6140,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -5849,7 +6159,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -5865,6 +6177,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -5882,7 +6196,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -5930,7 +6246,10 @@ export interface operations {
     createPlan: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -5960,6 +6279,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -6142,7 +6462,10 @@ export interface operations {
     createRule: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -6175,6 +6498,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -6305,6 +6629,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -6338,6 +6664,7 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -6385,7 +6712,10 @@ export interface operations {
     saveMatrix: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -6442,6 +6772,7 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7181,7 +7512,10 @@ export interface operations {
                 /** @description Report the changes, but make none */
                 dry_run?: components["parameters"]["DryRun"];
             };
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -7215,8 +7549,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7387,7 +7723,10 @@ export interface operations {
     resetBucket: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -7421,6 +7760,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7430,8 +7770,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit */
-                "Idempotency-Key"?: string;
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -7467,6 +7807,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7513,7 +7854,10 @@ export interface operations {
     createKey: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -7542,8 +7886,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7585,6 +7931,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -7621,9 +7969,11 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -7639,6 +7989,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -7658,7 +8010,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -7862,7 +8216,10 @@ export interface operations {
     invite: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -7892,6 +8249,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8067,7 +8425,10 @@ export interface operations {
     revertChange: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -8095,6 +8456,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8146,7 +8508,10 @@ export interface operations {
                 /** @description Remove objects that are missing from the file */
                 prune?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -8184,6 +8549,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8632,7 +8998,10 @@ export interface operations {
     createAlert: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -8666,6 +9035,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8795,6 +9165,8 @@ export interface operations {
                  * @example "3"
                  */
                 "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
                 /**
@@ -8814,7 +9186,9 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
@@ -8824,7 +9198,10 @@ export interface operations {
     testAlert: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -8852,6 +9229,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -8900,7 +9278,10 @@ export interface operations {
     retryAlertDelivery: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -8930,6 +9311,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

@@ -31,6 +31,7 @@ export type MatrixDiff = Schemas['MatrixDiff'];
 export type MatrixRow = Schemas['MatrixRow'];
 export type Member = Schemas['Member'];
 export type Membership = Schemas['Membership'];
+export type NewKey = Schemas['NewKey'];
 export type NewRule = Schemas['NewRule'];
 export type Override = Schemas['Override'];
 export type OverrideLimit = Schemas['OverrideLimit'];

@@ -6,7 +6,7 @@ import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
-import { IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
+import { IconKey, IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
 import { ruleDetail, ruleEffect } from '~/domain/rule';
 import { useSession } from '~/session';
 import styles from './CommandPalette.module.css';
@@ -120,8 +120,10 @@ function useScreens(tenant: string | undefined): Entry[] {
   if (account.platform_admin) {
     const tenants = () => navigate({ to: '/platform/tenants' });
     const accounts = () => navigate({ to: '/platform/accounts' });
+    const keys = () => navigate({ to: '/platform/service-keys' });
     entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
     entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
+    entries.push({ id: 'service-keys', label: 'Service keys', icon: <IconKey size={16} />, go: keys });
   }
   return entries;
 }

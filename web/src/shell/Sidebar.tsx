@@ -1,5 +1,5 @@
 import { Link, useLocation, useParams } from '@tanstack/react-router';
-import { IconSearch, IconTenants, IconUsers } from '~/components/icons';
+import { IconKey, IconSearch, IconTenants, IconUsers } from '~/components/icons';
 import { useSession } from '~/session';
 import { AccountMenu } from './AccountMenu';
 import { settingsIcon as IconSettings, tenantScreens } from './navigation';
@@ -59,6 +59,12 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
                 <Link to="/platform/accounts" className={styles.link}>
                   <IconUsers size={16} stroke={1.75} aria-hidden />
                   Accounts
+                </Link>
+              </li>
+              <li>
+                <Link to="/platform/service-keys" className={styles.link}>
+                  <IconKey size={16} stroke={1.75} aria-hidden />
+                  Service keys
                 </Link>
               </li>
             </ul>

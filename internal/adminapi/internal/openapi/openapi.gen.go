@@ -339,6 +339,30 @@ func (e HealthStatus) Valid() bool {
 	}
 }
 
+// Defines values for KeyCreatedByKind.
+const (
+	KeyCreatedByKindAccount KeyCreatedByKind = "account"
+	KeyCreatedByKindApiKey  KeyCreatedByKind = "api_key"
+	KeyCreatedByKindCommand KeyCreatedByKind = "command"
+	KeyCreatedByKindSystem  KeyCreatedByKind = "system"
+)
+
+// Valid indicates whether the value is a known member of the KeyCreatedByKind enum.
+func (e KeyCreatedByKind) Valid() bool {
+	switch e {
+	case KeyCreatedByKindAccount:
+		return true
+	case KeyCreatedByKindApiKey:
+		return true
+	case KeyCreatedByKindCommand:
+		return true
+	case KeyCreatedByKindSystem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Mode.
 const (
 	ModeEnforce Mode = "enforce"
@@ -359,25 +383,52 @@ func (e Mode) Valid() bool {
 
 // Defines values for Permission.
 const (
-	Check   Permission = "check"
-	Explain Permission = "explain"
-	Manage  Permission = "manage"
-	Refund  Permission = "refund"
-	Report  Permission = "report"
+	PermissionAccounts Permission = "accounts"
+	PermissionAlerts   Permission = "alerts"
+	PermissionCheck    Permission = "check"
+	PermissionExplain  Permission = "explain"
+	PermissionKeys     Permission = "keys"
+	PermissionManage   Permission = "manage"
+	PermissionMembers  Permission = "members"
+	PermissionRead     Permission = "read"
+	PermissionRefund   Permission = "refund"
+	PermissionReport   Permission = "report"
+	PermissionRules    Permission = "rules"
+	PermissionSettings Permission = "settings"
+	PermissionTenants  Permission = "tenants"
+	PermissionUsers    Permission = "users"
 )
 
 // Valid indicates whether the value is a known member of the Permission enum.
 func (e Permission) Valid() bool {
 	switch e {
-	case Check:
+	case PermissionAccounts:
 		return true
-	case Explain:
+	case PermissionAlerts:
 		return true
-	case Manage:
+	case PermissionCheck:
 		return true
-	case Refund:
+	case PermissionExplain:
 		return true
-	case Report:
+	case PermissionKeys:
+		return true
+	case PermissionManage:
+		return true
+	case PermissionMembers:
+		return true
+	case PermissionRead:
+		return true
+	case PermissionRefund:
+		return true
+	case PermissionReport:
+		return true
+	case PermissionRules:
+		return true
+	case PermissionSettings:
+		return true
+	case PermissionTenants:
+		return true
+	case PermissionUsers:
 		return true
 	default:
 		return false
@@ -407,14 +458,17 @@ func (e PlatformAuditEntryAction) Valid() bool {
 
 // Defines values for PlatformAuditObjectKind.
 const (
-	PlatformAuditObjectKindAccount PlatformAuditObjectKind = "account"
-	PlatformAuditObjectKindTenant  PlatformAuditObjectKind = "tenant"
+	PlatformAuditObjectKindAccount    PlatformAuditObjectKind = "account"
+	PlatformAuditObjectKindServiceKey PlatformAuditObjectKind = "service_key"
+	PlatformAuditObjectKindTenant     PlatformAuditObjectKind = "tenant"
 )
 
 // Valid indicates whether the value is a known member of the PlatformAuditObjectKind enum.
 func (e PlatformAuditObjectKind) Valid() bool {
 	switch e {
 	case PlatformAuditObjectKindAccount:
+		return true
+	case PlatformAuditObjectKindServiceKey:
 		return true
 	case PlatformAuditObjectKindTenant:
 		return true
@@ -1197,7 +1251,7 @@ type BucketChange struct {
 	BucketKey     string `json:"bucket_key"`
 	BurstCapacity int64  `json:"burst_capacity"`
 
-	// Repeated The Idempotency-Key was used before: nothing changed, and this is the first answer
+	// Repeated An earlier request with this Idempotency-Key gave the tokens, and its answer was lost: nothing changed
 	Repeated     *bool   `json:"repeated,omitempty"`
 	TokensAfter  float64 `json:"tokens_after"`
 	TokensBefore float64 `json:"tokens_before"`
@@ -1310,6 +1364,15 @@ type Enforcement string
 // FailureMode What a rule does while the store of buckets cannot answer
 type FailureMode string
 
+// FieldError defines model for FieldError.
+type FieldError struct {
+	// Detail Reads well after the field's name
+	Detail string `json:"detail"`
+
+	// Pointer A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter
+	Pointer string `json:"pointer"`
+}
+
 // Health defines model for Health.
 type Health struct {
 	Status HealthStatus `json:"status"`
@@ -1375,19 +1438,35 @@ type InvitationToken struct {
 
 // Key defines model for Key.
 type Key struct {
-	CreatedAt time.Time                    `json:"created_at"`
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Null: an earlier release made the key and did not record it
+	CreatedBy nullable.Nullable[struct {
+		Id   string           `json:"id"`
+		Kind KeyCreatedByKind `json:"kind"`
+		Name string           `json:"name"`
+	}] `json:"created_by"`
+
+	// CreatorLeft The person who made the key is no longer a member, or may no longer sign in
+	CreatorLeft bool                         `json:"creator_left"`
+	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at"`
 
 	// KeyId The part between slk_ and the secret; no secret
 	KeyId string `json:"key_id"`
 
 	// LastUsedAt To the minute
-	LastUsedAt  nullable.Nullable[time.Time] `json:"last_used_at"`
-	Name        string                       `json:"name"`
+	LastUsedAt nullable.Nullable[time.Time] `json:"last_used_at"`
+	Name       string                       `json:"name"`
+
+	// Networks Where the key may be used from, as CIDR; empty: anywhere
+	Networks    []string                     `json:"networks"`
 	Permissions []Permission                 `json:"permissions"`
 	RevokedAt   nullable.Nullable[time.Time] `json:"revoked_at"`
 	Version     int64                        `json:"version"`
 }
+
+// KeyCreatedByKind defines model for Key.CreatedBy.Kind.
+type KeyCreatedByKind string
 
 // KeyList defines model for KeyList.
 type KeyList struct {
@@ -1567,9 +1646,12 @@ type NewInvitation struct {
 
 // NewKey defines model for NewKey.
 type NewKey struct {
-	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-	Name        string                       `json:"name"`
-	Permissions []Permission                 `json:"permissions"`
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+	Name      string                       `json:"name"`
+
+	// Networks Addresses, and networks in CIDR notation, that the key may be used from; left out or empty: anywhere
+	Networks    *[]string    `json:"networks,omitempty"`
+	Permissions []Permission `json:"permissions"`
 }
 
 // NewPlan defines model for NewPlan.
@@ -1721,7 +1803,9 @@ type PasswordChange struct {
 	NewPassword Password `json:"new_password"`
 }
 
-// Permission defines model for Permission.
+// Permission At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+// `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
+// names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
 type Permission string
 
 // Plan defines model for Plan.
@@ -1776,7 +1860,7 @@ type PlatformAuditList struct {
 
 // PlatformAuditObject defines model for PlatformAuditObject.
 type PlatformAuditObject struct {
-	// Id An account's id, a tenant's slug
+	// Id An account's or service key's id, a tenant's slug
 	Id   string                  `json:"id"`
 	Kind PlatformAuditObjectKind `json:"kind"`
 }
@@ -1802,6 +1886,21 @@ type Point struct {
 
 	// Denied For a shadow rule, checks it would have denied
 	Denied int64 `json:"denied"`
+}
+
+// Problem An error as in RFC 9457
+type Problem struct {
+	// Detail What to do
+	Detail string        `json:"detail"`
+	Errors *[]FieldError `json:"errors,omitempty"`
+
+	// RequestId Finds the line in the log
+	RequestId *string `json:"request_id,omitempty"`
+	Status    int     `json:"status"`
+	Title     string  `json:"title"`
+
+	// Type The kind of problem; never changes
+	Type string `json:"type"`
 }
 
 // ProcessStatus A process that answers checks
@@ -2564,6 +2663,9 @@ type DryRun = bool
 // From defines model for From.
 type From = time.Time
 
+// IdempotencyKey defines model for IdempotencyKey.
+type IdempotencyKey = string
+
 // IfMatch defines model for IfMatch.
 type IfMatch = string
 
@@ -2611,6 +2713,9 @@ type InvitationCreated = CreatedInvitation
 
 // KeyCreated defines model for KeyCreated.
 type KeyCreated = CreatedKey
+
+// KeyReused An error as in RFC 9457
+type KeyReused = Problem
 
 // OverrideCreated defines model for OverrideCreated.
 type OverrideCreated = Override
@@ -2713,6 +2818,46 @@ type ListPlatformAuditParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListServiceKeysParams defines parameters for ListServiceKeys.
+type ListServiceKeysParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateServiceKeyParams defines parameters for CreateServiceKey.
+type CreateServiceKeyParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RevokeServiceKeyParams defines parameters for RevokeServiceKey.
+type RevokeServiceKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RotateServiceKeyJSONBody defines parameters for RotateServiceKey.
+type RotateServiceKeyJSONBody struct {
+	// ExpiresAt The new key's expiry
+	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
+	GraceSeconds int64      `json:"grace_seconds"`
+}
+
+// RotateServiceKeyParams defines parameters for RotateServiceKey.
+type RotateServiceKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Q Part of the slug or name
@@ -2723,6 +2868,12 @@ type ListTenantsParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateTenantParams defines parameters for CreateTenant.
+type CreateTenantParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteTenantParams defines parameters for DeleteTenant.
@@ -2746,6 +2897,12 @@ type ListAlertsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateAlertParams defines parameters for CreateAlert.
+type CreateAlertParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteAlertParams defines parameters for DeleteAlert.
 type DeleteAlertParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -2767,10 +2924,25 @@ type ListAlertDeliveriesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// RetryAlertDeliveryParams defines parameters for RetryAlertDelivery.
+type RetryAlertDeliveryParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RotateAlertSecretParams defines parameters for RotateAlertSecret.
 type RotateAlertSecretParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestAlertParams defines parameters for TestAlert.
+type TestAlertParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
@@ -2782,10 +2954,19 @@ type ListKeysParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreateKeyParams defines parameters for CreateKey.
+type CreateKeyParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateKeyJSONBody defines parameters for RotateKey.
@@ -2799,6 +2980,9 @@ type RotateKeyJSONBody struct {
 type RotateKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
@@ -2852,6 +3036,12 @@ type ExportAuditParams struct {
 // ExportAuditParamsFormat defines parameters for ExportAudit.
 type ExportAuditParamsFormat string
 
+// RevertChangeParams defines parameters for RevertChange.
+type RevertChangeParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteAuthorizeMappingParams defines parameters for DeleteAuthorizeMapping.
 type DeleteAuthorizeMappingParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -2883,6 +3073,9 @@ type ImportConfigParams struct {
 
 	// Prune Remove objects that are missing from the file
 	Prune *bool `form:"prune,omitempty" json:"prune,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListInvitationsParams defines parameters for ListInvitations.
@@ -2894,6 +3087,12 @@ type ListInvitationsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// InviteParams defines parameters for Invite.
+type InviteParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetMatrixParams defines parameters for GetMatrix.
 type GetMatrixParams struct {
 	// Limit The most items to return
@@ -2901,6 +3100,12 @@ type GetMatrixParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// SaveMatrixParams defines parameters for SaveMatrix.
+type SaveMatrixParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListMembersParams defines parameters for ListMembers.
@@ -2968,6 +3173,12 @@ type ListPlansParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// CreatePlanParams defines parameters for CreatePlan.
+type CreatePlanParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeletePlanParams defines parameters for DeletePlan.
 type DeletePlanParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -2989,6 +3200,9 @@ type UpdatePlanParams struct {
 type ResumeTenantParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRulesParams defines parameters for ListRules.
@@ -3012,6 +3226,12 @@ type ListRulesParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateRuleParams defines parameters for CreateRule.
+type CreateRuleParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteRuleParams defines parameters for DeleteRule.
@@ -3057,6 +3277,9 @@ type PutOverrideParamsIfNoneMatch string
 type PromoteRuleParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetSeriesParams defines parameters for GetSeries.
@@ -3136,6 +3359,9 @@ type GetViolationSeriesParams struct {
 type SuspendTenantParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListUsersParams defines parameters for ListUsers.
@@ -3164,12 +3390,21 @@ type ExportUsersParams struct {
 type ImportUsersParams struct {
 	// DryRun Report the changes, but make none
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreditBucketParams defines parameters for CreditBucket.
 type CreditBucketParams struct {
-	// IdempotencyKey 1 to 64 letters, digits, dashes and underscores. Repeating a request with its key changes nothing; without a key each request is a new credit
-	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ResetBucketParams defines parameters for ResetBucket.
+type ResetBucketParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // AssignPlanJSONBody defines parameters for AssignPlan.
@@ -3260,6 +3495,12 @@ type AcceptInvitationJSONRequestBody = InvitationAcceptance
 
 // LookAtInvitationJSONRequestBody defines body for LookAtInvitation for application/json ContentType.
 type LookAtInvitationJSONRequestBody = InvitationToken
+
+// CreateServiceKeyJSONRequestBody defines body for CreateServiceKey for application/json ContentType.
+type CreateServiceKeyJSONRequestBody = NewKey
+
+// RotateServiceKeyJSONRequestBody defines body for RotateServiceKey for application/json ContentType.
+type RotateServiceKeyJSONRequestBody RotateServiceKeyJSONBody
 
 // SignInJSONRequestBody defines body for SignIn for application/json ContentType.
 type SignInJSONRequestBody = SignIn
@@ -3359,6 +3600,21 @@ type ServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(w http.ResponseWriter, r *http.Request)
+	// ListServiceKeys List service keys
+	// (GET /api/v1/service-keys)
+	ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams)
+	// CreateServiceKey Create a service key
+	// (POST /api/v1/service-keys)
+	CreateServiceKey(w http.ResponseWriter, r *http.Request, params CreateServiceKeyParams)
+	// GetServiceKey Get a service key, without its secret
+	// (GET /api/v1/service-keys/{key_id})
+	GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID)
+	// RevokeServiceKey Revoke a service key for good
+	// (POST /api/v1/service-keys/{key_id}/revoke)
+	RevokeServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RevokeServiceKeyParams)
+	// RotateServiceKey Replace a service key
+	// (POST /api/v1/service-keys/{key_id}/rotate)
+	RotateServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RotateServiceKeyParams)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(w http.ResponseWriter, r *http.Request)
@@ -3385,7 +3641,7 @@ type ServerInterface interface {
 	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
-	CreateTenant(w http.ResponseWriter, r *http.Request)
+	CreateTenant(w http.ResponseWriter, r *http.Request, params CreateTenantParams)
 	// DeleteTenant Remove a suspended tenant for good
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteTenantParams)
@@ -3403,7 +3659,7 @@ type ServerInterface interface {
 	ListAlerts(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAlertsParams)
 	// CreateAlert Create an alert
 	// (POST /api/v1/tenants/{tenant}/alerts)
-	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAlertParams)
 	// DeleteAlert Remove an alert and its deliveries
 	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
 	DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams)
@@ -3418,19 +3674,19 @@ type ServerInterface interface {
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
 	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
-	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64)
+	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams)
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
 	// TestAlert Send a test webhook
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
-	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID)
+	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams)
 	// ListKeys List API keys
 	// (GET /api/v1/tenants/{tenant}/api-keys)
 	ListKeys(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListKeysParams)
 	// CreateKey Create an API key
 	// (POST /api/v1/tenants/{tenant}/api-keys)
-	CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateKeyParams)
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID)
@@ -3451,7 +3707,7 @@ type ServerInterface interface {
 	GetAuditEntry(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID)
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
-	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID)
+	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -3481,7 +3737,7 @@ type ServerInterface interface {
 	ListInvitations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListInvitationsParams)
 	// Invite Invite a member
 	// (POST /api/v1/tenants/{tenant}/invitations)
-	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams)
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
@@ -3490,7 +3746,7 @@ type ServerInterface interface {
 	GetMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetMatrixParams)
 	// SaveMatrix Save cells of the plan matrix
 	// (POST /api/v1/tenants/{tenant}/matrix)
-	SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SaveMatrixParams)
 	// ListMembers List members
 	// (GET /api/v1/tenants/{tenant}/members)
 	ListMembers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListMembersParams)
@@ -3511,7 +3767,7 @@ type ServerInterface interface {
 	ListPlans(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListPlansParams)
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
-	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreatePlanParams)
 	// DeletePlan Remove an unused plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params DeletePlanParams)
@@ -3529,7 +3785,7 @@ type ServerInterface interface {
 	ListRules(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListRulesParams)
 	// CreateRule Create a rule
 	// (POST /api/v1/tenants/{tenant}/rules)
-	CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateRuleParams)
 	// DeleteRule Remove a rule and its overrides
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id})
 	DeleteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params DeleteRuleParams)
@@ -3595,7 +3851,7 @@ type ServerInterface interface {
 	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams)
 	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
-	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams)
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
@@ -3925,6 +4181,265 @@ func (siw *ServerInterfaceWrapper) GetDescription(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ListServiceKeys operation middleware
+func (siw *ServerInterfaceWrapper) ListServiceKeys(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListServiceKeysParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListServiceKeys(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) CreateServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateServiceKey(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) GetServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetServiceKey(w, r, keyId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RevokeServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) RevokeServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RevokeServiceKey(w, r, keyId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) RotateServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateServiceKey(w, r, keyId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SignOut operation middleware
 func (siw *ServerInterfaceWrapper) SignOut(w http.ResponseWriter, r *http.Request) {
 
@@ -4097,8 +4612,35 @@ func (siw *ServerInterfaceWrapper) ListTenants(w http.ResponseWriter, r *http.Re
 // CreateTenant operation middleware
 func (siw *ServerInterfaceWrapper) CreateTenant(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateTenantParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateTenant(w, r)
+		siw.Handler.CreateTenant(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4338,8 +4880,32 @@ func (siw *ServerInterfaceWrapper) CreateAlert(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateAlert(w, r, tenant)
+		siw.Handler.CreateAlert(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4607,8 +5173,32 @@ func (siw *ServerInterfaceWrapper) RetryAlertDelivery(w http.ResponseWriter, r *
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryAlertDeliveryParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryAlertDelivery(w, r, tenant, alertId, deliveryId)
+		siw.Handler.RetryAlertDelivery(w, r, tenant, alertId, deliveryId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4670,6 +5260,25 @@ func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *h
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RotateAlertSecret(w, r, tenant, alertId, params)
 	}))
@@ -4705,8 +5314,32 @@ func (siw *ServerInterfaceWrapper) TestAlert(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestAlertParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TestAlert(w, r, tenant, alertId)
+		siw.Handler.TestAlert(w, r, tenant, alertId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4786,8 +5419,32 @@ func (siw *ServerInterfaceWrapper) CreateKey(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateKeyParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateKey(w, r, tenant)
+		siw.Handler.CreateKey(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4884,6 +5541,25 @@ func (siw *ServerInterfaceWrapper) RevokeKey(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevokeKey(w, r, tenant, keyId, params)
 	}))
@@ -4945,6 +5621,25 @@ func (siw *ServerInterfaceWrapper) RotateKey(w http.ResponseWriter, r *http.Requ
 		err = fmt.Errorf("Header parameter If-Match is required, but not found")
 		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
 		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -5296,8 +5991,32 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevertChangeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevertChange(w, r, tenant, auditId)
+		siw.Handler.RevertChange(w, r, tenant, auditId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5645,6 +6364,27 @@ func (siw *ServerInterfaceWrapper) ImportConfig(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ImportConfig(w, r, tenant, params)
 	}))
@@ -5726,8 +6466,32 @@ func (siw *ServerInterfaceWrapper) Invite(w http.ResponseWriter, r *http.Request
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params InviteParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Invite(w, r, tenant)
+		siw.Handler.Invite(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5842,8 +6606,32 @@ func (siw *ServerInterfaceWrapper) SaveMatrix(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SaveMatrixParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SaveMatrix(w, r, tenant)
+		siw.Handler.SaveMatrix(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6285,8 +7073,32 @@ func (siw *ServerInterfaceWrapper) CreatePlan(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePlanParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreatePlan(w, r, tenant)
+		siw.Handler.CreatePlan(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -6500,6 +7312,25 @@ func (siw *ServerInterfaceWrapper) ResumeTenant(w http.ResponseWriter, r *http.R
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ResumeTenant(w, r, tenant, params)
 	}))
@@ -6672,8 +7503,32 @@ func (siw *ServerInterfaceWrapper) CreateRule(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRuleParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateRule(w, r, tenant)
+		siw.Handler.CreateRule(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -7161,6 +8016,25 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 		err = fmt.Errorf("Header parameter If-Match is required, but not found")
 		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
 		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -7658,6 +8532,25 @@ func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SuspendTenant(w, r, tenant, params)
 	}))
@@ -7836,6 +8729,27 @@ func (siw *ServerInterfaceWrapper) ImportUsers(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ImportUsers(w, r, tenant, params)
 	}))
@@ -7948,7 +8862,7 @@ func (siw *ServerInterfaceWrapper) CreditBucket(w http.ResponseWriter, r *http.R
 
 	// ------------- Optional header parameter "Idempotency-Key" -------------
 	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey string
+		var IdempotencyKey IdempotencyKey
 		n := len(valueList)
 		if n != 1 {
 			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
@@ -8000,8 +8914,32 @@ func (siw *ServerInterfaceWrapper) ResetBucket(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResetBucketParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResetBucket(w, r, tenant, userId)
+		siw.Handler.ResetBucket(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8601,6 +9539,16 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/openapi.yaml", wrapper.GetDescription).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.ListServiceKeys).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.CreateServiceKey).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}", wrapper.GetServiceKey).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/revoke", wrapper.RevokeServiceKey).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/rotate", wrapper.RotateServiceKey).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.SignOut).Methods(http.MethodDelete)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.GetSession).Methods(http.MethodGet)
@@ -8804,6 +9752,8 @@ type KeyCreatedJSONResponse struct {
 
 	Headers KeyCreatedResponseHeaders
 }
+
+type KeyReusedApplicationProblemPlusJSONResponse Problem
 
 type OverrideCreatedResponseHeaders struct {
 	ETag string
@@ -9200,6 +10150,174 @@ func (response GetDescription200ApplicationyamlResponse) VisitGetDescriptionResp
 	return err
 }
 
+type ListServiceKeysRequestObject struct {
+	Params ListServiceKeysParams
+}
+
+type ListServiceKeysResponseObject interface {
+	VisitListServiceKeysResponse(w http.ResponseWriter) error
+}
+
+type ListServiceKeys200JSONResponse KeyList
+
+func (response ListServiceKeys200JSONResponse) VisitListServiceKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateServiceKeyRequestObject struct {
+	Params CreateServiceKeyParams
+	Body   *CreateServiceKeyJSONRequestBody
+}
+
+type CreateServiceKeyResponseObject interface {
+	VisitCreateServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type CreateServiceKey201JSONResponse struct{ KeyCreatedJSONResponse }
+
+func (response CreateServiceKey201JSONResponse) VisitCreateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateServiceKey422ApplicationProblemPlusJSONResponse) VisitCreateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceKeyRequestObject struct {
+	KeyId KeyID `json:"key_id"`
+}
+
+type GetServiceKeyResponseObject interface {
+	VisitGetServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type GetServiceKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response GetServiceKey200JSONResponse) VisitGetServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeServiceKeyRequestObject struct {
+	KeyId  KeyID `json:"key_id"`
+	Params RevokeServiceKeyParams
+}
+
+type RevokeServiceKeyResponseObject interface {
+	VisitRevokeServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type RevokeServiceKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response RevokeServiceKey200JSONResponse) VisitRevokeServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevokeServiceKey422ApplicationProblemPlusJSONResponse) VisitRevokeServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateServiceKeyRequestObject struct {
+	KeyId  KeyID `json:"key_id"`
+	Params RotateServiceKeyParams
+	Body   *RotateServiceKeyJSONRequestBody
+}
+
+type RotateServiceKeyResponseObject interface {
+	VisitRotateServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type RotateServiceKey201JSONResponse struct{ KeyCreatedJSONResponse }
+
+func (response RotateServiceKey201JSONResponse) VisitRotateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateServiceKey422ApplicationProblemPlusJSONResponse) VisitRotateServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SignOutRequestObject struct {
 }
 
@@ -9375,7 +10493,8 @@ func (response ListTenants200JSONResponse) VisitListTenantsResponse(w http.Respo
 }
 
 type CreateTenantRequestObject struct {
-	Body *CreateTenantJSONRequestBody
+	Params CreateTenantParams
+	Body   *CreateTenantJSONRequestBody
 }
 
 type CreateTenantResponseObject interface {
@@ -9394,6 +10513,22 @@ func (response CreateTenant201JSONResponse) VisitCreateTenantResponse(w http.Res
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateTenant422ApplicationProblemPlusJSONResponse) VisitCreateTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9510,6 +10645,7 @@ func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.Respons
 
 type CreateAlertRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateAlertParams
 	Body   *CreateAlertJSONRequestBody
 }
 
@@ -9529,6 +10665,22 @@ func (response CreateAlert201JSONResponse) VisitCreateAlertResponse(w http.Respo
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlert422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateAlert422ApplicationProblemPlusJSONResponse) VisitCreateAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9629,6 +10781,7 @@ type RetryAlertDeliveryRequestObject struct {
 	Tenant     TenantSlug `json:"tenant"`
 	AlertId    AlertID    `json:"alert_id"`
 	DeliveryId int64      `json:"delivery_id"`
+	Params     RetryAlertDeliveryParams
 }
 
 type RetryAlertDeliveryResponseObject interface {
@@ -9645,6 +10798,22 @@ func (response RetryAlertDelivery200JSONResponse) VisitRetryAlertDeliveryRespons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RetryAlertDelivery422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RetryAlertDelivery422ApplicationProblemPlusJSONResponse) VisitRetryAlertDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9674,9 +10843,26 @@ func (response RotateAlertSecret200JSONResponse) VisitRotateAlertSecretResponse(
 	return err
 }
 
+type RotateAlertSecret422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateAlertSecret422ApplicationProblemPlusJSONResponse) VisitRotateAlertSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type TestAlertRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AlertId AlertID    `json:"alert_id"`
+	Params  TestAlertParams
 }
 
 type TestAlertResponseObject interface {
@@ -9693,6 +10879,22 @@ func (response TestAlert201JSONResponse) VisitTestAlertResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestAlert422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response TestAlert422ApplicationProblemPlusJSONResponse) VisitTestAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9722,6 +10924,7 @@ func (response ListKeys200JSONResponse) VisitListKeysResponse(w http.ResponseWri
 
 type CreateKeyRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateKeyParams
 	Body   *CreateKeyJSONRequestBody
 }
 
@@ -9741,6 +10944,22 @@ func (response CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateKey422ApplicationProblemPlusJSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9794,6 +11013,22 @@ func (response RevokeKey200JSONResponse) VisitRevokeKeyResponse(w http.ResponseW
 	return err
 }
 
+type RevokeKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevokeKey422ApplicationProblemPlusJSONResponse) VisitRevokeKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateKeyRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	KeyId  KeyID      `json:"key_id"`
@@ -9817,6 +11052,22 @@ func (response RotateKey201JSONResponse) VisitRotateKeyResponse(w http.ResponseW
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateKey422ApplicationProblemPlusJSONResponse) VisitRotateKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -9950,6 +11201,7 @@ func (response GetAuditEntry200JSONResponse) VisitGetAuditEntryResponse(w http.R
 type RevertChangeRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AuditId AuditID    `json:"audit_id"`
+	Params  RevertChangeParams
 }
 
 type RevertChangeResponseObject interface {
@@ -9966,6 +11218,22 @@ func (response RevertChange200JSONResponse) VisitRevertChangeResponse(w http.Res
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevertChange422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RevertChange422ApplicationProblemPlusJSONResponse) VisitRevertChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10166,6 +11434,22 @@ func (response ImportConfig200JSONResponse) VisitImportConfigResponse(w http.Res
 	return err
 }
 
+type ImportConfig422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportConfig422ApplicationProblemPlusJSONResponse) VisitImportConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListInvitationsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListInvitationsParams
@@ -10191,6 +11475,7 @@ func (response ListInvitations200JSONResponse) VisitListInvitationsResponse(w ht
 
 type InviteRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params InviteParams
 	Body   *InviteJSONRequestBody
 }
 
@@ -10208,6 +11493,22 @@ func (response Invite201JSONResponse) VisitInviteResponse(w http.ResponseWriter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Invite422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response Invite422ApplicationProblemPlusJSONResponse) VisitInviteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10254,6 +11555,7 @@ func (response GetMatrix200JSONResponse) VisitGetMatrixResponse(w http.ResponseW
 
 type SaveMatrixRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params SaveMatrixParams
 	Body   *SaveMatrixJSONRequestBody
 }
 
@@ -10271,6 +11573,22 @@ func (response SaveMatrix200JSONResponse) VisitSaveMatrixResponse(w http.Respons
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SaveMatrix422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response SaveMatrix422ApplicationProblemPlusJSONResponse) VisitSaveMatrixResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10414,6 +11732,7 @@ func (response ListPlans200JSONResponse) VisitListPlansResponse(w http.ResponseW
 
 type CreatePlanRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreatePlanParams
 	Body   *CreatePlanJSONRequestBody
 }
 
@@ -10433,6 +11752,22 @@ func (response CreatePlan201JSONResponse) VisitCreatePlanResponse(w http.Respons
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePlan422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreatePlan422ApplicationProblemPlusJSONResponse) VisitCreatePlanResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10529,6 +11864,22 @@ func (response ResumeTenant200JSONResponse) VisitResumeTenantResponse(w http.Res
 	return err
 }
 
+type ResumeTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ResumeTenant422ApplicationProblemPlusJSONResponse) VisitResumeTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListRulesRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListRulesParams
@@ -10554,6 +11905,7 @@ func (response ListRules200JSONResponse) VisitListRulesResponse(w http.ResponseW
 
 type CreateRuleRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params CreateRuleParams
 	Body   *CreateRuleJSONRequestBody
 }
 
@@ -10573,6 +11925,22 @@ func (response CreateRule201JSONResponse) VisitCreateRuleResponse(w http.Respons
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRule422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateRule422ApplicationProblemPlusJSONResponse) VisitCreateRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10781,6 +12149,22 @@ func (response PromoteRule200JSONResponse) VisitPromoteRuleResponse(w http.Respo
 	return err
 }
 
+type PromoteRule422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response PromoteRule422ApplicationProblemPlusJSONResponse) VisitPromoteRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SimulateRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Body   *SimulateJSONRequestBody
@@ -10942,6 +12326,22 @@ func (response SuspendTenant200JSONResponse) VisitSuspendTenantResponse(w http.R
 	return err
 }
 
+type SuspendTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response SuspendTenant422ApplicationProblemPlusJSONResponse) VisitSuspendTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListUsersRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListUsersParams
@@ -11024,6 +12424,22 @@ func (response ImportUsers200JSONResponse) VisitImportUsersResponse(w http.Respo
 	return err
 }
 
+type ImportUsers422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ImportUsers422ApplicationProblemPlusJSONResponse) VisitImportUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUserRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
@@ -11096,9 +12512,26 @@ func (response CreditBucket200JSONResponse) VisitCreditBucketResponse(w http.Res
 	return err
 }
 
+type CreditBucket422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreditBucket422ApplicationProblemPlusJSONResponse) VisitCreditBucketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResetBucketRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params ResetBucketParams
 	Body   *ResetBucketJSONRequestBody
 }
 
@@ -11116,6 +12549,22 @@ func (response ResetBucket200JSONResponse) VisitResetBucketResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetBucket422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ResetBucket422ApplicationProblemPlusJSONResponse) VisitResetBucketResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -11346,6 +12795,21 @@ type StrictServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(ctx context.Context, request GetDescriptionRequestObject) (GetDescriptionResponseObject, error)
+	// ListServiceKeys List service keys
+	// (GET /api/v1/service-keys)
+	ListServiceKeys(ctx context.Context, request ListServiceKeysRequestObject) (ListServiceKeysResponseObject, error)
+	// CreateServiceKey Create a service key
+	// (POST /api/v1/service-keys)
+	CreateServiceKey(ctx context.Context, request CreateServiceKeyRequestObject) (CreateServiceKeyResponseObject, error)
+	// GetServiceKey Get a service key, without its secret
+	// (GET /api/v1/service-keys/{key_id})
+	GetServiceKey(ctx context.Context, request GetServiceKeyRequestObject) (GetServiceKeyResponseObject, error)
+	// RevokeServiceKey Revoke a service key for good
+	// (POST /api/v1/service-keys/{key_id}/revoke)
+	RevokeServiceKey(ctx context.Context, request RevokeServiceKeyRequestObject) (RevokeServiceKeyResponseObject, error)
+	// RotateServiceKey Replace a service key
+	// (POST /api/v1/service-keys/{key_id}/rotate)
+	RotateServiceKey(ctx context.Context, request RotateServiceKeyRequestObject) (RotateServiceKeyResponseObject, error)
 	// SignOut Sign out
 	// (DELETE /api/v1/session)
 	SignOut(ctx context.Context, request SignOutRequestObject) (SignOutResponseObject, error)
@@ -11928,6 +13392,152 @@ func (sh *strictHandler) GetDescription(w http.ResponseWriter, r *http.Request) 
 	}
 }
 
+// ListServiceKeys operation middleware
+func (sh *strictHandler) ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams) {
+	var request ListServiceKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListServiceKeys(ctx, request.(ListServiceKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListServiceKeys")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListServiceKeysResponseObject); ok {
+		if err := validResponse.VisitListServiceKeysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateServiceKey operation middleware
+func (sh *strictHandler) CreateServiceKey(w http.ResponseWriter, r *http.Request, params CreateServiceKeyParams) {
+	var request CreateServiceKeyRequestObject
+
+	request.Params = params
+
+	var body CreateServiceKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateServiceKey(ctx, request.(CreateServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateServiceKeyResponseObject); ok {
+		if err := validResponse.VisitCreateServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetServiceKey operation middleware
+func (sh *strictHandler) GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID) {
+	var request GetServiceKeyRequestObject
+
+	request.KeyId = keyId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetServiceKey(ctx, request.(GetServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceKeyResponseObject); ok {
+		if err := validResponse.VisitGetServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeServiceKey operation middleware
+func (sh *strictHandler) RevokeServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RevokeServiceKeyParams) {
+	var request RevokeServiceKeyRequestObject
+
+	request.KeyId = keyId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeServiceKey(ctx, request.(RevokeServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RevokeServiceKeyResponseObject); ok {
+		if err := validResponse.VisitRevokeServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateServiceKey operation middleware
+func (sh *strictHandler) RotateServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RotateServiceKeyParams) {
+	var request RotateServiceKeyRequestObject
+
+	request.KeyId = keyId
+	request.Params = params
+
+	var body RotateServiceKeyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateServiceKey(ctx, request.(RotateServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateServiceKeyResponseObject); ok {
+		if err := validResponse.VisitRotateServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // SignOut operation middleware
 func (sh *strictHandler) SignOut(w http.ResponseWriter, r *http.Request) {
 	var request SignOutRequestObject
@@ -12132,8 +13742,10 @@ func (sh *strictHandler) ListTenants(w http.ResponseWriter, r *http.Request, par
 }
 
 // CreateTenant operation middleware
-func (sh *strictHandler) CreateTenant(w http.ResponseWriter, r *http.Request) {
+func (sh *strictHandler) CreateTenant(w http.ResponseWriter, r *http.Request, params CreateTenantParams) {
 	var request CreateTenantRequestObject
+
+	request.Params = params
 
 	var body CreateTenantJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12303,10 +13915,11 @@ func (sh *strictHandler) ListAlerts(w http.ResponseWriter, r *http.Request, tena
 }
 
 // CreateAlert operation middleware
-func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAlertParams) {
 	var request CreateAlertRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateAlertJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12454,12 +14067,13 @@ func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Requ
 }
 
 // RetryAlertDelivery operation middleware
-func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64) {
+func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams) {
 	var request RetryAlertDeliveryRequestObject
 
 	request.Tenant = tenant
 	request.AlertId = alertId
 	request.DeliveryId = deliveryId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RetryAlertDelivery(ctx, request.(RetryAlertDeliveryRequestObject))
@@ -12510,11 +14124,12 @@ func (sh *strictHandler) RotateAlertSecret(w http.ResponseWriter, r *http.Reques
 }
 
 // TestAlert operation middleware
-func (sh *strictHandler) TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID) {
+func (sh *strictHandler) TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams) {
 	var request TestAlertRequestObject
 
 	request.Tenant = tenant
 	request.AlertId = alertId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.TestAlert(ctx, request.(TestAlertRequestObject))
@@ -12564,10 +14179,11 @@ func (sh *strictHandler) ListKeys(w http.ResponseWriter, r *http.Request, tenant
 }
 
 // CreateKey operation middleware
-func (sh *strictHandler) CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateKeyParams) {
 	var request CreateKeyRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateKeyJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -12768,11 +14384,12 @@ func (sh *strictHandler) GetAuditEntry(w http.ResponseWriter, r *http.Request, t
 }
 
 // RevertChange operation middleware
-func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID) {
+func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams) {
 	var request RevertChangeRequestObject
 
 	request.Tenant = tenant
 	request.AuditId = auditId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.RevertChange(ctx, request.(RevertChangeRequestObject))
@@ -13051,10 +14668,11 @@ func (sh *strictHandler) ListInvitations(w http.ResponseWriter, r *http.Request,
 }
 
 // Invite operation middleware
-func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams) {
 	var request InviteRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body InviteJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13138,10 +14756,11 @@ func (sh *strictHandler) GetMatrix(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // SaveMatrix operation middleware
-func (sh *strictHandler) SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) SaveMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SaveMatrixParams) {
 	var request SaveMatrixRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body SaveMatrixJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13342,10 +14961,11 @@ func (sh *strictHandler) ListPlans(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // CreatePlan operation middleware
-func (sh *strictHandler) CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreatePlanParams) {
 	var request CreatePlanRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreatePlanJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -13519,10 +15139,11 @@ func (sh *strictHandler) ListRules(w http.ResponseWriter, r *http.Request, tenan
 }
 
 // CreateRule operation middleware
-func (sh *strictHandler) CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateRuleParams) {
 	var request CreateRuleRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	var body CreateRuleJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
@@ -14164,11 +15785,12 @@ func (sh *strictHandler) CreditBucket(w http.ResponseWriter, r *http.Request, te
 }
 
 // ResetBucket operation middleware
-func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams) {
 	var request ResetBucketRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	var body ResetBucketJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {

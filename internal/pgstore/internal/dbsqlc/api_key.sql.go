@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
@@ -14,19 +15,24 @@ import (
 )
 
 const createKey = `-- name: CreateKey :one
-INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, expires_at, revision)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at
+INSERT INTO api_key (
+    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id, created_by_name)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name
 `
 
 type CreateKeyParams struct {
-	TenantID    rules.TenantID
-	KeyID       string
-	Name        string
-	Digest      []byte
-	Permissions []auth.Permission
-	ExpiresAt   *time.Time
-	Revision    int64
+	TenantID      rules.TenantID
+	KeyID         string
+	Name          string
+	Digest        []byte
+	Permissions   []auth.Permission
+	ExpiresAt     *time.Time
+	Revision      int64
+	Networks      []netip.Prefix
+	CreatedByKind string
+	CreatedByID   string
+	CreatedByName string
 }
 
 func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) (ApiKey, error) {
@@ -38,6 +44,10 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) (ApiKey, e
 		arg.Permissions,
 		arg.ExpiresAt,
 		arg.Revision,
+		arg.Networks,
+		arg.CreatedByKind,
+		arg.CreatedByID,
+		arg.CreatedByName,
 	)
 	var i ApiKey
 	err := row.Scan(
@@ -51,6 +61,10 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) (ApiKey, e
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Networks,
+		&i.CreatedByKind,
+		&i.CreatedByID,
+		&i.CreatedByName,
 	)
 	return i, err
 }
@@ -59,7 +73,7 @@ const expireKey = `-- name: ExpireKey :one
 UPDATE api_key
 SET expires_at = $1, revision = $2, updated_at = clock_timestamp()
 WHERE tenant_id = $3 AND key_id = $4 AND revoked_at IS NULL
-RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name
 `
 
 type ExpireKeyParams struct {
@@ -88,19 +102,28 @@ func (q *Queries) ExpireKey(ctx context.Context, arg ExpireKeyParams) (ApiKey, e
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Networks,
+		&i.CreatedByKind,
+		&i.CreatedByID,
+		&i.CreatedByName,
 	)
 	return i, err
 }
 
 const key = `-- name: Key :one
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+    (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = $1 AND k.key_id = $2
 `
 
 type KeyRow struct {
-	ApiKey     ApiKey
-	LastUsedAt *time.Time
+	ApiKey      ApiKey
+	LastUsedAt  *time.Time
+	CreatorLeft bool
 }
 
 func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string) (KeyRow, error) {
@@ -117,13 +140,22 @@ func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string
 		&i.ApiKey.Revision,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.UpdatedAt,
+		&i.ApiKey.Networks,
+		&i.ApiKey.CreatedByKind,
+		&i.ApiKey.CreatedByID,
+		&i.ApiKey.CreatedByName,
 		&i.LastUsedAt,
+		&i.CreatorLeft,
 	)
 	return i, err
 }
 
 const keys = `-- name: Keys :many
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id)
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+    (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = $1
     AND ($2::timestamptz IS NULL
@@ -140,11 +172,12 @@ type KeysParams struct {
 }
 
 type KeysRow struct {
-	ApiKey     ApiKey
-	LastUsedAt *time.Time
+	ApiKey      ApiKey
+	LastUsedAt  *time.Time
+	CreatorLeft bool
 }
 
-// The latest first, before a key.
+// The latest first, before a key. A creator has left who may no longer sign in, or is neither a member nor a platform admin.
 func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	rows, err := q.db.Query(ctx, keys,
 		arg.TenantID,
@@ -170,7 +203,12 @@ func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 			&i.ApiKey.Revision,
 			&i.ApiKey.CreatedAt,
 			&i.ApiKey.UpdatedAt,
+			&i.ApiKey.Networks,
+			&i.ApiKey.CreatedByKind,
+			&i.ApiKey.CreatedByID,
+			&i.ApiKey.CreatedByName,
 			&i.LastUsedAt,
+			&i.CreatorLeft,
 		); err != nil {
 			return nil, err
 		}

@@ -42,16 +42,20 @@ type Alert struct {
 }
 
 type ApiKey struct {
-	TenantID    rules.TenantID
-	KeyID       string
-	Name        string
-	Digest      []byte
-	Permissions []auth.Permission
-	ExpiresAt   *time.Time
-	RevokedAt   *time.Time
-	Revision    int64
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	TenantID      rules.TenantID
+	KeyID         string
+	Name          string
+	Digest        []byte
+	Permissions   []auth.Permission
+	ExpiresAt     *time.Time
+	RevokedAt     *time.Time
+	Revision      int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	Networks      []netip.Prefix
+	CreatedByKind string
+	CreatedByID   string
+	CreatedByName string
 }
 
 type ApiKeyUse struct {
@@ -176,6 +180,18 @@ type Gateway struct {
 	RemovedAt *time.Time
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+type Idempotency struct {
+	TenantID    rules.TenantID
+	KeyDigest   []byte
+	Caller      string
+	Fingerprint []byte
+	Attempt     int64
+	StartedAt   time.Time
+	LeaseEndsAt time.Time
+	Committed   bool
+	Answer      []byte
 }
 
 type Invitation struct {
@@ -374,6 +390,23 @@ type RecorderBatch struct {
 	WriterID  string
 	BatchSeq  int64
 	WrittenAt time.Time
+}
+
+type ServiceKey struct {
+	KeyID         string
+	Name          string
+	Digest        []byte
+	Permissions   []auth.Permission
+	Networks      []netip.Prefix
+	ExpiresAt     *time.Time
+	RevokedAt     *time.Time
+	LastUsedAt    *time.Time
+	CreatedByKind string
+	CreatedByID   string
+	CreatedByName string
+	Version       int64
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 type Session struct {

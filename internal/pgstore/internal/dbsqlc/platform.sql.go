@@ -474,6 +474,28 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 	return result.RowsAffected(), nil
 }
 
+const dropOldOnce = `-- name: DropOldOnce :execrows
+DELETE FROM idempotency
+WHERE (tenant_id, key_digest) IN (
+    SELECT old.tenant_id, old.key_digest FROM (
+        SELECT tenant_id, key_digest, started_at,
+            row_number() OVER (PARTITION BY tenant_id, caller ORDER BY started_at DESC) AS place
+        FROM idempotency
+    ) AS old
+    WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > $1::bigint
+    LIMIT $2
+)
+`
+
+// Those of a day ago, and of each caller all but the latest. Some at a time.
+func (q *Queries) DropOldOnce(ctx context.Context, keptOfACaller int64, most int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropOldOnce, keptOfACaller, most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropOverrideTombstones = `-- name: DropOverrideTombstones :execrows
 DELETE FROM rate_limit_override
 WHERE ctid = ANY (ARRAY(

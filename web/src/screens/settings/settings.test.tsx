@@ -55,7 +55,12 @@ test('a new key is shown once, with a line to paste, and neither Escape nor a cl
   expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
   expect(screen.getByRole('region', { name: 'curl' }).textContent).toContain('Bearer slk_k3Jx9mQ2_secret');
   const sent = requests.find(({ method }) => method === 'POST');
-  expect(sent?.body).toEqual({ name: 'ci', permissions: ['check', 'explain'], expires_at: null });
+  expect(sent?.body).toEqual({
+    name: 'ci',
+    permissions: ['check', 'explain'],
+    networks: [],
+    expires_at: null,
+  });
   await user.keyboard('{Escape}');
   expect(screen.getByText('slk_k3Jx9mQ2_secret')).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Done' }));

@@ -15,6 +15,7 @@ import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
 import { useRole, useSession, useTenant } from '~/session';
+import { keysQuery } from '../keys/queries';
 import styles from '../Settings.module.css';
 import { Invitations } from './Invitations';
 import { Invite } from './Invite';
@@ -111,12 +112,34 @@ export default function Members() {
         effect={
           removing?.account_id === account.account_id
             ? 'This is you. You lose access at once, and only another owner can invite you again.'
-            : 'They lose access at once. Their account and their past changes stay.'
+            : removing && <Removal member={removing} />
         }
         verb="Remove member"
         destructive
         action={remove}
       />
+    </>
+  );
+}
+
+/** What a removal does. Keys outlive the person who made them, who may have a copy. */
+function Removal({ member }: { member: Member }) {
+  const keys = useQuery(keysQuery(useTenant()));
+  const theirs = (keys.data ?? []).filter(
+    ({ created_by, revoked_at }) =>
+      !revoked_at && created_by?.kind === 'account' && created_by.id === String(member.account_id),
+  );
+  return (
+    <>
+      They lose access at once. Their account and their past changes stay.
+      {theirs.length > 0 && (
+        <>
+          {' '}
+          The API keys that they made keep working:{' '}
+          <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. Rotate or revoke them if the person
+          may have a copy.
+        </>
+      )}
     </>
   );
 }

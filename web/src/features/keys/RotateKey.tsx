@@ -1,11 +1,9 @@
 import { NativeSelect } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Key } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import type { Created } from './CreatedKey';
+import type { KeyRoom } from './room';
 
 const graces = [
   { value: '0', label: 'At once' },
@@ -16,7 +14,7 @@ const graces = [
 ];
 
 interface Props {
-  tenant: string;
+  room: KeyRoom;
   item: Key;
   label: string;
   onClose: () => void;
@@ -24,19 +22,13 @@ interface Props {
 }
 
 /** Replaces a key with a new one that has the same permissions. The old key works for a while. */
-export function RotateKey({ tenant, item, label, onClose, onCreated }: Props) {
-  const queries = useQueryClient();
+export function RotateKey({ room, item, label, onClose, onCreated }: Props) {
   const [grace, setGrace] = useState('86400');
 
   async function rotate() {
-    const created = await body(
-      api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/rotate', {
-        params: { path: { tenant, key_id: item.key_id }, header: ifMatch(etagOf(item)) },
-        body: { grace_seconds: Number(grace) },
-      }),
-    );
+    const created = await room.rotate(item, Number(grace));
     // Not awaited, or the form would stay open below the secret.
-    changed(queries, tenant, 'api_key');
+    room.changed();
     onCreated(created);
   }
 

@@ -1,33 +1,25 @@
-import { useQueryClient } from '@tanstack/react-query';
-import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Key } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import type { KeyRoom } from './room';
 
 /** Asks before it revokes a key; null: closed. */
 export function RevokeKey({
-  tenant,
+  room,
   item,
   label,
   onClose,
 }: {
-  tenant: string;
+  room: KeyRoom;
   item: Key | null;
   label: string;
   onClose: () => void;
 }) {
-  const queries = useQueryClient();
-
   async function revoke() {
     if (!item) return;
-    await body(
-      api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/revoke', {
-        params: { path: { tenant, key_id: item.key_id }, header: ifMatch(etagOf(item)) },
-      }),
-    );
-    await changed(queries, tenant, 'api_key');
+    await room.revoke(item);
+    await room.changed();
     done(`Key ${label} revoked`);
   }
 

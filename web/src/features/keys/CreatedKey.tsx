@@ -15,13 +15,14 @@ export function CreatedKey({
   created,
   onClose,
 }: {
-  tenant: string;
+  /** null: a service key */
+  tenant: string | null;
   created: Created;
   onClose: () => void;
 }) {
   return (
     <SecretDialog title={`API key ${created.key.name}`} what="key" secret={created.secret} onClose={onClose}>
-      {created.key.permissions.includes('check') && (
+      {tenant !== null && created.key.permissions.includes('check') && (
         <>
           <h3>Send a first check</h3>
           <CheckCode check={{ user_id: '42' }} secret={created.secret} />

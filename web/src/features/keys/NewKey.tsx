@@ -1,21 +1,10 @@
-import { Checkbox, NativeSelect, TextInput } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
+import { Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
 import type { Permission } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
+import { permissionWords } from '~/domain/permissions';
 import type { Created } from './CreatedKey';
-
-const permissions: { value: Permission; label: string; description: string }[] = [
-  { value: 'check', label: 'Check', description: 'Send checks. Services need this.' },
-  { value: 'explain', label: 'Explain', description: 'Explain decisions without taking tokens.' },
-  {
-    value: 'manage',
-    label: 'Manage',
-    description: 'Change plans, rules and users. For automation.',
-  },
-];
+import type { KeyRoom } from './room';
 
 const days = 86_400_000;
 const lives = [
@@ -26,36 +15,33 @@ const lives = [
 ];
 
 interface Props {
-  tenant: string;
+  room: KeyRoom;
   onClose: () => void;
   onCreated: (created: Created) => void;
 }
 
-export function NewKey({ tenant, onClose, onCreated }: Props) {
-  const queries = useQueryClient();
+export function NewKey({ room, onClose, onCreated }: Props) {
   const [name, setName] = useState('');
-  const [may, setMay] = useState<string[]>(['check']);
+  const [may, setMay] = useState<string[]>(room.tenant ? ['check'] : []);
   const [life, setLife] = useState('');
+  const [places, setPlaces] = useState('');
+  const networks = places.split(/[\s,]+/).filter(Boolean);
 
   async function create() {
-    const created = await body(
-      api.POST('/api/v1/tenants/{tenant}/api-keys', {
-        params: { path: { tenant } },
-        body: {
-          name,
-          permissions: may as Permission[],
-          expires_at: life ? new Date(Date.now() + Number(life) * days).toISOString() : null,
-        },
-      }),
-    );
+    const created = await room.create({
+      name,
+      permissions: may as Permission[],
+      networks,
+      expires_at: life ? new Date(Date.now() + Number(life) * days).toISOString() : null,
+    });
     // Not awaited, or the form would stay open below the secret.
-    changed(queries, tenant, 'api_key');
+    room.changed();
     onCreated(created);
   }
 
   return (
     <FormDialog
-      title="Create an API key"
+      title={room.tenant ? 'Create an API key' : 'Create a service key'}
       verb="Create key"
       disabled={may.length === 0}
       onClose={onClose}
@@ -74,10 +60,19 @@ export function NewKey({ tenant, onClose, onCreated }: Props) {
             onChange={(event) => setName(event.currentTarget.value)}
           />
           <Checkbox.Group label="Permissions" value={may} onChange={setMay} error={wrong('/permissions')}>
-            {permissions.map((one) => (
-              <Checkbox key={one.value} mt="sm" size="sm" {...one} />
+            {room.permissions.map((one) => (
+              <Checkbox key={one} mt="sm" size="sm" value={one} {...permissionWords[one]} />
             ))}
           </Checkbox.Group>
+          <Textarea
+            label="Networks"
+            description="Where the key may be used from, such as 203.0.113.0/24. Empty: anywhere"
+            autosize
+            minRows={1}
+            value={places}
+            error={wrong('/networks') ?? networks.map((_, i) => wrong(`/networks/${i}`)).find(Boolean)}
+            onChange={(event) => setPlaces(event.currentTarget.value)}
+          />
           <NativeSelect
             label="Expires"
             data={lives}

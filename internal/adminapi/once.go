@@ -1,0 +1,227 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	replayedHeader    = "Idempotency-Replayed"
+
+	// maxKeptAnswer is far above the answers that hold secrets. Large ones, such as that of an import, are not kept.
+	maxKeptAnswer = 64 << 10
+
+	// onceLease is longer than a request can run, fileLease than an import can. After a process has ended midway, a
+	// repetition waits so long.
+	onceLease = time.Minute
+	fileLease = 4 * time.Minute
+)
+
+// onceKey returns the Idempotency-Key of a request that may be repeated, or "". Other methods may be repeated by
+// themselves. Anonymous callers cannot be told apart, so theirs are not kept.
+func onceKey(r *http.Request, rt route) (string, error) {
+	given := r.Header.Values(idempotencyHeader)
+	if r.Method != http.MethodPost || rt.least == anyone || len(given) == 0 {
+		return "", nil
+	}
+	key := given[0]
+	isPlain := !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' })
+	if len(given) > 1 || len(key) < 16 || len(key) > 255 || !isPlain {
+		return "", httpapi.InvalidRequest.Problem("Send one Idempotency-Key of 16 to 255 visible ASCII characters, such as a random UUID.")
+	}
+	return key, nil
+}
+
+// mayRepeat begins what a repeated request needs. Operations that change nothing need nothing.
+func (q *apiRequest) mayRepeat(rt route, body []byte) error {
+	key, err := onceKey(q.r, rt)
+	if err != nil || key == "" || rt.least == aViewer {
+		return err
+	}
+	var tenant [8]byte
+	binary.BigEndian.PutUint64(tenant[:], uint64(q.tenant.ID))
+	caller := string(q.caller().Account)
+	q.onceSecret = key
+	q.once = auth.Once{
+		Tenant: q.tenant.ID, Caller: caller,
+		Key: digestOf("sluice idempotency key", tenant[:], []byte(key)),
+		Fingerprint: digestOf("sluice idempotent request", []byte(caller), []byte(q.r.URL.RequestURI()),
+			[]byte(strings.Join(q.r.Header.Values("If-Match"), "\n")), body),
+	}
+	return nil
+}
+
+// digestOf hashes parts so that none can be moved into its neighbour.
+func digestOf(use string, parts ...[]byte) (digest auth.Digest) {
+	hash := sha256.New()
+	for _, part := range append([][]byte{[]byte(use)}, parts...) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		hash.Write(length[:])
+		hash.Write(part)
+	}
+	hash.Sum(digest[:0])
+	return digest
+}
+
+// creditID returns the name of a credit for the store of buckets, or "" for one that is not to be repeated.
+func (q *apiRequest) creditID() string {
+	if q.onceSecret == "" {
+		return ""
+	}
+	return hex.EncodeToString(q.once.Key[:])
+}
+
+// handleOnce calls the handler, unless the request was carried out before: then it answers as before. Only answers of
+// success are kept. The request's change marks it as carried out, except for changes of buckets, which their store does once.
+func (s *surface) handleOnce(w http.ResponseWriter, q *apiRequest, rt route, o *operation) error {
+	lease := onceLease
+	if o.isUpload() {
+		lease = fileLease
+	}
+	ctx := q.r.Context()
+	begun, answer, err := s.Once.BeginOnce(ctx, q.once, lease)
+	switch {
+	case err != nil:
+		return q.onceProblem(err)
+	case answer != nil:
+		return q.replay(w, answer)
+	}
+	inner := ctx
+	if !strings.Contains(rt.path, "/buckets/") {
+		inner = auth.WithOnce(ctx, begun)
+	}
+	held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
+	q.r = q.r.WithContext(inner)
+	rt.handler(held, q.r)
+	ctx = context.WithoutCancel(ctx) // what happened is kept even if the caller has left
+	if held.status >= 200 && held.status < 300 {
+		var sealed []byte
+		if sealed, err = q.seal(held); err == nil && held.body.Len() <= maxKeptAnswer {
+			err = s.Once.KeepAnswer(ctx, begun, sealed)
+		}
+	} else {
+		err = s.Once.ForgetOnce(ctx, begun)
+	}
+	if err != nil {
+		s.Requests.Log.WarnContext(ctx, "the answer to a repeatable request is not kept", "request_id", q.requestID, "error", err)
+	}
+	w.WriteHeader(held.status)
+	_, _ = w.Write(held.body.Bytes()) // a caller that went away can ask again
+	return nil
+}
+
+func (q *apiRequest) onceProblem(err error) error {
+	var running auth.OnceRunningError
+	switch {
+	case errors.Is(err, auth.ErrOnceOther):
+		return httpapi.KeyReused.Problem("This Idempotency-Key was sent with another request; choose a new one for each request.")
+	case errors.Is(err, auth.ErrOnceLost):
+		return httpapi.AnswerLost.Problem("This request was carried out, once, and its answer is no longer known; read what it changed. Revoke and replace a secret that it made.")
+	case errors.As(err, &running):
+		setSeconds(q.w.Header(), "Retry-After", min(5, wholeSeconds(running.Left)))
+		return httpapi.InProgress.Problem("The first request with this Idempotency-Key is still running; send this again in a moment.")
+	}
+	return err
+}
+
+// heldAnswer holds an answer back until it is kept.
+type heldAnswer struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
+func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
+
+// keptAnswer is what is kept of an answer.
+type keptAnswer struct {
+	Status int               `json:"status"`
+	Header map[string]string `json:"header"`
+	Body   []byte            `json:"body"`
+}
+
+var keptHeaders = []string{"Content-Type", "ETag", "Location"}
+
+// seal encrypts an answer by a key that only the holder of the Idempotency-Key can derive, because answers may hold
+// secrets. It is bound to its request.
+func (q *apiRequest) seal(held *heldAnswer) ([]byte, error) {
+	kept := keptAnswer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+	for _, name := range keptHeaders {
+		if value := held.Header().Get(name); value != "" {
+			kept.Header[name] = value
+		}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, fmt.Errorf("seal an answer: %w", err)
+	}
+	box, err := q.box()
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize(), box.NonceSize()+len(text)+box.Overhead())
+	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	return box.Seal(nonce, nonce, text, q.once.Fingerprint[:]), nil
+}
+
+func (q *apiRequest) box() (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(q.onceSecret), q.once.Key[:], "sluice idempotent answer", 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	box, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	return box, nil
+}
+
+// replay answers as the first time.
+func (q *apiRequest) replay(w http.ResponseWriter, sealed []byte) error {
+	box, err := q.box()
+	if err != nil {
+		return err
+	}
+	if len(sealed) < box.NonceSize() {
+		return fmt.Errorf("open a kept answer: %w", io.ErrUnexpectedEOF)
+	}
+	text, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], q.once.Fingerprint[:])
+	if err != nil {
+		return fmt.Errorf("open a kept answer: %w", err)
+	}
+	var kept keptAnswer
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return fmt.Errorf("open a kept answer: %w", err)
+	}
+	for name, value := range kept.Header {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set(replayedHeader, "true")
+	w.WriteHeader(kept.Status)
+	_, _ = w.Write(kept.Body)
+	return nil
+}
