@@ -13,32 +13,57 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-type (
-	descriptorStatus = rls.RateLimitResponse_DescriptorStatus
-	unit             = rls.RateLimitResponse_RateLimit_Unit
-)
+type unit = rls.RateLimitResponse_RateLimit_Unit
 
-// statusOf describes the tier that decided, as the top level of an answer in JSON does. Without one, because no rule limits
-// the descriptor or because only the denials of the request are known, there is no limit.
-func statusOf(d *enforce.Decision) *descriptorStatus {
-	s := &descriptorStatus{Code: rls.RateLimitResponse_OK}
+// answer is a response with the memory of its statuses.
+type answer struct {
+	rls.RateLimitResponse
+	statuses []descriptorStatus
+}
+
+// descriptorStatus is a status with what it points to.
+type descriptorStatus struct {
+	rls.RateLimitResponse_DescriptorStatus
+	limit rls.RateLimitResponse_RateLimit
+	reset durationpb.Duration
+}
+
+// newAnswer returns an answer that allows, without limits.
+func newAnswer(descriptors int) *answer {
+	a := &answer{statuses: make([]descriptorStatus, descriptors)}
+	a.OverallCode = rls.RateLimitResponse_OK
+	a.Statuses = make([]*rls.RateLimitResponse_DescriptorStatus, descriptors)
+	for i := range a.statuses {
+		s := &a.statuses[i]
+		s.Code = rls.RateLimitResponse_OK
+		a.Statuses[i] = &s.RateLimitResponse_DescriptorStatus
+	}
+	return a
+}
+
+// describe has the status of a decision: it describes the tier that decided, as the top level of an answer in JSON does.
+// Without one, because no rule limits the descriptor or because only the denials of the request are known, there is no limit.
+func (s *descriptorStatus) describe(d *enforce.Decision) {
 	if !d.Allowed {
 		s.Code = rls.RateLimitResponse_OVER_LIMIT
 	}
 	t := d.DecidingTier()
 	switch {
 	case t != nil && t.BucketRead:
-		s.CurrentLimit = &rls.RateLimitResponse_RateLimit{
-			Name: t.Match.Rule.Name, RequestsPerUnit: uint32(t.Limit.Burst), Unit: unitOf(t),
-		}
+		s.limit.Name, s.limit.RequestsPerUnit, s.limit.Unit = t.Match.Rule.Name, uint32(t.Limit.Burst), unitOf(t)
+		s.CurrentLimit = &s.limit
 		if d.Allowed || d.Reason == enforce.CostExceedsLimit {
 			s.LimitRemaining = uint32(max(0, t.Remaining.Whole()))
 		}
-		s.DurationUntilReset = durationpb.New(untilReset(t))
+		s.resetAfter(untilReset(t))
 	case d.Reason == enforce.StoreUnavailable:
-		s.DurationUntilReset = durationpb.New(time.Second)
+		s.resetAfter(time.Second)
 	}
-	return s
+}
+
+func (s *descriptorStatus) resetAfter(wait time.Duration) {
+	s.reset.Seconds = int64(wait / time.Second) // it is whole seconds
+	s.DurationUntilReset = &s.reset
 }
 
 // untilReset is when a denied check may pass, or else when the window ends or the bucket is full, rounded up to seconds.
@@ -91,12 +116,19 @@ func headersOf(tenant *snapshot.Tenant, checks []enforce.Check, decisions []enfo
 	}
 	var h checkjson.Headers
 	h.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &checks[decides].Request))
-	var headers []*core.HeaderValue
+	const most = 4 // RateLimit-Policy, RateLimit, Retry-After and X-Sluice-Reason
+	values, headers := make([]core.HeaderValue, 0, most), make([]*core.HeaderValue, 0, most)
 	for name, value := range h.All() {
 		switch name {
 		case "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset":
 		default:
-			headers = append(headers, &core.HeaderValue{Key: name, Value: string(value)})
+			if len(values) == cap(values) {
+				values = make([]core.HeaderValue, 0, most)
+			}
+			values = values[:len(values)+1]
+			v := &values[len(values)-1]
+			v.Key, v.Value = name, string(value)
+			headers = append(headers, v)
 		}
 	}
 	return headers

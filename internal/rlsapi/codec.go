@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"fmt"
+	"sync"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -11,11 +12,40 @@ import (
 	"github.com/sluicegate/sluice/internal/gateway"
 )
 
-// request is a RateLimitRequest. Its texts need not be UTF-8.
+// request is a RateLimitRequest. Its texts need not be UTF-8. Its memory is reused.
 type request struct {
 	domain      string
 	hits        uint32
 	descriptors []descriptor
+}
+
+// keptDescriptors is how many descriptors a request that is reused may have.
+const keptDescriptors = 16
+
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// release gives the memory back.
+func (r *request) release() {
+	if cap(r.descriptors) > keptDescriptors {
+		return
+	}
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		clear(d.entries)
+		*d = descriptor{entries: d.entries[:0]}
+	}
+	*r = request{descriptors: r.descriptors[:0]}
+	requests.Put(r)
+}
+
+func (r *request) addDescriptor() *descriptor {
+	n := len(r.descriptors)
+	if n < cap(r.descriptors) {
+		r.descriptors = r.descriptors[:n+1] // with the entries' memory of a former request
+	} else {
+		r.descriptors = append(r.descriptors, descriptor{})
+	}
+	return &r.descriptors[n]
 }
 
 // descriptor is a RateLimitDescriptor without its limit, which is not used.
@@ -47,13 +77,12 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 
 // read parses a message. It skips unknown fields, and of a field that comes twice it keeps the last.
 func (r *request) read(m message) error {
-	return m.each(func(f *field) error {
+	return m.each(func(f field) error {
 		switch {
 		case f.number == 1 && f.isText():
 			r.domain = f.message.text
 		case f.number == 2 && f.isText():
-			r.descriptors = append(r.descriptors, descriptor{})
-			return r.descriptors[len(r.descriptors)-1].read(f.message)
+			return r.addDescriptor().read(f.message)
 		case f.number == 3 && f.isVarint():
 			r.hits = uint32(f.varint) // as protobuf reads a uint32
 		}
@@ -62,14 +91,14 @@ func (r *request) read(m message) error {
 }
 
 func (d *descriptor) read(m message) error {
-	return m.each(func(f *field) error {
+	return m.each(func(f field) error {
 		switch {
 		case f.number == 1 && f.isText():
 			d.entries = append(d.entries, gateway.Entry{})
 			return readEntry(f.message, &d.entries[len(d.entries)-1])
 		case f.number == 3 && f.isText():
 			d.ownHits = true
-			return f.message.each(func(f *field) error {
+			return f.message.each(func(f field) error {
 				if f.number == 1 && f.isVarint() {
 					d.hits = f.varint
 				}
@@ -83,7 +112,7 @@ func (d *descriptor) read(m message) error {
 }
 
 func readEntry(m message, e *gateway.Entry) error {
-	return m.each(func(f *field) error {
+	return m.each(func(f field) error {
 		switch {
 		case f.number == 1 && f.isText():
 			e.Key = f.message.text
@@ -108,11 +137,11 @@ type field struct {
 	message message // a text, or a message within the message
 }
 
-func (f *field) isVarint() bool { return f.wire == protowire.VarintType }
-func (f *field) isText() bool   { return f.wire == protowire.BytesType }
+func (f field) isVarint() bool { return f.wire == protowire.VarintType }
+func (f field) isText() bool   { return f.wire == protowire.BytesType }
 
 // each calls do for each field, in order.
-func (m message) each(do func(*field) error) error {
+func (m message) each(do func(field) error) error {
 	var f field
 	for len(m.bytes) > 0 {
 		var n int
@@ -135,7 +164,7 @@ func (m message) each(do func(*field) error) error {
 			return fmt.Errorf("read field %d: %w", f.number, protowire.ParseError(n))
 		}
 		m = m.from(n)
-		if err := do(&f); err != nil {
+		if err := do(f); err != nil {
 			return err
 		}
 	}

@@ -1,16 +1,34 @@
 package rlsapi
 
 import (
+	"sync"
+
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// question is a request as the rules see it: checks, and refunds, with the places of their descriptors.
+// question is a request as the rules see it: checks, and refunds, with the places of their descriptors. Its memory is reused.
 type question struct {
 	checks, refunds      []enforce.Check
 	places, refundPlaces []int
+	decisions            []enforce.Decision // as long as checks, or longer
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+// release gives the memory back.
+func (q *question) release() {
+	if cap(q.checks) > keptDescriptors || cap(q.refunds) > keptDescriptors {
+		return
+	}
+	clear(q.checks)
+	clear(q.refunds)
+	*q = question{
+		checks: q.checks[:0], refunds: q.refunds[:0], places: q.places[:0], refundPlaces: q.refundPlaces[:0], decisions: q.decisions,
+	}
+	questions.Put(q)
 }
 
 // checkBounds refuses what no gateway sends.
@@ -46,8 +64,7 @@ func checkBounds(r *request) error {
 const maxHits = 1_000_000_000
 
 // read maps the descriptors of a request.
-func read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) (*question, error) {
-	asked := &question{checks: make([]enforce.Check, 0, len(r.descriptors)), places: make([]int, 0, len(r.descriptors))}
+func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) error {
 	usual := uint64(max(1, r.hits))
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
@@ -56,7 +73,7 @@ func read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMappin
 			hits = d.hits
 		}
 		if hits > maxHits {
-			return nil, invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
+			return invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
 		}
 		check := enforce.Check{
 			Request: mapping.Check(r.domain, d.entries), Cost: enforce.Tokens(hits) * enforce.Token, Proxied: true,
@@ -66,17 +83,20 @@ func read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMappin
 			// A plan that the tenant has not names none: an error would let the request pass.
 			check.Plan = ""
 			if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
-				return nil, invalid("descriptor %d: %v", i, err)
+				return invalid("descriptor %d: %v", i, err)
 			}
 		}
 		if d.negative {
-			asked.refunds, asked.refundPlaces = append(asked.refunds, check), append(asked.refundPlaces, i)
+			q.refunds, q.refundPlaces = append(q.refunds, check), append(q.refundPlaces, i)
 			continue
 		}
-		asked.checks, asked.places = append(asked.checks, check), append(asked.places, i)
+		q.checks, q.places = append(q.checks, check), append(q.places, i)
 	}
-	mapping.Replace(r.domain, asked.requests)
-	return asked, nil
+	if n := len(q.checks); n > len(q.decisions) {
+		q.decisions = append(q.decisions, make([]enforce.Decision, n-len(q.decisions))...)
+	}
+	mapping.Replace(r.domain, q.requests)
+	return nil
 }
 
 // requests yields what each descriptor asks of the rules.

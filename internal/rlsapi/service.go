@@ -57,7 +57,8 @@ func (s *Server) handle(ctx context.Context, receive func(any) error) (answer *r
 		return nil, status.Error(codes.Unavailable, "Too many requests of this tenant are in flight; send fewer at once.")
 	}
 	defer s.places.release(tenant.Tenant.ID)
-	r := new(request)
+	r := requests.Get().(*request)
+	defer r.release()
 	if err := receive(r); err != nil {
 		return nil, err
 	}
@@ -114,10 +115,11 @@ func (s *Server) shouldRateLimit(
 		return nil, status.Error(codes.Unavailable, "This process cannot read the tenant's mapping, which a newer version wrote.")
 	}
 	if !mapping.Answers(tenant.Tenant.Slug, r.domain) {
-		return withoutLimits(len(r.descriptors)), nil
+		return &newAnswer(len(r.descriptors)).RateLimitResponse, nil
 	}
-	asked, err := read(r, tenant, mapping)
-	if err != nil {
+	asked := questions.Get().(*question)
+	defer asked.release()
+	if err := asked.read(r, tenant, mapping); err != nil {
 		return nil, err
 	}
 	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
@@ -128,20 +130,17 @@ func (s *Server) shouldRateLimit(
 
 // decide takes for all checks together and, if they pass, gives back what the refunds say.
 func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *question) (*rls.RateLimitResponse, error) {
-	decisions := make([]enforce.Decision, len(asked.checks))
+	decisions := asked.decisions[:len(asked.checks)]
 	allowed, err := s.Limiter.DecideTogether(ctx, tenant, asked.checks, decisions)
 	if errors.Is(err, enforce.ErrTooManyBuckets) {
 		return nil, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer rules meet them", enforce.MaxTogether)
 	}
-	answer := &rls.RateLimitResponse{
-		OverallCode: rls.RateLimitResponse_OK,
-		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, len(asked.checks)+len(asked.refunds)),
-	}
+	answer := newAnswer(len(asked.checks) + len(asked.refunds))
 	if !allowed {
 		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 	}
 	for i := range decisions {
-		answer.Statuses[asked.places[i]] = statusOf(&decisions[i])
+		answer.statuses[asked.places[i]].describe(&decisions[i])
 	}
 	for i := range asked.refunds {
 		d := new(enforce.Decision)
@@ -154,10 +153,10 @@ func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *que
 			d = &given
 		}
 		d.Allowed = true
-		answer.Statuses[asked.refundPlaces[i]] = statusOf(d)
+		answer.statuses[asked.refundPlaces[i]].describe(d)
 	}
 	answer.ResponseHeadersToAdd = headersOf(tenant, asked.checks, decisions, s.Now())
-	return answer, nil
+	return &answer.RateLimitResponse, nil
 }
 
 // authorize returns the tenant of the key, if that may ask.
@@ -202,12 +201,4 @@ func (s *Server) clientOf(ctx context.Context, key *snapshot.Key) netip.Addr {
 func invalid(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	return status.Error(codes.InvalidArgument, strings.ToUpper(text[:1])+text[1:]+".")
-}
-
-func withoutLimits(descriptors int) *rls.RateLimitResponse {
-	answer := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK}
-	for range descriptors {
-		answer.Statuses = append(answer.Statuses, &rls.RateLimitResponse_DescriptorStatus{Code: rls.RateLimitResponse_OK})
-	}
-	return answer
 }
