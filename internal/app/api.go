@@ -57,6 +57,12 @@ type CheckServer interface {
 	Connections() metrics.Connections
 }
 
+// GRPCServer answers Envoy's rate limit service.
+type GRPCServer interface {
+	Server
+	Connections() metrics.Connections
+}
+
 // CheckParts are the parts of a CheckServer.
 type CheckParts struct {
 	Watcher        *snapshot.Watcher
@@ -83,9 +89,12 @@ type Tracer interface {
 // neither fasthttp nor gRPC nor OpenTelemetry.
 type NewServers struct {
 	Check  func(CheckParts) CheckServer
-	GRPC   func(CheckParts) Server
+	GRPC   func(CheckParts) GRPCServer
 	Tracer func(endpoint string, log *slog.Logger) (Tracer, error)
 }
+
+// grpcShare is the part of the check connections, one in so many, that gRPC has. Each carries many requests at once.
+const grpcShare = 4
 
 // NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
 func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slog.Logger) (_ *API, err error) {
@@ -119,7 +128,11 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	a.self = a.look(decisions)
 	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
 	a.shown, a.limiter = m, limiter
-	connections := checkConnections(cfg.CheckMaxConnections, log)
+	connections, overGRPC := checkConnections(cfg.CheckMaxConnections, log), 0
+	if cfg.GRPCAddr != "" {
+		overGRPC = connections / grpcShare
+		connections -= overGRPC
+	}
 	parts := CheckParts{
 		Watcher:   a.watcher,
 		Limiter:   limiter,
@@ -147,7 +160,10 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	}
 	showCertificate(m, "check", a.checks)
 	if cfg.GRPCAddr != "" {
-		if a.grpc, err = listen("gRPC", cfg.GRPCAddr, cfg.GRPCCerts(), servers.GRPC(parts), log, "h2"); err != nil {
+		parts.MaxConnections = overGRPC
+		server := servers.GRPC(parts)
+		m.GRPCConnections(overGRPC, server.Connections)
+		if a.grpc, err = listen("gRPC", cfg.GRPCAddr, cfg.GRPCCerts(), server, log, "h2"); err != nil {
 			return nil, err
 		}
 		showCertificate(m, "grpc", a.grpc)

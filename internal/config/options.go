@@ -101,7 +101,8 @@ func (c *Config) options() []option {
 				"Where checks are answered.").on(SluiceDev, "127.0.0.1:8080"),
 			row("check-max-connections", deciders, "16384", count(&c.CheckMaxConnections, 16, 1_000_000),
 				"How many connections may be open where checks are answered. At the limit, new ones take the place "+
-					"of the longest idle. An idle connection takes about 24 KiB of memory and a file descriptor."),
+					"of the longest idle. An idle connection takes about 24 KiB of memory and a file descriptor. With "+
+					"gRPC a quarter of them is for it."),
 			row("grpc-addr", deciders, "", address(&c.GRPCAddr),
 				"Where Envoy's rate limit service is answered over gRPC. Without it there is none.").on(SluiceDev, "127.0.0.1:8082"),
 			row("admin-addr", only(AdminServe, SluiceDev), ":8081", address(&c.AdminAddr),

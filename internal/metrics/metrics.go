@@ -242,6 +242,16 @@ func (m *Metrics) CheckConnections(limit int, read func() Connections) {
 		func() float64 { return float64(read().Evicted) })
 }
 
+// GRPCConnections registers the counts of the gRPC port's connections, and their limit.
+func (m *Metrics) GRPCConnections(limit int, read func() Connections) {
+	m.gauge("sluice_grpc_connections_limit", "How many connections the gRPC port may have open.",
+		func() float64 { return float64(limit) })
+	m.gauge("sluice_grpc_connections", "Open connections of the gRPC port.",
+		func() float64 { return float64(read().Open) })
+	m.counter("sluice_grpc_connections_evicted_total", "Connections that were closed at the limit, to make room for others.",
+		func() float64 { return float64(read().Evicted) })
+}
+
 // gauge registers a gauge that is read at each scrape, from any goroutine.
 func (m *Metrics) gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))

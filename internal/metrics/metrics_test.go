@@ -46,6 +46,7 @@ func everything() *Metrics {
 	m.Recorder(func() violations.Stats { return violations.Stats{} })
 	m.Certificate("check", func() time.Time { return time.Unix(1_800_000_000, 0) })
 	m.CheckConnections(16384, func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
+	m.GRPCConnections(4096, func() Connections { return Connections{Open: 21, Evicted: 22} })
 	m.AdminPlaces("light", func() Places { return Places{Held: 18, Waiting: 19, Refused: 20} })
 	m.AdminPlaces("heavy", func() Places { return Places{Refused: 21} })
 	return m
@@ -67,6 +68,9 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 	page := scrape(t, everything())
 	for _, line := range []string{
 		`sluice_snapshot_age_seconds 1.5`,
+		`sluice_grpc_connections 21`,
+		`sluice_grpc_connections_limit 4096`,
+		`sluice_grpc_connections_evicted_total 22`,
 		`sluice_snapshot_tenants 1`,
 		`sluice_snapshot_tenants_in_shadow 1`,
 		`sluice_snapshot_rules 2`,

@@ -10,9 +10,6 @@ import (
 // InFlightShare is for tests.
 const InFlightShare = inFlightShare
 
-// Open returns how many connections the server has.
-func (s *Server) Open() int { return s.connections.open() }
-
 // ReadRequest reads a message as the codec does.
 func ReadRequest(text []byte) (any, error) {
 	r := new(request)

@@ -151,6 +151,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.grpc.Serve(listener{l, &s.connections})
 }
 
+// Connections returns how many connections are open, and how many were closed at the limit to make room for others.
+func (s *Server) Connections() (open int, evicted int64) {
+	return s.connections.open(), s.connections.evicted.Load()
+}
+
 // Shutdown accepts no more connections, asks clients to go elsewhere, and waits for the requests in flight until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()

@@ -49,7 +49,17 @@ func newTracer(endpoint string, log *slog.Logger) (app.Tracer, error) {
 	return tracer, nil
 }
 
-func newGRPC(parts app.CheckParts) app.Server {
+type grpcServer struct{ *rlsapi.Server }
+
+// Connections counts the connections for Prometheus.
+func (s grpcServer) Connections() metrics.Connections {
+	open, evicted := s.Server.Connections()
+	return metrics.Connections{Open: open, Evicted: evicted}
+}
+
+func newGRPC(parts app.CheckParts) app.GRPCServer { return grpcServer{newRateLimitService(parts)} }
+
+func newRateLimitService(parts app.CheckParts) *rlsapi.Server {
 	return rlsapi.NewServer(rlsapi.Config{
 		Snapshots:      parts.Watcher,
 		Limiter:        parts.Limiter,
