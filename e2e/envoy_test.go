@@ -192,9 +192,9 @@ func TestGRPCSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"ip:{ip}\", rate: 1000000/second, burst_capacity: 1000000}\n")
 	redis := devdbtest.Redis(t).URL()
-	first, e := tn.startGRPC(t, redis)
+	first, _ := tn.startGRPC(t, redis)
 	line := newLine(t, first.await(t, &first.stderr, answeringGRPC)[1])
-	e = newEnvoy(t, line.addr, tn.key, insecure.NewCredentials())
+	e := newEnvoy(t, line.addr, tn.key, insecure.NewCredentials())
 	var limited, unavailable atomic.Int64
 	done := make(chan struct{})
 	var load sync.WaitGroup
