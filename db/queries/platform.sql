@@ -129,6 +129,27 @@ FROM (
         unnest(sqlc.arg(algorithms)::text[]) AS algorithm, unnest(sqlc.arg(limit_texts)::text[]) AS limit_text
 ) AS v;
 
+-- name: CrossingsRecorded :exec
+-- '' means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the same time.
+INSERT INTO quota_crossing AS c (
+    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name, key_pattern, user_id)
+SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
+    n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
+    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern, nullif(n.user_id, '')
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::text[]) COLLATE "C" AS subject,
+        unnest(sqlc.arg(window_starts)::timestamptz[]) AS window_start, unnest(sqlc.arg(shares)::smallint[]) AS share,
+        unnest(sqlc.arg(window_ends)::timestamptz[]) AS window_end, unnest(sqlc.arg(crossed_at)::timestamptz[]) AS crossed_at,
+        unnest(sqlc.arg(used)::double precision[]) AS used, unnest(sqlc.arg(bursts)::bigint[]) AS burst_capacity,
+        unnest(sqlc.arg(modes)::text[]) AS mode, unnest(sqlc.arg(rule_names)::text[]) AS rule_name,
+        unnest(sqlc.arg(key_patterns)::text[]) AS key_pattern, unnest(sqlc.arg(user_ids)::text[]) AS user_id
+) AS n
+ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
+ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE
+SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity, mode = excluded.mode
+WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used);
+
 -- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
 
 -- name: TryUpkeep :one
@@ -183,6 +204,13 @@ WHERE ctid = ANY (ARRAY(
 DELETE FROM recorder_batch
 WHERE ctid = ANY (ARRAY(
     SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropCrossings :execrows
+-- While a window lasts its crossings stay, because they would be noted again.
+DELETE FROM quota_crossing
+WHERE ctid = ANY (ARRAY(
+    SELECT c.ctid FROM quota_crossing AS c WHERE c.window_end < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropOverrideTombstones :execrows

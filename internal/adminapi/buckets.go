@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/oapi-codegen/nullable"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
@@ -123,9 +126,21 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:  openapi.RateUnit(rule.RateUnit),
 		Algorithm: openapi.Algorithm(rule.Algorithm), LimitText: rule.Describe(bucket.Limit),
+		Window:       showWindow(rule, bucket),
 		ResetAfterMs: int64((t.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
 		Source:       openapi.BucketSourceUser,
 	}
+}
+
+// showWindow shows the window that the bucket is in; null for a limit without one.
+func showWindow(rule *rules.Rule, bucket *enforce.Bucket) nullable.Nullable[openapi.BucketWindow] {
+	if bucket.Limit.Kind != rules.KindFixedWindow {
+		return nullable.NewNullNullable[openapi.BucketWindow]()
+	}
+	start, end := bucket.Limit.WindowAt(bucket.Stamp)
+	return nullable.NewNullableWithValue(openapi.BucketWindow{
+		StartsAt: time.UnixMicro(start).UTC(), EndsAt: time.UnixMicro(end).UTC(), Zone: cmp.Or(rule.Window.Zone, "UTC"),
+	})
 }
 
 func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / float64(enforce.Token) }

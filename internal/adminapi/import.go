@@ -193,7 +193,9 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	isDryRun := valueOf(request.Params.DryRun)
 	var changes ruleset.Changes
 	if isDryRun {
-		changes, err = diff(current)
+		if changes, err = diff(current); err == nil {
+			err = s.Stores.RequireKnown(ctx, changes.Written())
+		}
 	} else {
 		changes, err = s.acting(ctx, "import").ChangeConfig(ctx, tenant, diff)
 	}

@@ -1,7 +1,10 @@
 package adminapi_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // limitOptions are the parts of a limit that an algorithm may need, take or refuse.
@@ -120,6 +124,71 @@ func TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused(t *testing
 	}
 }
 
+// TestFilesRefuseTheSameCombinations reads every subset of the options from files of rules.
+func TestFilesRefuseTheSameCombinations(t *testing.T) {
+	t.Parallel()
+	names := slices.Sorted(maps.Keys(limitOptions))
+	saved := map[string]int{}
+	for _, algorithm := range append(slices.Clone(rules.Algorithms), "block", "bypass") {
+		action, name := "limit", string(algorithm)
+		if algorithm == "block" || algorithm == "bypass" {
+			action, name = string(algorithm), "fixed_window"
+		}
+		for bits := range 1 << len(names) {
+			for _, window := range []string{"60s", "month"} {
+				given := map[string]any{}
+				rule := map[string]any{"key_pattern": "user:{user_id}", "algorithm": name, "action": action}
+				for i, option := range names {
+					if bits>>i&1 == 1 {
+						given[option] = limitOptions[option]
+					}
+				}
+				if _, ok := given["window"]; ok {
+					given["window"] = window
+				} else if window == "month" {
+					continue
+				}
+				maps.Copy(rule, given)
+				if action == "limit" {
+					rule["burst_capacity"] = 50
+				}
+				file := string(must(json.Marshal(map[string]any{"rules": []any{rule}}))(t)) // JSON is YAML
+				_, err := ruleset.Decode(strings.NewReader(file), "rules.yaml", nil)
+				var pointers []string
+				var mistakes ruleset.Errors
+				if errors.As(err, &mistakes) {
+					for _, mistake := range mistakes {
+						field, found := strings.CutPrefix(mistake.Field, "rules[0].")
+						if field == "rate" { // a missing one is named as most files write it
+							field = "rate_per_second"
+						}
+						if !found || mistake.Line != 1 {
+							t.Errorf("%s: the mistake %+v names no field and line", file, mistake)
+						}
+						pointers = append(pointers, "/"+field)
+					}
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				slices.Sort(pointers)
+				wrong := wrongOptions(action, name, given)
+				if !slices.Equal(pointers, wrong) {
+					t.Errorf("%s is refused for %v, want %v", file, pointers, wrong)
+				}
+				if err == nil {
+					saved[string(algorithm)]++
+				}
+			}
+		}
+	}
+	want := map[string]int{
+		"token_bucket": 2, "leaky_bucket": 1, "fixed_window": 2 + 8, "sliding_window": 1, "sliding_window_log": 1, "concurrency": 1, "block": 1, "bypass": 1,
+	}
+	if !maps.Equal(saved, want) {
+		t.Errorf("read %v, want %v", saved, want)
+	}
+}
+
 func TestValuesOfLimitsThatCannotBeReadAreNamedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,6 +289,7 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		VALUES ('old', 'api-7', '1.4.0', now(), true, 1, 1, 'up', 'up', 0, 0, 5000)`)
 	quota["name"] = "another"
 	yaml := map[string]string{"Content-Type": "application/yaml"}
+	file := "rules: [{key_pattern: global, name: file, algorithm: concurrency, max_hold: 1m, burst_capacity: 2}]"
 	for name, got := range map[string]answer{
 		"a new rule": w.send(by, "POST", "/api/v1/tenants/acme/rules", quota),
 		"an edit":    w.send(by, "PATCH", rule, map[string]any{"burst_capacity": 101}, "If-Match", "*"),
@@ -228,7 +298,8 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		"a cell": w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"cells": []any{
 			map[string]any{"rule_id": candidate.RuleID, "version": candidate.Version, "burst_capacity": 101},
 		}}),
-		"a file": w.do(by, request{"POST", "/api/v1/tenants/acme/import", "rules: [{key_pattern: global, name: file, algorithm: concurrency, max_hold: 1m, burst_capacity: 2}]", yaml}),
+		"a file":            w.do(by, request{"POST", "/api/v1/tenants/acme/import", file, yaml}),
+		"a file, tried out": w.do(by, request{"POST", "/api/v1/tenants/acme/import?dry_run=true", file, yaml}),
 	} {
 		told := read[problem](t, got)
 		if got.status != http.StatusConflict || !strings.Contains(told.Detail, "the process api-7 of version 1.4.0 is still running and does not know the algorithm ") ||
@@ -236,6 +307,7 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
 		}
 	}
+	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import?dry_run=true", strings.Replace(file, "{", "{is_active: false, ", 1), yaml}), http.StatusOK)
 	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK) // nobody has to apply it then
 	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": true}, "If-Match", "*"), http.StatusConflict)
 	w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", map[string]any{"key_pattern": "global", "name": "known", "rate_per_second": 1, "burst_capacity": 1}), http.StatusCreated)

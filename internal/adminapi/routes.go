@@ -216,6 +216,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/violations/export", aViewer, x.ExportViolations},
 		{get, tenant + "/violations/tail", aViewer, s.tailViolations},
 		{get, tenant + "/violations/{violation_id}", aViewer, x.GetViolation},
+		{get, tenant + "/crossings", aViewer, x.ListCrossings},
 		{get, tenant + "/stats/series", aViewer, x.GetSeries},
 		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},

@@ -131,7 +131,7 @@ func span(number float64, unit time.Duration) time.Duration {
 func showTimeline(s *simulate.Result, arrivals []simulate.Arrival) openapi.Timeline {
 	answer := openapi.Timeline{
 		Checks: len(s.Verdicts), Allowed: s.Allowed, Denied: s.Denied, FirstDenialMs: nullable.NewNullNullable[float64](),
-		LongestWaitMs: millis(s.LongestWait), Decisions: []openapi.TimelineDecision{},
+		LongestWaitMs: millis(s.LongestWait), LongestDelayMs: millis(s.LongestDelay), Decisions: []openapi.TimelineDecision{},
 		Tiers: itemsOf(s.Tiers, func(o *simulate.Outcome) openapi.TimelineTier {
 			return openapi.TimelineTier{Violations: o.Violations, Levels: itemsOf(o.Curve, func(p *simulate.Point) openapi.Level {
 				return openapi.Level{AtMs: millis(p.At), Tokens: tokens(p.Level)}
@@ -152,7 +152,7 @@ func showTimeline(s *simulate.Result, arrivals []simulate.Arrival) openapi.Timel
 func showVerdict(v *simulate.Verdict, cost enforce.Tokens) openapi.TimelineDecision {
 	shown := openapi.TimelineDecision{
 		AtMs: millis(v.At), Cost: tokens(cost), Allowed: v.Allowed, DecidingRule: nullable.NewNullNullable[int](),
-		Reason: orNull(openapi.TimelineDecisionReason(v.Reason)), RetryAfterMs: nullable.NewNullableWithValue(millis(v.Wait)),
+		Reason: orNull(openapi.TimelineDecisionReason(v.Reason)), RetryAfterMs: nullable.NewNullableWithValue(millis(v.Wait)), DelayMs: millis(v.Delay),
 	}
 	if !v.Allowed {
 		shown.DecidingRule.Set(v.Deciding)

@@ -35,13 +35,16 @@ func showViolation(v *violations.Violation) openapi.Violation {
 		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,
 		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
 		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
-		TokensAtTime: nullable.NewNullNullable[float64](), RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
+		TokensAtTime: nullable.NewNullNullable[float64](), QueueMs: nullable.NewNullNullable[int64](), RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
 	}
 	if v.IP.IsValid() {
 		shown.IpAddress.Set(v.IP.String())
 	}
 	if v.TokensKnown {
 		shown.TokensAtTime.Set(max(v.Tokens, 0).Float())
+	}
+	if queue, ok := v.Queue(); ok {
+		shown.QueueMs.Set(int64((queue + time.Millisecond - 1) / time.Millisecond))
 	}
 	return shown
 }

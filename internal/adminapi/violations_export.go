@@ -23,7 +23,7 @@ func (f *file) VisitExportViolationsResponse(w http.ResponseWriter) error { retu
 var violationHeader = []string{
 	"violation_id", "requested_at", "last_at", "count", "rule_id", "rule_version", "bucket_key", "scope", "mode", "reason",
 	"key_pattern", "rate_per_second", "burst_capacity", "user_id", "ip_address", "endpoint", "method", "plan", "cost",
-	"tokens_at_time", "retry_after_ms", "algorithm", "limit_text",
+	"tokens_at_time", "retry_after_ms", "algorithm", "limit_text", "queue_ms",
 }
 
 // ExportViolations handles GET …/violations/export.
@@ -82,7 +82,7 @@ func appendRecord(record []string, v *openapi.Violation) []string {
 		formatInt(v.RuleId), formatInt(v.RuleVersion), v.BucketKey, string(v.Scope), string(v.Mode), string(v.Reason),
 		v.KeyPattern, formatFloat(v.RatePerSecond), formatInt(v.BurstCapacity), orZero(v.UserId), orZero(v.IpAddress),
 		orZero(v.Endpoint), orZero(v.Method), orZero(v.Plan), formatFloat(v.Cost),
-		cell(v.TokensAtTime, formatFloat), cell(v.RetryAfterMs, formatInt), string(v.Algorithm), v.LimitText,
+		cell(v.TokensAtTime, formatFloat), cell(v.RetryAfterMs, formatInt), string(v.Algorithm), v.LimitText, cell(v.QueueMs, formatInt),
 	)
 	for i := range record {
 		record[i] = inert(record[i])

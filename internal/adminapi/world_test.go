@@ -62,6 +62,7 @@ type world struct {
 	store       *pgstore.Store
 	gate        *auth.Gate
 	watcher     *snapshot.Watcher
+	buckets     *redisbucket.Store
 	metrics     *metrics.Metrics
 	log         lockedBuffer
 
@@ -103,6 +104,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), patience))(t))
 	t.Cleanup(func() { _ = client.Close() })
 	buckets := redisbucket.New(client, patience)
+	w.buckets = buckets
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	w.gate = auth.NewGate(w.store, auth.Options{})
 	w.metrics = metrics.New("test", "test")

@@ -164,7 +164,9 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	options := ruleset.DiffOptions{Prune: args.Prune, Now: time.Now()}
 	var changes ruleset.Changes
 	if args.DryRun {
-		changes, err = ruleset.Diff(current, desired, options)
+		if changes, err = ruleset.Diff(current, desired, options); err == nil {
+			err = store.RequireKnown(ctx, changes.Written())
+		}
 	} else {
 		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
 			return ruleset.Diff(current, desired, options)

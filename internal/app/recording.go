@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -39,6 +40,14 @@ func (all observers) StoreAnswered(took time.Duration, err error) {
 	}
 }
 
+func (all observers) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
+	for _, o := range all {
+		if o, ok := o.(enforce.SettlementObserver); ok {
+			o.WindowSettled(tenant, match, window)
+		}
+	}
+}
+
 // recording tells a violations.Recorder of decisions. It is here because neither package may import the other.
 type recording struct{ recorder *violations.Recorder }
 
@@ -64,9 +73,44 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 		Tiers: tiers, Deciding: decision.Deciding,
 	}
 	r.recorder.Record(time.Now(), c)
+	r.note(c, decision)
 	clear(tiers)
 	*c = violations.Check{Tiers: tiers}
 	recordings.Put(c)
+}
+
+// note tells how far windows are used. What only this process knows says nothing about the shared bucket, and what it
+// remembers of a denial is known already.
+func (r recording) note(c *violations.Check, decision *enforce.Decision) {
+	if decision.Degraded || decision.Recalled {
+		return
+	}
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		if len(t.Match.Rule.NotifyAt) == 0 || !t.BucketRead || t.Limit.Kind != rules.KindFixedWindow {
+			continue
+		}
+		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
+		taken := c.Cost
+		if !decision.Allowed || !t.Allowed {
+			taken = 0
+		}
+		r.noteUse(c.Tenant, t.Match, &bucket, taken)
+	}
+}
+
+func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *enforce.Bucket, taken violations.Tokens) {
+	r.recorder.Note(&violations.Use{
+		Tenant: tenant, Rule: match.Rule, Mode: match.Mode, Subject: match.Subject, Limit: bucket.Limit, At: bucket.Stamp,
+		Used: violations.Tokens(bucket.Limit.Burst)*violations.Token - violations.Tokens(bucket.Level.Micros), Taken: taken,
+	})
+}
+
+// WindowSettled tells how far a window is used after a settlement.
+func (r recording) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
+	if len(match.Rule.NotifyAt) > 0 {
+		r.noteUse(tenant.Tenant.ID, match, &window.Bucket, violations.Tokens(window.Taken))
+	}
 }
 
 // StoreAnswered does nothing: the recorder does not count answers of the store.

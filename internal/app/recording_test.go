@@ -18,12 +18,15 @@ import (
 type kept struct {
 	rows   []*violations.Violation
 	checks violations.Verdicts
+
+	crossings []violations.Crossing
 }
 
 func (k *kept) WriteViolations(_ context.Context, batch *violations.Batch) error {
 	for i := range batch.Tallies {
 		k.rows = append(k.rows, batch.Tallies[i].Details...)
 	}
+	k.crossings = append(k.crossings, batch.Crossings...)
 	for i := range batch.Decisions {
 		if d := &batch.Decisions[i]; d.Rule == 0 { // one for each minute, of which there may be two
 			k.checks.Allowed += d.Allowed

@@ -3,6 +3,7 @@ package buckettest
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,6 +33,7 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"a reservation ends by itself":                                   endsByItself,
 		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
 		"a bucket of a newer release is not settled":                     leavesNewerBucketsAlone,
+		"a settlement tells of the windows from which it took more":      tellsOfWindows,
 	}
 	for name, check := range promises {
 		t.Run(name, func(t *testing.T) {
@@ -73,9 +75,8 @@ func cost(tokens float64) enforce.Settlement {
 
 func expectSettled(t *testing.T, got enforce.Settled, found bool, tokens float64) {
 	t.Helper()
-	want := enforce.Settled{Found: found, Charged: enforce.Tokens(tokens * float64(enforce.Token))}
-	if got != want {
-		t.Errorf("settled as %+v, want %+v", got, want)
+	if charged := enforce.Tokens(tokens * float64(enforce.Token)); got.Found != found || got.Charged != charged {
+		t.Errorf("settled as %+v, want %v at %s", got, found, charged)
 	}
 }
 
@@ -286,6 +287,25 @@ func leavesNewerBucketsAlone(t *testing.T, s Store) {
 	left(t, s, after(0), known, 6)
 }
 
+func tellsOfWindows(t *testing.T, s Store) {
+	quota := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 100, Interval: 3600e6, Since: epoch}
+	window := enforce.Tier{Key: key(1, "42"), Limit: quota}
+	long := enforce.Tier{Key: key(2, strings.Repeat("4", 65)), Limit: quota}
+	bucket := enforce.Tier{Key: key(3, "42"), Limit: limit(1, 100, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 10, window, long, bucket), reserving(2, 10, window)), true, true)
+	settled := settleAt(t, s, after(time.Second), 1, cost(70.5))
+	want := []enforce.SettledWindow{{
+		Key: window.Key, Taken: enforce.Tokens(60.5 * 1e6),
+		Bucket: enforce.Bucket{Level: enforce.Level{Micros: 19_500_000}, Stamp: after(time.Second), Limit: quota},
+	}}
+	if !slices.Equal(settled.Windows, want) {
+		t.Errorf("the settlement tells of %+v, want %+v", settled.Windows, want)
+	}
+	if settled := settleAt(t, s, after(time.Second), 2, cost(3)); len(settled.Windows) > 0 {
+		t.Errorf("a refund tells of %+v", settled.Windows)
+	}
+}
+
 // openReservation is a reservation of a random history.
 type openReservation struct {
 	id      enforce.ReservationID
@@ -361,6 +381,7 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 		if charged, counts := charge.Settle(&state, with, one.at, one.id.Holder()); counts && (first || charged < want.Charged) {
 			want.Charged, first = charged, false
 		}
+		want.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
 		if state != before || mustWrite {
 			h.reference[charge.Key] = state
 		}
@@ -370,7 +391,7 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}
-	if got != want {
+	if got.Found != want.Found || got.Charged != want.Charged || !slices.Equal(got.Windows, want.Windows) {
 		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
 	}
 	if len(tiers) == 0 {

@@ -2,6 +2,7 @@ package checkapi_test
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,32 @@ func TestRateLimitSaysWhenThereIsMore(t *testing.T) {
 		}
 		if got := header(w, "RateLimit-Policy"); got != `"global-9";q=3;w=30` {
 			t.Errorf("RateLimit-Policy is %s", got)
+		}
+	}
+}
+
+// TestHeadersOfTheGatewaysExample has the gateway limiter's figures: burst 200 at 100 per second. Retry-After is the deficit
+// divided by the rate, rounded up, and with jitter up to half as much again.
+func TestHeadersOfTheGatewaysExample(t *testing.T) {
+	t.Parallel()
+	for _, percent := range []int{0, 50} {
+		settings := rules.DefaultSettings()
+		settings.RetryJitterPercent = percent
+		h := newHarness(t, settings, limit(t, 9, "user:{user_id}", 100, 200))
+		ask := func(cost string) (limit, retryAfter string) {
+			w := h.post("/v1/check", `{"user_id":"per-org","cost":`+cost+`}`)
+			return header(w, "RateLimit"), w.Header().Get("Retry-After")
+		}
+		if limit, retry := ask("113"); limit != `"user-9";r=87;t=1` || retry != "" {
+			t.Errorf("113 of 200 are answered %s and Retry-After %q", limit, retry)
+		}
+		_, _ = ask("87")
+		for cost, wait := range map[string]float64{"1": 0.01, "100": 1, "113": 1.13, "200": 2} {
+			_, retry := ask(cost)
+			got, err := strconv.ParseFloat(retry, 64)
+			if most := math.Ceil(wait * (1 + float64(percent)/100)); err != nil || got < math.Ceil(wait) || got > most {
+				t.Errorf("with %d %% jitter a cost of %s is told Retry-After %q, want %g to %g", percent, cost, retry, math.Ceil(wait), most)
+			}
 		}
 	}
 }

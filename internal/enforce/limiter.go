@@ -20,6 +20,12 @@ type Observer interface {
 	StoreAnswered(took time.Duration, err error)
 }
 
+// SettlementObserver is an Observer that is told of settlements too.
+type SettlementObserver interface {
+	// WindowSettled is called for each fixed window of the shared buckets from which a settlement took more.
+	WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *SettledWindow)
+}
+
 // ReservingBuckets is a store of buckets with reservations.
 type ReservingBuckets interface {
 	Buckets

@@ -21,6 +21,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		return m.Limit, ok && !isUnknown(&m)
 	}
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
+	l.observeWindows(tenant, settled.Windows)
 	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
 		return settled, err
 	}
@@ -29,6 +30,18 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		return settled, err
 	}
 	return own, localErr
+}
+
+func (l *Limiter) observeWindows(tenant *snapshot.Tenant, windows []SettledWindow) {
+	observer, ok := l.observer.(SettlementObserver)
+	if !ok {
+		return
+	}
+	for i := range windows {
+		if match, ok := tenant.Bucket(windows[i].Key.Rule, windows[i].Key.Subject, l.now()); ok {
+			observer.WindowSettled(tenant, &match, &windows[i])
+		}
+	}
 }
 
 // The bounds of lostReservations.

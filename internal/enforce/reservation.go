@@ -103,6 +103,23 @@ type Settled struct {
 	// Charged is what the reservation cost in the end: the least that any of its buckets was charged. It is less than
 	// the cost where a bucket could not go deeper into debt, and more where its window had ended before a refund.
 	Charged Tokens
+	// Windows are the fixed windows from which the settlement took on top of the estimate, as they stand then.
+	Windows []SettledWindow
+}
+
+// SettledWindow is the bucket of a fixed window, from which a settlement took more.
+type SettledWindow struct {
+	Key    Key // never a long one: stores keep only its digest
+	Bucket Bucket
+	Taken  Tokens
+}
+
+// AddWindow adds a bucket from which the settlement took more, if it belongs to Windows. Keys of long subjects, or with their
+// digest instead, do not.
+func (s *Settled) AddWindow(key Key, bucket Bucket, taken Tokens) {
+	if bucket.Limit.Kind == rules.KindFixedWindow && taken > 0 && !key.IsLong() {
+		s.Windows = append(s.Windows, SettledWindow{key, bucket, taken})
+	}
 }
 
 // ErrRefundForbidden means that another key has reserved, and the settling one may not refund.
@@ -149,8 +166,11 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 		before := state
 		if with.Extend {
 			state.Extend(r.ID.Holder(), latest)
-		} else if charged, counts := charge.Settle(&state, with, r.Taken, r.ID.Holder()); counts && (first || charged < settled.Charged) {
-			settled.Charged, first = charged, false
+		} else if charged, counts := charge.Settle(&state, with, r.Taken, r.ID.Holder()); counts {
+			if first || charged < settled.Charged {
+				settled.Charged, first = charged, false
+			}
+			settled.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
 		}
 		if mustWrite || state != before {
 			keep(i, state)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -14,6 +15,19 @@ import (
 // comes here. Rules that take no part in checks are accepted, so that a rule can always be turned off. Whatever reports
 // itself knows token buckets, so rules of these cost no query.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
+	return requireKnown(ctx, w.Queries, all)
+}
+
+// RequireKnown returns the error with which a write of the rules would be refused, because a live process does not know
+// what one of them needs.
+func (s *Store) RequireKnown(ctx context.Context, all []rules.Rule) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+		return struct{}{}, requireKnown(ctx, q, all)
+	})
+	return err
+}
+
+func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule) error {
 	asked := map[string]bool{string(rules.TokenBucket): true}
 	for i := range all {
 		rule := &all[i]
@@ -29,7 +43,7 @@ func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
 				continue
 			}
 			asked[word] = true
-			if err := w.requireKnownWord(ctx, word); err != nil {
+			if err := requireKnownWord(ctx, queries, word); err != nil {
 				return err
 			}
 		}
@@ -37,8 +51,8 @@ func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
 	return nil
 }
 
-func (w write) requireKnownWord(ctx context.Context, word string) error {
-	process, err := w.ProcessThatKnowsNot(ctx, fleet.Recent.Seconds(), word)
+func requireKnownWord(ctx context.Context, queries *dbsqlc.Queries, word string) error {
+	process, err := queries.ProcessThatKnowsNot(ctx, fleet.Recent.Seconds(), word)
 	switch {
 	case err == nil:
 		return rules.UnknownToProcessError{Word: word, Process: process.Name, Version: process.Version}

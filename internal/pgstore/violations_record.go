@@ -29,7 +29,10 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 		if err := recordDecisions(ctx, queries, batch.Decisions); err != nil {
 			return err
 		}
-		return recordTallies(ctx, queries, batch.Tallies)
+		if err := recordTallies(ctx, queries, batch.Tallies); err != nil {
+			return err
+		}
+		return recordCrossings(ctx, queries, batch.Crossings)
 	})
 	if err != nil {
 		return fmt.Errorf("write batch %d of violations: %w", batch.Number, recordError(err))

@@ -366,6 +366,9 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
+			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
+			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
+				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
 			`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
 				SELECT tenant_id, 'loud', rule_id, false, 1, 1, '', '', false FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // appendKey encodes a key. No two keys share an encoding, and no subject chooses its slot:
@@ -32,6 +33,13 @@ func appendRule(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = strconv.AppendInt(buf, int64(key.Tenant), 10)
 	buf = append(buf, '}')
 	return strconv.AppendInt(buf, int64(key.Rule), 10)
+}
+
+// parseKey returns the rule of an encoded key, and the subject or its digest.
+func parseKey(key string) (rule rules.RuleID, subject string, isHashed, ok bool) {
+	prefix, subject, isHashed, ok := splitKey(key)
+	id, err := strconv.ParseInt(prefix[strings.IndexByte(prefix, '}')+1:], 10, 64)
+	return rules.RuleID(id), subject, isHashed, ok && err == nil
 }
 
 // splitKey splits an encoded key into the prefix of its rule and the subject or its digest.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -172,7 +171,7 @@ func (s *Store) settleRecord(
 		return settled, false, err
 	}
 	reply := cmd.Val()
-	if len(reply) != 9 {
+	if len(reply) < 9 {
 		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
 	}
 	switch reply[0] {
@@ -184,17 +183,43 @@ func (s *Store) settleRecord(
 		s.unknown.Add(1)
 		return settled, false, ErrUnknownVersion
 	}
-	return enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}, false, nil
+	settled = enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}
+	if err := readWindows(&settled, tenant, record.keys, reply[9:]); err != nil {
+		return enforce.Settled{}, false, err
+	}
+	return settled, false, nil
+}
+
+// readWindows reads the rest of settlement.lua's reply. keys are those of the record.
+func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {
+	const size = 2 + 2*8 + limitBytes
+	if len(reply) < 8 || (len(reply)-8)%size != 0 {
+		return fmt.Errorf("a reply with %d bytes of windows", len(reply))
+	}
+	stamp := int64(float(reply))
+	for reply = reply[8:]; reply != ""; reply = reply[size:] {
+		place := int(reply[0]) | int(reply[1])<<8
+		if place >= len(keys) {
+			return fmt.Errorf("a reply with a window of bucket %d of %d", place, len(keys))
+		}
+		rule, subject, isHashed, ok := parseKey(keys[place])
+		if !ok || isHashed {
+			continue
+		}
+		settled.AddWindow(enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}, enforce.Bucket{
+			Level: enforce.Level{Micros: enforce.Tokens(float(reply[2:]))}, Stamp: stamp, Limit: limitAt(reply[18:]),
+		}, enforce.Tokens(float(reply[10:])))
+	}
+	return nil
 }
 
 // limitOf returns the limit to settle a bucket of a record by.
 func limitOf(key string, with *enforce.Settlement, reserved enforce.Limit) enforce.Limit {
-	rule, subject, isHashed, ok := splitKey(key)
-	id, err := strconv.ParseInt(rule[strings.IndexByte(rule, '}')+1:], 10, 64)
-	if !ok || err != nil {
+	rule, subject, isHashed, ok := parseKey(key)
+	if !ok {
 		return reserved
 	}
-	return with.LimitFor(rules.RuleID(id), subject, isHashed, reserved)
+	return with.LimitFor(rule, subject, isHashed, reserved)
 }
 
 // ForgottenReservations counts the reservations that ended without being settled. They are counted when their tenant

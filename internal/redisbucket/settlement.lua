@@ -18,7 +18,8 @@
 --
 -- The reply is a byte: 0 if the record is gone, 1 if it has changed since it was read, 2 if a bucket has a version that
 -- this script does not know or a window before or after the time, and nothing was changed, 3 if it was done; and what
--- the reservation costs now (double).
+-- the reservation costs now (double). If it was done the time (double) follows, and, for each fixed window from which it
+-- took more, its key's place from 0 (16 bits), what is left and how much more was taken (doubles), and its limit (32 bytes).
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, ceil, format = math.min, math.ceil, string.format
@@ -38,7 +39,7 @@ local holder = string.sub(ARGV[5], 1, 8)
 
 -- Settle the buckets first: nothing is written if one of them cannot be.
 local buckets, at = {}, 27 + key_length
-local charged = nil
+local charged, windows = nil, {}
 local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
   local key_size = unpack_struct('<H', record, at)
@@ -60,7 +61,11 @@ for i = 1, count do
       if wanted < amount then
         now_charged = amount - tools.give_back(b, amount - wanted, taken)
       else
-        now_charged = amount + tools.take_more(b, wanted - amount)
+        local more = tools.take_more(b, wanted - amount)
+        now_charged = amount + more
+        if b.kind == FIXED_WINDOW and more > 0 then
+          windows[#windows + 1] = pack('<HdddIddHH', i - 1, b.micros, more, b.rate, b.burst, b.since, b.interval, b.kind, 0)
+        end
       end
       is_changed = is_changed or now_charged ~= amount
     end
@@ -81,4 +86,4 @@ else
   call('DEL', KEYS[1])
   call('ZREM', KEYS[2], ARGV[5])
 end
-return pack('<Bd', 3, charged or act == 1 and cost or estimate)
+return pack('<Bdd', 3, charged or act == 1 and cost or estimate, now) .. table.concat(windows)

@@ -46,11 +46,5 @@ type Match struct {
 // Owner returns the user whose bucket a match is, or "" if it is not one user's, as those of global,
 // endpoint:/a and ip:{ip} are not.
 func (m *Match) Owner() string {
-	for _, segment := range m.Rule.Pattern.segments {
-		if segment.Field == FieldUser && !segment.Placeholder {
-			return segment.Value
-		}
-	}
-	user, _ := m.Rule.Pattern.UserOfSubject(m.Subject)
-	return user
+	return m.Rule.Pattern.OwnerOf(m.Subject)
 }

@@ -70,6 +70,18 @@ func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 	return values[at], true
 }
 
+// OwnerOf returns whose bucket a subject of the pattern is: the user in the subject, or the one that the pattern names;
+// "" for a bucket that users share.
+func (p Pattern) OwnerOf(subject string) string {
+	for i := range p.segments {
+		if s := &p.segments[i]; s.Field == FieldUser && !s.Placeholder {
+			return s.Value
+		}
+	}
+	user, _ := p.UserOfSubject(subject)
+	return user
+}
+
 // splitSubject takes a subject apart into the values of so many placeholders, as AppendSubject put it
 // together; ok is false for any text that it never makes.
 func splitSubject(subject string, placeholders int) (values []string, ok bool) {

@@ -31,6 +31,17 @@ type Changes struct {
 	Expired []ConfigOverride
 }
 
+// Written returns the rules that are added or changed.
+func (c Changes) Written() []rules.Rule {
+	var written []rules.Rule
+	for i := range c.Rules {
+		if c.Rules[i].After != nil {
+			written = append(written, *c.Rules[i].After)
+		}
+	}
+	return written
+}
+
 // Empty reports whether there is nothing to do.
 func (c Changes) Empty() bool {
 	return len(c.Plans)+len(c.Rules)+len(c.Overrides)+len(c.Gateways) == 0

@@ -13,6 +13,9 @@ import (
 type Reader interface {
 	// Config returns the tenant's plans, rules and unexpired overrides, in the order of their names.
 	Config(ctx context.Context, tenant rules.TenantID) (Config, error)
+	// RequireKnown returns the rules.UnknownToProcessError with which a write of the rules would be refused now, or nil. It
+	// is for dry runs.
+	RequireKnown(ctx context.Context, all []rules.Rule) error
 }
 
 // Store changes many rows of a tenant in one write, as [rules.Store] changes one.

@@ -59,6 +59,29 @@ func TestEveryAlgorithmIsSimulatedWithItsCurve(t *testing.T) {
 	}
 }
 
+// TestAQueueTellsItsDelays lets four arrive at once at a queue of two that drains in one second each, and one later.
+func TestAQueueTellsItsDelays(t *testing.T) {
+	t.Parallel()
+	queue := candidate(1, 2)
+	queue.Algorithm = rules.LeakyBucket
+	arrivals := []Arrival{{0, token}, {0, token}, {0, token}, {time.Second / 2, token}, {time.Second * 3 / 2, token}}
+	got := simulate(t, []Candidate{queue}, arrivals, 2*time.Second)
+	for i, want := range []Verdict{
+		{Allowed: true},
+		{Allowed: true, Delay: time.Second},
+		{Delay: 2 * time.Second, Wait: time.Second},
+		{Delay: time.Second * 3 / 2, Wait: time.Second / 2},
+		{Allowed: true, Delay: time.Second / 2},
+	} {
+		if v := got.Verdicts[i]; v.Allowed != want.Allowed || v.Delay != want.Delay || v.Wait != want.Wait {
+			t.Errorf("arrival %d is answered %+v, want %+v", i, v, want)
+		}
+	}
+	if got.LongestDelay != time.Second {
+		t.Errorf("the longest delay of an allowed arrival is %v, want 1 s", got.LongestDelay)
+	}
+}
+
 func TestLongListsMeetFewerArrivals(t *testing.T) {
 	t.Parallel()
 	log := candidate(1, rules.MaxListed)

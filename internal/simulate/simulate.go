@@ -41,6 +41,8 @@ type Result struct {
 	FirstDenied int
 	// LongestWait is the longest that a denied arrival was told to wait; see Verdict.Wait.
 	LongestWait time.Duration
+	// LongestDelay is the longest that queues make an allowed arrival wait; see Verdict.Delay.
+	LongestDelay time.Duration
 }
 
 // Verdict is the answer to one arrival.
@@ -53,6 +55,9 @@ type Verdict struct {
 	// Wait is how long until the deciding candidate would have allowed the arrival; 0 if it was
 	// allowed or never would be, because of a block or a cost above the limit.
 	Wait time.Duration
+	// Delay is how long the enforced queues make an allowed arrival wait or, if it was denied, how long the queue of the
+	// deciding candidate was; 0 if that is no queue.
+	Delay time.Duration
 }
 
 // Outcome is what happened to one candidate.
@@ -245,12 +250,16 @@ func (s *simulator) SettleReservation(context.Context, rules.TenantID, enforce.R
 
 func (s *simulator) count(d *enforce.Decision) {
 	r := &s.result
-	v := Verdict{At: s.at, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1}
+	v := Verdict{At: s.at, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1, Delay: d.Delay}
 	if t := d.DecidingTier(); t != nil {
 		v.Deciding, v.Wait = candidateOf(t.Match.Rule.ID), t.RetryAfter
+		if !d.Allowed {
+			v.Delay = t.Delay
+		}
 	}
 	if d.Allowed {
 		r.Allowed++
+		r.LongestDelay = max(r.LongestDelay, v.Delay)
 		for i := range d.Tiers {
 			if t := &d.Tiers[i]; !t.Allowed {
 				r.Tiers[candidateOf(t.Match.Rule.ID)].Violations++

@@ -3,6 +3,7 @@ package violations
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -29,6 +30,9 @@ type Batch struct {
 
 	Decisions []DecisionCount
 	Tallies   []Tally
+	// Crossings are written unless they were before. Of several records of a crossing the store keeps the earliest or, of
+	// those of one moment, that with the least use.
+	Crossings []Crossing
 }
 
 // DecisionCount counts the decisions of one minute.
@@ -84,7 +88,7 @@ const maxBatchRows = 2000
 
 // batches divides what was taken from memory into batches. Decisions come first: they are few, and all processes write
 // the same rows.
-func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally) (batches []*Batch) {
+func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings []Crossing) (batches []*Batch) {
 	for len(decisions) > 0 {
 		n := min(len(decisions), maxBatchRows)
 		batches = append(batches, r.number(&Batch{Decisions: decisions[:n]}))
@@ -98,6 +102,9 @@ func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally) (batches 
 		}
 		batches = append(batches, r.number(&Batch{Tallies: tallies[:n]}))
 		tallies = tallies[n:]
+	}
+	for some := range slices.Chunk(crossings, maxBatchRows) {
+		batches = append(batches, r.number(&Batch{Crossings: some}))
 	}
 	return batches
 }
@@ -120,6 +127,9 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	case len(b.Decisions) == 1:
 		d := &b.Decisions[0]
 		return nil, d.Allowed + d.Denied + d.Bypassed
+	case len(b.Crossings) > 1:
+		half := len(b.Crossings) / 2
+		parts = []*Batch{{Crossings: b.Crossings[:half]}, {Crossings: b.Crossings[half:]}}
 	case len(b.Tallies) > 1:
 		half := len(b.Tallies) / 2
 		parts = []*Batch{{Tallies: b.Tallies[:half]}, {Tallies: b.Tallies[half:]}}

@@ -14,6 +14,9 @@
 //
 // for each tenant, rule and subject.
 //
+// The Recorder also notes when the use of a window crosses a share of its limit that the rule names ([Recorder.Note]): once
+// for each bucket, window and share, by whichever process sees it.
+//
 // # What it costs
 //
 // Recording never waits for the store. A check locks one of several shards for its counts, and another for a denial; a
@@ -27,7 +30,8 @@
 // remembers, so a retry after a lost answer counts nothing twice. A row that the store refuses is taken out of its
 // batch: a refused detail becomes dropped detail, a refused subject "other". A killed process loses what it had not
 // written: at most one Options.FlushInterval in normal times, everything since its beginning in an outage. Counts of
-// decisions, when there are many, are held for up to ten seconds.
+// decisions, when there are many, are held for up to ten seconds. A crossing that was lost is noted by a later check of
+// the same window, if there is one.
 //
 // # Reading
 //

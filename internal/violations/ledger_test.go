@@ -30,6 +30,8 @@ type ledger struct {
 	rows     []*violations.Violation
 	minutes  map[time.Time]bool
 
+	crossings []violations.Crossing
+
 	fail func(*violations.Batch) (before, after error) // before or after the batch is applied
 }
 
@@ -78,6 +80,7 @@ func (l *ledger) WriteViolations(ctx context.Context, b *violations.Batch) error
 		l.rows = append(l.rows, t.Details...)
 		l.minutes[t.Minute] = true
 	}
+	l.crossings = append(l.crossings, b.Crossings...)
 	return after
 }
 

@@ -22,7 +22,7 @@ type Options struct {
 	// process keeps the store busy for a small part of the time.
 	FlushInterval time.Duration
 	// MaxBytes bounds, roughly, the memory of what is not written yet; default 64 MiB. Half of it is for batches being
-	// written.
+	// written. A quarter as much again remembers which crossings were noted.
 	MaxBytes int
 	// DetailsPerSecond is how many different violations of one rule and subject get rows in a second; default 3.
 	// Negative is none.
@@ -41,8 +41,8 @@ const (
 	// longer than maxPause. One with little to write never pauses longer than the flush interval.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// smallFlush is that many batches: one of decisions and one of violations.
-	smallFlush = 2
+	// smallFlush is that many batches: one of decisions, one of violations and one of crossings.
+	smallFlush = 3
 	// countsPause is how long counts of decisions are held back that fill more than a batch. Each write costs the store
 	// the same however many checks it counts, and these counts are less urgent than violations.
 	countsPause = 10 * time.Second
@@ -98,7 +98,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		r.counters = append(r.counters, newCounters(half/4/processors))
 	}
 	for i := range shards {
-		r.shards[i] = newShard((half-half/4)/shards, max(1, options.MaxDetails/shards))
+		r.shards[i] = newShard((half-half/4)/shards, max(1, options.MaxDetails/shards), half/4/shards)
 	}
 	r.writtenAt.Store(time.Now().UnixNano())
 	return r
@@ -124,12 +124,16 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 }
 
 func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
-	hash := maphash.String(r.seed, t.Subject) ^ uint64(t.Rule.ID)
 	r.recorded.Add(1)
 	// The store keeps whole microseconds and no monotonic part.
-	if r.shards[hash%shards].add(c, t, now.Round(0).Truncate(time.Microsecond), r.options.DetailsPerSecond) {
+	now = now.Round(0).Truncate(time.Microsecond)
+	if r.shardOf(t.Subject, t.Rule.ID).add(c, t, now, r.options.DetailsPerSecond) {
 		r.dropped.Add(1)
 	}
+}
+
+func (r *Recorder) shardOf(subject string, rule rules.RuleID) *shard {
+	return r.shards[(maphash.String(r.seed, subject)^uint64(rule))%shards]
 }
 
 // Run flushes at each interval until ctx ends. Then it writes the rest within grace; what is not written by then is
@@ -234,7 +238,8 @@ func (r *Recorder) collect(hold time.Duration) {
 		counts = r.held.decisions()
 		r.held, r.countedAt = sums{}, now
 	}
-	r.batch = r.batches(counts, tallies(r.shards[:]))
+	tallies, crossings := takeAll(r.shards[:], now)
+	r.batch = r.batches(counts, tallies, crossings)
 	r.lastWasLarge.Store(len(r.batch) > smallFlush)
 }
 

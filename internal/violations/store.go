@@ -42,6 +42,9 @@ type Store interface {
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
 	// Totals adds up what each rule decided; the steps are of a minute or an hour. See Totals.
 	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
+	// Crossings returns up to limit crossings of a filter, the latest first, before a place; the zero place begins at the
+	// latest.
+	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace, limit int) ([]Crossing, error)
 	// TopRules returns the rules that denied the most checks, shadow rules included.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
 }

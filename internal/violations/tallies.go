@@ -17,8 +17,11 @@ type shard struct {
 	mu      sync.Mutex
 	tallies map[tallyKey]*tally
 	others  map[ruleKey][]otherTally
-	bytes   room // of all tallies
-	details room // how many
+	bytes   room // of all tallies and crossings
+	details room // how many; a crossing is one too
+
+	crossings []Crossing
+	noted     notedShares
 }
 
 type tallyKey struct {
@@ -62,14 +65,14 @@ func (r *room) take(tenant rules.TenantID, amount int) bool {
 	return true
 }
 
-func newShard(maxBytes, maxDetails int) *shard {
-	s := &shard{bytes: newRoom(maxBytes), details: newRoom(maxDetails)}
+func newShard(maxBytes, maxDetails, maxNotedBytes int) *shard {
+	s := &shard{bytes: newRoom(maxBytes), details: newRoom(maxDetails), noted: newNotedShares(maxNotedBytes)}
 	s.reset(0)
 	return s
 }
 
 func (s *shard) reset(size int) {
-	s.tallies, s.others = make(map[tallyKey]*tally, size), map[ruleKey][]otherTally{}
+	s.tallies, s.others, s.crossings = make(map[tallyKey]*tally, size), map[ruleKey][]otherTally{}, nil
 	s.bytes, s.details = newRoom(s.bytes.most), newRoom(s.details.most)
 }
 
@@ -137,20 +140,21 @@ func (s *shard) addOther(key tallyKey) {
 const maxOtherMinutes = 60
 
 // take returns all counts and begins anew, with a map about as large as the last one.
-func (s *shard) take() (map[tallyKey]*tally, map[ruleKey][]otherTally) {
+func (s *shard) take(now time.Time) (map[tallyKey]*tally, map[ruleKey][]otherTally, []Crossing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tallies, others := s.tallies, s.others
+	tallies, others, crossings := s.tallies, s.others, s.crossings
 	s.reset(len(tallies))
-	return tallies, others
+	s.noted.turn(now)
+	return tallies, others, crossings
 }
 
-// tallies lists the counts of several shards in the order of the store's keys; see decisions.
-func tallies(shards []*shard) []Tally {
-	var all []Tally
+// takeAll lists the counts of several shards in the order of the store's keys, see decisions, and their crossings.
+func takeAll(shards []*shard, now time.Time) (all []Tally, crossings []Crossing) {
 	others := map[tallyKey]int64{}
 	for _, s := range shards {
-		taken, takenOthers := s.take()
+		taken, takenOthers, takenCrossings := s.take(now)
+		crossings = append(crossings, takenCrossings...)
 		all = slices.Grow(all, len(taken))
 		for key, y := range taken {
 			all = append(all, Tally{
@@ -171,7 +175,7 @@ func tallies(shards []*shard) []Tally {
 		})
 	}
 	slices.SortFunc(all, compareTallies)
-	return all
+	return all, crossings
 }
 
 func compareTallies(a, b Tally) int {

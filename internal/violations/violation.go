@@ -64,6 +64,16 @@ type Violation struct {
 	LastAt time.Time
 }
 
+// Queue returns how long the queue of a leaky bucket was: the delay that the check would have had behind it. ok is false
+// for other algorithms, and if the bucket was not read.
+func (v *Violation) Queue() (queue time.Duration, ok bool) {
+	if v.Algorithm != rules.LeakyBucket || !v.TokensKnown || v.Rate <= 0 {
+		return 0, false
+	}
+	seconds := (float64(v.Burst) - v.Tokens.Float()) / v.Rate
+	return time.Duration(min(max(seconds, 0), rules.MaxTimeToFull.Seconds()) * float64(time.Second)), true
+}
+
 // ID names a row of one tenant. Newer rows have a later At; at the same time, the later written one has the higher
 // Number.
 type ID struct {

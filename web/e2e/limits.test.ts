@@ -31,7 +31,7 @@ function cell(page: Page, words: string, plan: string): Locator {
 
 /** How many of some checks of one user pass. */
 async function passed(sluice: Sluice, key: string, plan: string, count: number, cost = 1): Promise<number> {
-  const checks = Array.from({ length: count }, () => ({ user_id: 'anna', plan, cost }));
+  const checks = Array.from({ length: count }, () => ({ user_id: 'anna', ...(plan && { plan }), cost }));
   const answer = await fetch(`${sluice.checkUrl}/v1/check/batch`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
@@ -164,4 +164,46 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   await expect(page.getByText('In shadow mode within 2 s')).toBeVisible();
   const { items } = await (await page.request.get(`${path}?mode=shadow`)).json();
   expect(items).toHaveLength(2);
+});
+
+test('a quota shows its use in the present window, and who crossed a share of it', async ({
+  page,
+  sluice,
+}) => {
+  await signIn(page);
+  const quota = { key_pattern: 'user:{user_id}', algorithm: 'fixed_window', burst_capacity: 100 };
+  await newTenant(
+    page,
+    'quotas',
+    [],
+    [
+      { ...quota, name: 'monthly', window: 'month', window_zone: 'Europe/Berlin', notify_at: [80, 100] },
+      { ...quota, name: 'half', window: 'day', burst_capacity: 50, mode: 'shadow', notify_at: [100] },
+      perUser(null, 6000, 1000),
+    ],
+  );
+  const { secret } = await post(page.request, 'tenants/quotas/api-keys', {
+    name: 'ci',
+    permissions: ['check'],
+  });
+  await expect.poll(() => passed(sluice, secret, '', 1)).toBe(1);
+  expect(await passed(sluice, secret, '', 84)).toBe(84);
+
+  await page.goto('/t/quotas/users/anna');
+  const quotas = page.getByRole('list', { name: 'Quotas' });
+  await expect(quotas.getByRole('listitem').first()).toContainText('85 of 100 used');
+  await expect(quotas.getByRole('listitem').first()).toContainText('00:00 Europe/Berlin');
+  await expect(quotas.getByRole('listitem').last()).toContainText('50 of 50 used, would deny');
+  const crossings = page.getByRole('list', { name: 'Crossings' });
+  await expect(crossings).toContainText(/80.% of/);
+  await expect(crossings.getByRole('listitem')).toHaveCount(2);
+  await expect(crossings).toContainText('80 of 100 used; window until');
+  await expectAccessible(page);
+
+  expect(await passed(sluice, secret, '', 20)).toBe(15);
+  await expect(quotas.getByRole('listitem').first()).toContainText('100 of 100 used, used up');
+  await quotas.getByRole('link', { name: /monthly/ }).click();
+  await expect(page.getByRole('list', { name: 'Crossings' }).getByRole('listitem')).toHaveCount(2);
+  await page.getByRole('list', { name: 'Crossings' }).getByRole('link', { name: 'anna' }).first().click();
+  await expect(page.getByRole('heading', { name: 'User anna' })).toBeVisible();
 });

@@ -1,5 +1,6 @@
 import type {
   Bucket,
+  Crossing,
   Override,
   ProcessStatus,
   Series,
@@ -42,6 +43,7 @@ export function violation(more: Partial<Violation> = {}): Violation {
     plan: 'free',
     cost: 1,
     tokens_at_time: 0.65,
+    queue_ms: null,
     retry_after_ms: 35,
     ...more,
   };
@@ -161,9 +163,46 @@ export function bucket(more: Partial<Bucket> = {}): Bucket {
     rate_unit: 'second',
     algorithm: 'token_bucket',
     limit_text: '10 per second, bursts to 50',
+    window: null,
     overridden: false,
     reset_after_ms: 3000,
     source: 'user',
+    ...more,
+  };
+}
+
+/** A quota of 10,000 a month, of which 8,012 are used. */
+export function quota(more: Partial<Bucket> = {}): Bucket {
+  return bucket({
+    bucket_key: '15:42',
+    rule_id: 15,
+    name: 'monthly',
+    tokens: 1988,
+    burst_capacity: 10_000,
+    rate_per_second: 0,
+    algorithm: 'fixed_window',
+    limit_text: '10,000 per month, Europe/Berlin',
+    window: { starts_at: '2026-10-31T23:00:00Z', ends_at: '2026-11-30T23:00:00Z', zone: 'Europe/Berlin' },
+    reset_after_ms: 800_000_000,
+    ...more,
+  });
+}
+
+export function crossing(more: Partial<Crossing> = {}): Crossing {
+  return {
+    crossing_id: 51,
+    rule_id: 15,
+    key_pattern: 'user:{user_id}',
+    name: 'monthly',
+    mode: 'enforce',
+    subject: '42',
+    user_id: '42',
+    share: 80,
+    used: 8000,
+    burst_capacity: 10_000,
+    window_starts_at: '2026-10-31T23:00:00Z',
+    window_ends_at: '2026-11-30T23:00:00Z',
+    crossed_at: '2026-11-12T14:02:07.120034Z',
     ...more,
   };
 }

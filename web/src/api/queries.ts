@@ -8,6 +8,7 @@ export type Resource =
   | 'adapting'
   | 'alerts'
   | 'audit'
+  | 'crossings'
   | 'enforcement change'
   | 'explain'
   | 'gateways'

@@ -1692,6 +1692,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/crossings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List crossings of quotas
+         * @description When the use of a `fixed_window` reached a share of its limit, for the shares in the rule's `notify_at`; also of shadow
+         *     rules. There is at most one crossing for each bucket, window and share, and it appears within seconds. A crossing is kept
+         *     for as long as counts are, after its window ended.
+         */
+        get: operations["listCrossings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/violations/export": {
         parameters: {
             query?: never;
@@ -3124,6 +3152,11 @@ export interface components {
             first_denial_ms: number | null;
             /** Format: double */
             longest_wait_ms: number;
+            /**
+             * Format: double
+             * @description The longest that queues make the caller of an allowed check wait
+             */
+            longest_delay_ms: number;
             /** @description At most 2000; of more, evenly spaced ones are kept */
             decisions: components["schemas"]["TimelineDecision"][];
             /** @description One for each given rule */
@@ -3144,6 +3177,11 @@ export interface components {
              * @description 0 if allowed; null if no wait helps
              */
             retry_after_ms: number | null;
+            /**
+             * Format: double
+             * @description How long the queues make the caller of an allowed check wait; if denied, how long the deciding rule's queue was, 0 if that is no queue
+             */
+            delay_ms: number;
         };
         TimelineTier: {
             /** @description How many would have been recorded: denials it decided, or would have in shadow mode */
@@ -3271,6 +3309,7 @@ export interface components {
          *       "rate_unit": "second",
          *       "algorithm": "token_bucket",
          *       "limit_text": "10 per second, bursts to 50",
+         *       "window": null,
          *       "overridden": false,
          *       "reset_after_ms": 4935,
          *       "source": "user"
@@ -3302,6 +3341,8 @@ export interface components {
             algorithm: components["schemas"]["Algorithm"];
             /** @description The limit in force as people say it */
             limit_text: string;
+            /** @description The present window of a fixed_window; null for other algorithms */
+            window: components["schemas"]["BucketWindow"] | null;
             /** @description An override is in force */
             overridden: boolean;
             /**
@@ -3314,6 +3355,27 @@ export interface components {
              * @enum {string}
              */
             source: "user" | "violation";
+        };
+        /**
+         * @example {
+         *       "starts_at": "2026-10-31T23:00:00Z",
+         *       "ends_at": "2026-11-30T23:00:00Z",
+         *       "zone": "Europe/Berlin"
+         *     }
+         */
+        BucketWindow: {
+            /** Format: date-time */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description When the next window begins
+             */
+            ends_at: string;
+            /**
+             * @description The time zone in which the rule's days begin
+             * @example Europe/Berlin
+             */
+            zone: string;
         };
         BucketList: {
             items: components["schemas"]["Bucket"][];
@@ -3608,6 +3670,7 @@ export interface components {
          *       "plan": "free",
          *       "cost": 1,
          *       "tokens_at_time": 0.65,
+         *       "queue_ms": null,
          *       "retry_after_ms": 35
          *     }
          */
@@ -3671,6 +3734,11 @@ export interface components {
             tokens_at_time: number | null;
             /**
              * Format: int64
+             * @description Of a leaky_bucket: how long its queue was, which is the delay that the check would have had behind it; null for other algorithms, and if the bucket was not read
+             */
+            queue_ms: number | null;
+            /**
+             * Format: int64
              * @description null: no wait would have helped
              */
             retry_after_ms: number | null;
@@ -3701,6 +3769,7 @@ export interface components {
          *           "plan": "free",
          *           "cost": 1,
          *           "tokens_at_time": 0.65,
+         *           "queue_ms": null,
          *           "retry_after_ms": 35
          *         }
          *       ],
@@ -3716,6 +3785,88 @@ export interface components {
              * @description How far back the list was searched; null when it is complete
              */
             scanned_until: string | null;
+        };
+        /**
+         * @description The moment when the use of a window reached a share of its limit, with the rule and its limit as they were then
+         * @example {
+         *       "crossing_id": 51,
+         *       "rule_id": 12,
+         *       "key_pattern": "user:{user_id}",
+         *       "name": "monthly",
+         *       "mode": "enforce",
+         *       "subject": "42",
+         *       "user_id": "42",
+         *       "share": 80,
+         *       "used": 8000,
+         *       "burst_capacity": 10000,
+         *       "window_starts_at": "2026-10-31T23:00:00Z",
+         *       "window_ends_at": "2026-11-30T23:00:00Z",
+         *       "crossed_at": "2026-11-12T14:02:07.120034Z"
+         *     }
+         */
+        Crossing: {
+            /** Format: int64 */
+            crossing_id: number;
+            /**
+             * Format: int64
+             * @description The rule may have been removed
+             */
+            rule_id: number;
+            key_pattern: string;
+            /** @description The rule's */
+            name: string;
+            mode: components["schemas"]["Mode"];
+            /** @description The bucket within the rule; one longer than 1024 bytes ends in its digest */
+            subject: string;
+            /** @description Whose bucket it is; null: users share it */
+            user_id: string | null;
+            /** @description Percent of the limit */
+            share: number;
+            /**
+             * Format: double
+             * @description What the window had used
+             */
+            used: number;
+            /**
+             * Format: int64
+             * @description The limit then in force, which can be an override
+             */
+            burst_capacity: number;
+            /** Format: date-time */
+            window_starts_at: string;
+            /** Format: date-time */
+            window_ends_at: string;
+            /**
+             * Format: date-time
+             * @description By the clock of the buckets
+             */
+            crossed_at: string;
+        };
+        /**
+         * @example {
+         *       "items": [
+         *         {
+         *           "crossing_id": 51,
+         *           "rule_id": 12,
+         *           "key_pattern": "user:{user_id}",
+         *           "name": "monthly",
+         *           "mode": "enforce",
+         *           "subject": "42",
+         *           "user_id": "42",
+         *           "share": 80,
+         *           "used": 8000,
+         *           "burst_capacity": 10000,
+         *           "window_starts_at": "2026-10-31T23:00:00Z",
+         *           "window_ends_at": "2026-11-30T23:00:00Z",
+         *           "crossed_at": "2026-11-12T14:02:07.120034Z"
+         *         }
+         *       ],
+         *       "next_cursor": null
+         *     }
+         */
+        CrossingList: {
+            items: components["schemas"]["Crossing"][];
+            next_cursor: components["schemas"]["NextCursor"];
         };
         /**
          * @example {
@@ -3742,6 +3893,7 @@ export interface components {
          *         "plan": "free",
          *         "cost": 1,
          *         "tokens_at_time": 0.65,
+         *         "queue_ms": null,
          *         "retry_after_ms": 35
          *       },
          *       "rule": null,
@@ -8605,6 +8757,47 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ViolationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listCrossings: {
+        parameters: {
+            query?: {
+                rule_id?: number;
+                /** @description Whose buckets; crossings of buckets that users share have no user */
+                user_id?: string;
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CrossingList"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -16,6 +16,7 @@ export type Bucket = Schemas['Bucket'];
 export type Check = Schemas['Check'];
 export type ConfigChange = Schemas['ConfigChange'];
 export type ConfigDiff = Schemas['ConfigDiff'];
+export type Crossing = Schemas['Crossing'];
 export type DescriptorMapping = Schemas['DescriptorMapping'];
 export type Enforcement = Schemas['Enforcement'];
 export type Explanation = Schemas['Explanation'];

@@ -100,6 +100,20 @@ export function plainTime(at: number, to: keyof typeof formats = 'full'): string
   return formats[to].format(at);
 }
 
+/**
+ * "1 Dec 2026, 00:00 Europe/Berlin": a time in a zone, for what begins and ends there. Seconds are shown unless they are 0.
+ */
+export function zonedTime(at: number, zone: string): string {
+  const seconds = at % 60_000 === 0 ? undefined : ('2-digit' as const);
+  const options = { ...day24, year: 'numeric', ...clock, second: seconds } as const;
+  try {
+    return `${new Intl.DateTimeFormat('en-GB', { ...options, timeZone: zone }).format(at)} ${zone}`;
+  } catch {
+    // The browser does not know the zone.
+    return `${new Intl.DateTimeFormat('en-GB', { ...options, timeZone: 'UTC' }).format(at)} UTC`;
+  }
+}
+
 /** "21 Nov 2026, 06:33:56 UTC+01:00", where the reader is. */
 export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;

@@ -37,6 +37,21 @@ test.each([
     'User 42 on free was denied on GET /api/search. A request took 80 tokens, and their bucket for user:{user_id} never holds more than 50. Waiting would not have helped.',
   ],
   [
+    'a full queue',
+    violation({
+      algorithm: 'leaky_bucket',
+      limit_text: '10 per second through a queue of 50',
+      queue_ms: 4935,
+      count: 1,
+    }),
+    'User 42 on free was denied on GET /api/search. The queue of user:{user_id} (10 per second through a queue of 50) was full, with a delay of 4.9 s. It would have been allowed 35 ms later.',
+  ],
+  [
+    'a queue in which a proxy cannot wait',
+    violation({ algorithm: 'leaky_bucket', limit_text: '', tokens_at_time: 40, queue_ms: 1000, count: 1 }),
+    'User 42 on free was denied on GET /api/search. The queue of user:{user_id} (10 per second, bursts to 50) would have delayed the request by 1 s, and its proxy cannot wait. It would have been allowed 35 ms later.',
+  ],
+  [
     'an outage of Redis',
     violation({ reason: 'store_unavailable', count: 1, endpoint: null, method: null }),
     'User 42 on free was denied. Redis did not answer, and the rule user:{user_id} denies until it does.',

@@ -77,13 +77,22 @@ function short(violation: Violation): string {
     const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
     return `Of the limit ${key_pattern}${inBrackets(violation)} ${left}, and a request takes ${exactNumber(cost)}${later}`;
   }
-  if (algorithm === 'leaky_bucket')
-    return `The queue of ${key_pattern}${inBrackets(violation)} was full${later}`;
+  if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
   const lacked =
     held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
   return `${begin} ${lacked}${later}`;
+}
+
+/** The queue that denied: it had no place, or its caller, a proxy, cannot wait. */
+function queue(violation: Violation): string {
+  const { tokens_at_time: held, cost, queue_ms } = violation;
+  const begin = `The queue of ${violation.key_pattern}${inBrackets(violation)}`;
+  if (queue_ms === null) return `${begin} was full`;
+  if (held !== null && held >= cost)
+    return `${begin} would have delayed the request by ${duration(queue_ms)}, and its proxy cannot wait`;
+  return `${begin} was full, with a delay of ${duration(queue_ms)}`;
 }
 
 /** Whose bucket it is. */

@@ -1241,6 +1241,9 @@ type Bucket struct {
 
 	// Tokens What can be taken now: tokens, the rest of a window, or free places
 	Tokens float64 `json:"tokens"`
+
+	// Window The present window of a fixed_window; null for other algorithms
+	Window nullable.Nullable[BucketWindow] `json:"window"`
 }
 
 // BucketSource user: the user id alone determines the bucket
@@ -1275,6 +1278,16 @@ type BucketList struct {
 // BucketReset defines model for BucketReset.
 type BucketReset struct {
 	BucketKey string `json:"bucket_key"`
+}
+
+// BucketWindow defines model for BucketWindow.
+type BucketWindow struct {
+	// EndsAt When the next window begins
+	EndsAt   time.Time `json:"ends_at"`
+	StartsAt time.Time `json:"starts_at"`
+
+	// Zone The time zone in which the rule's days begin
+	Zone string `json:"zone"`
 }
 
 // ChangeKind defines model for ChangeKind.
@@ -1322,6 +1335,48 @@ type CreatedKey struct {
 
 	// Secret The key, for Authorization: Bearer
 	Secret string `json:"secret"`
+}
+
+// Crossing The moment when the use of a window reached a share of its limit, with the rule and its limit as they were then
+type Crossing struct {
+	// BurstCapacity The limit then in force, which can be an override
+	BurstCapacity int64 `json:"burst_capacity"`
+
+	// CrossedAt By the clock of the buckets
+	CrossedAt  time.Time `json:"crossed_at"`
+	CrossingId int64     `json:"crossing_id"`
+	KeyPattern string    `json:"key_pattern"`
+
+	// Mode A shadow rule counts and reports but never decides
+	Mode Mode `json:"mode"`
+
+	// Name The rule's
+	Name string `json:"name"`
+
+	// RuleId The rule may have been removed
+	RuleId int64 `json:"rule_id"`
+
+	// Share Percent of the limit
+	Share int `json:"share"`
+
+	// Subject The bucket within the rule; one longer than 1024 bytes ends in its digest
+	Subject string `json:"subject"`
+
+	// Used What the window had used
+	Used float64 `json:"used"`
+
+	// UserId Whose bucket it is; null: users share it
+	UserId         nullable.Nullable[string] `json:"user_id"`
+	WindowEndsAt   time.Time                 `json:"window_ends_at"`
+	WindowStartsAt time.Time                 `json:"window_starts_at"`
+}
+
+// CrossingList defines model for CrossingList.
+type CrossingList struct {
+	Items []Crossing `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
 // DatabaseStatus If the database is down, this request fails
@@ -2373,7 +2428,10 @@ type Timeline struct {
 	Decisions     []TimelineDecision         `json:"decisions"`
 	Denied        int                        `json:"denied"`
 	FirstDenialMs nullable.Nullable[float64] `json:"first_denial_ms"`
-	LongestWaitMs float64                    `json:"longest_wait_ms"`
+
+	// LongestDelayMs The longest that queues make the caller of an allowed check wait
+	LongestDelayMs float64 `json:"longest_delay_ms"`
+	LongestWaitMs  float64 `json:"longest_wait_ms"`
 
 	// Tiers One for each given rule
 	Tiers []TimelineTier `json:"tiers"`
@@ -2386,8 +2444,11 @@ type TimelineDecision struct {
 	Cost    float64 `json:"cost"`
 
 	// DecidingRule The index in rules of the rule that denied
-	DecidingRule nullable.Nullable[int]                    `json:"deciding_rule"`
-	Reason       nullable.Nullable[TimelineDecisionReason] `json:"reason"`
+	DecidingRule nullable.Nullable[int] `json:"deciding_rule"`
+
+	// DelayMs How long the queues make the caller of an allowed check wait; if denied, how long the deciding rule's queue was, 0 if that is no queue
+	DelayMs float64                                   `json:"delay_ms"`
+	Reason  nullable.Nullable[TimelineDecisionReason] `json:"reason"`
 
 	// RetryAfterMs 0 if allowed; null if no wait helps
 	RetryAfterMs nullable.Nullable[float64] `json:"retry_after_ms"`
@@ -2521,6 +2582,9 @@ type Violation struct {
 
 	// Plan The plan that decided the check
 	Plan nullable.Nullable[string] `json:"plan"`
+
+	// QueueMs Of a leaky_bucket: how long its queue was, which is the delay that the check would have had behind it; null for other algorithms, and if the bucket was not read
+	QueueMs nullable.Nullable[int64] `json:"queue_ms"`
 
 	// RatePerSecond Of the limit then in force, which can be an override; 0 unless the rule limits at a rate
 	RatePerSecond float64 `json:"rate_per_second"`
@@ -3040,6 +3104,20 @@ type ExportAuditParamsFormat string
 type RevertChangeParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListCrossingsParams defines parameters for ListCrossings.
+type ListCrossingsParams struct {
+	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+
+	// UserId Whose buckets; crossings of buckets that users share have no user
+	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // DeleteAuthorizeMappingParams defines parameters for DeleteAuthorizeMapping.
@@ -3708,6 +3786,9 @@ type ServerInterface interface {
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
 	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams)
+	// ListCrossings List crossings of quotas
+	// (GET /api/v1/tenants/{tenant}/crossings)
+	ListCrossings(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListCrossingsParams)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -6017,6 +6098,87 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RevertChange(w, r, tenant, auditId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListCrossings operation middleware
+func (siw *ServerInterfaceWrapper) ListCrossings(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListCrossingsParams
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListCrossings(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9611,6 +9773,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit/export", wrapper.ExportAudit).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/crossings", wrapper.ListCrossings).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/export", wrapper.ExportConfig).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.DeleteAuthorizeMapping).Methods(http.MethodDelete)
@@ -11234,6 +11398,29 @@ func (response RevertChange422ApplicationProblemPlusJSONResponse) VisitRevertCha
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListCrossingsRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListCrossingsParams
+}
+
+type ListCrossingsResponseObject interface {
+	VisitListCrossingsResponse(w http.ResponseWriter) error
+}
+
+type ListCrossings200JSONResponse CrossingList
+
+func (response ListCrossings200JSONResponse) VisitListCrossingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -12903,6 +13090,9 @@ type StrictServerInterface interface {
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
 	RevertChange(ctx context.Context, request RevertChangeRequestObject) (RevertChangeResponseObject, error)
+	// ListCrossings List crossings of quotas
+	// (GET /api/v1/tenants/{tenant}/crossings)
+	ListCrossings(ctx context.Context, request ListCrossingsRequestObject) (ListCrossingsResponseObject, error)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
@@ -14404,6 +14594,33 @@ func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RevertChangeResponseObject); ok {
 		if err := validResponse.VisitRevertChangeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListCrossings operation middleware
+func (sh *strictHandler) ListCrossings(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListCrossingsParams) {
+	var request ListCrossingsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListCrossings(ctx, request.(ListCrossingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListCrossings")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListCrossingsResponseObject); ok {
+		if err := validResponse.VisitListCrossingsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

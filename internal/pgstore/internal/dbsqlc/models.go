@@ -267,6 +267,24 @@ type PlatformAuditEvent struct {
 	After      []byte
 }
 
+type QuotaCrossing struct {
+	TenantID      rules.TenantID
+	RuleID        rules.RuleID
+	Subject       string
+	WindowStart   time.Time
+	Share         int16
+	CrossingID    int64
+	WindowEnd     time.Time
+	CrossedAt     time.Time
+	RecordedAt    time.Time
+	Used          float64
+	BurstCapacity int64
+	Mode          string
+	RuleName      string
+	KeyPattern    string
+	UserID        *string
+}
+
 type RateLimitOverride struct {
 	TenantID      rules.TenantID
 	RuleID        rules.RuleID

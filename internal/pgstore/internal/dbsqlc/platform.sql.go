@@ -265,6 +265,63 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 	return items, nil
 }
 
+const crossingsRecorded = `-- name: CrossingsRecorded :exec
+INSERT INTO quota_crossing AS c (
+    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name, key_pattern, user_id)
+SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
+    n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
+    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern, nullif(n.user_id, '')
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::text[]) COLLATE "C" AS subject,
+        unnest($4::timestamptz[]) AS window_start, unnest($5::smallint[]) AS share,
+        unnest($6::timestamptz[]) AS window_end, unnest($7::timestamptz[]) AS crossed_at,
+        unnest($8::double precision[]) AS used, unnest($9::bigint[]) AS burst_capacity,
+        unnest($10::text[]) AS mode, unnest($11::text[]) AS rule_name,
+        unnest($12::text[]) AS key_pattern, unnest($13::text[]) AS user_id
+) AS n
+ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
+ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE
+SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity, mode = excluded.mode
+WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used)
+`
+
+type CrossingsRecordedParams struct {
+	TenantIds    []int64
+	RuleIds      []int64
+	Subjects     []string
+	WindowStarts []time.Time
+	Shares       []int16
+	WindowEnds   []time.Time
+	CrossedAt    []time.Time
+	Used         []float64
+	Bursts       []int64
+	Modes        []string
+	RuleNames    []string
+	KeyPatterns  []string
+	UserIds      []string
+}
+
+// ” means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the same time.
+func (q *Queries) CrossingsRecorded(ctx context.Context, arg CrossingsRecordedParams) error {
+	_, err := q.db.Exec(ctx, crossingsRecorded,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.WindowStarts,
+		arg.Shares,
+		arg.WindowEnds,
+		arg.CrossedAt,
+		arg.Used,
+		arg.Bursts,
+		arg.Modes,
+		arg.RuleNames,
+		arg.KeyPatterns,
+		arg.UserIds,
+	)
+	return err
+}
+
 const databaseTime = `-- name: DatabaseTime :one
 
 SELECT clock_timestamp()::timestamptz
@@ -428,6 +485,22 @@ DELETE FROM backend_report WHERE slice < $1::timestamptz
 func (q *Queries) DropBackendReports(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, dropBackendReports, before)
 	return err
+}
+
+const dropCrossings = `-- name: DropCrossings :execrows
+DELETE FROM quota_crossing
+WHERE ctid = ANY (ARRAY(
+    SELECT c.ctid FROM quota_crossing AS c WHERE c.window_end < $1 LIMIT $2::integer
+))
+`
+
+// While a window lasts its crossings stay, because they would be noted again.
+func (q *Queries) DropCrossings(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropCrossings, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropDecisionMinutes = `-- name: DropDecisionMinutes :execrows

@@ -156,7 +156,7 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
 }
 
 function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
-  const { user_id, ip_address, plan, cost, tokens_at_time, retry_after_ms, rule_id } = violation;
+  const { user_id, ip_address, plan, cost, tokens_at_time, queue_ms, retry_after_ms, rule_id } = violation;
   return (
     <Facts
       facts={{
@@ -183,6 +183,7 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
         [hasRate(violation.algorithm) ? 'Tokens left' : 'Left']:
           tokens_at_time !== null &&
           (hasRate(violation.algorithm) ? plural(tokens_at_time, 'token') : exactNumber(tokens_at_time)),
+        'Delay of the queue': queue_ms !== null && <Duration ms={queue_ms} />,
         Wait: retry_after_ms === null ? 'Waiting would not have helped' : <Duration ms={retry_after_ms} />,
         Bucket: (
           <span className={styles.copied}>

@@ -57,11 +57,23 @@ const columnsWith = (rules: Rule[]): Column<Violation>[] => [
     render: ({ retry_after_ms }) =>
       retry_after_ms === null ? <span className="soft">none</span> : <Duration ms={retry_after_ms} />,
   },
+  {
+    key: 'queue',
+    header: 'Delay',
+    width: 88,
+    numeric: true,
+    wide: true,
+    render: ({ queue_ms }) => queue_ms !== null && <Duration ms={queue_ms} />,
+  },
 ];
 
-/** The columns of a list of violations. A user's page leaves out the column that would repeat the user. */
-export function violationColumns(rules: Rule[], without?: 'who'): Column<Violation>[] {
-  return columnsWith(rules).filter(({ key }) => key !== without);
+/**
+ * The columns of a list of violations. A user's page leaves out the column that would repeat the user. The delay of queues
+ * is there if a row is of one.
+ */
+export function violationColumns(rules: Rule[], rows: Violation[], without?: 'who'): Column<Violation>[] {
+  const queues = rows.some(({ queue_ms }) => queue_ms !== null);
+  return columnsWith(rules).filter(({ key }) => key !== without && (queues || key !== 'queue'));
 }
 
 /** The outcome in a word: "Denied", "Blocked", "Shadow". */

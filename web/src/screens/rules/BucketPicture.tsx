@@ -149,9 +149,11 @@ function inWords(timeline: Timeline, arrivals: Arrivals): string {
   const time = duration(arrivals.sliceMs * arrivals.counts.length);
   const begin = `${plural(total, 'request')} in ${time}: `;
   const each = bundle(arrivals) > 1 ? ` Simulated ${exactNumber(bundle(arrivals))} at a time.` : '';
-  if (timeline.first_denial_ms === null) return `${begin}all allowed.${each}`;
+  const delay = timeline.longest_delay_ms;
+  const delayed = delay > 0 ? `; the longest delay of an allowed one is ${duration(delay)}` : '';
+  if (timeline.first_denial_ms === null) return `${begin}all allowed${delayed}.${each}`;
   return (
     `${begin}${exactNumber(total - denied)} allowed, ${exactNumber(denied)} denied, the first after ` +
-    `${duration(timeline.first_denial_ms)}; the longest wait is ${duration(timeline.longest_wait_ms)}.${each}`
+    `${duration(timeline.first_denial_ms)}; the longest wait is ${duration(timeline.longest_wait_ms)}${delayed}.${each}`
   );
 }

@@ -7,6 +7,7 @@ import type { Rule } from '~/api/types';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { patternInWords } from '~/domain/pattern';
+import { Crossings } from '~/features/crossings/Crossings';
 import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
 import { AdaptingCard } from './AdaptingCard';
@@ -22,7 +23,7 @@ import { SaveCandidate } from './SaveCandidate';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
-/** One rule: its form, simulation, verdicts, overrides and history. */
+/** One rule: its form, simulation, verdicts, crossings, overrides and history. */
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
@@ -86,6 +87,9 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
           <AdaptingCard tenant={tenant} rule={rule} />
           <Verdicts tenant={tenant} rule={rule} />
+          {rule.algorithm === 'fixed_window' && rule.action === 'limit' && (
+            <Crossings tenant={tenant} which={{ rule: rule.rule_id }} rules={[rule]} />
+          )}
           {isOverridable(rule) && <RuleOverrides tenant={tenant} rule={rule} />}
           <Card title="History" flush>
             <History tenant={tenant} ruleId={rule.rule_id} />

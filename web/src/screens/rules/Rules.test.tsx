@@ -25,6 +25,7 @@ const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
     denied: 0,
     first_denial_ms: null,
     longest_wait_ms: 0,
+    longest_delay_ms: 0,
     decisions: [],
     tiers: [],
   },

@@ -52,10 +52,19 @@ const timeline: Timeline = {
   denied: 1,
   first_denial_ms: 20,
   longest_wait_ms: 80,
+  longest_delay_ms: 0,
   decisions: [
-    { at_ms: 0, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0 },
-    { at_ms: 10, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0 },
-    { at_ms: 20, cost: 1, allowed: false, deciding_rule: 0, reason: 'limit_exceeded', retry_after_ms: 80 },
+    { at_ms: 0, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0, delay_ms: 0 },
+    { at_ms: 10, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0, delay_ms: 0 },
+    {
+      at_ms: 20,
+      cost: 1,
+      allowed: false,
+      deciding_rule: 0,
+      reason: 'limit_exceeded',
+      retry_after_ms: 80,
+      delay_ms: 0,
+    },
   ],
   tiers: [
     {

@@ -1,19 +1,17 @@
-import { ActionIcon, Menu } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { isStatus } from '~/api/problem';
 import type { Bucket } from '~/api/types';
-import { IconBolt, IconDots, IconPlus, IconRefresh } from '~/components/icons';
-import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
-import { RuleLink } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
-import { splitsByUser } from '~/domain/pattern';
 import { hasRate } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
+import { type BucketAct, BucketMenu } from './BucketMenu';
+import { BucketName } from './BucketName';
 import { useLevel } from './level';
+import { QuotaRow } from './QuotaRow';
 import { bucketsQuery } from './queries';
 import styles from './Users.module.css';
 
@@ -24,52 +22,76 @@ interface Props {
   onOverride: (rule: number) => void;
 }
 
-/** The user’s buckets. Their levels refill on screen. */
+/** The use of the user’s quotas, and the levels of the other buckets, which refill on screen. */
 export function Buckets({ tenant, user, edit, onOverride }: Props) {
   const buckets = useQuery(bucketsQuery(tenant, user));
-  const [act, setAct] = useState<{ verb: 'reset' | 'credit'; bucket: Bucket } | null>(null);
-  const done = () => setAct(null);
+  const [acting, setActing] = useState<{ act: BucketAct; bucket: Bucket } | null>(null);
+  const done = () => setActing(null);
+  if (!buckets.data) {
+    return (
+      <Card title="Quotas and buckets" flush>
+        {isStatus(buckets.error, 409) ? (
+          <EmptyState title="Buckets are not visible here">
+            Redis is not configured, so each process keeps its own buckets in memory.
+          </EmptyState>
+        ) : buckets.isError ? (
+          <ErrorState error={buckets.error} onRetry={() => buckets.refetch()} />
+        ) : (
+          <LoadingLines lines={4} />
+        )}
+      </Card>
+    );
+  }
+  const { items, hasMore, readAt } = buckets.data;
+  const quotas = items.filter(({ algorithm }) => algorithm === 'fixed_window');
+  const others = items.filter(({ algorithm }) => algorithm !== 'fixed_window');
+  const rowOf = (bucket: Bucket) => ({
+    tenant,
+    bucket,
+    edit,
+    onOverride,
+    onAct: (act: BucketAct) => setActing({ act, bucket }),
+  });
   return (
-    <Card title="Buckets" lead="Current levels. Viewing takes no tokens." flush>
-      {buckets.data ? (
-        buckets.data.items.length === 0 ? (
+    <>
+      <Card title="Quotas" lead="Use in the present window. Viewing takes nothing." flush>
+        {quotas.length === 0 ? (
+          <p className={styles.none}>
+            No quotas. A rule for each user with a fixed window, such as 10,000 per month, shows its use here.
+          </p>
+        ) : (
+          <ul className={styles.buckets} aria-label="Quotas">
+            {quotas.map((bucket) => (
+              <QuotaRow key={bucket.bucket_key} {...rowOf(bucket)} />
+            ))}
+          </ul>
+        )}
+      </Card>
+      <Card title="Buckets" lead="Current levels. Viewing takes no tokens." flush>
+        {items.length === 0 ? (
           <EmptyState title="No buckets">
             A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket. It appears here.
           </EmptyState>
+        ) : others.length === 0 ? (
+          <p className={styles.none}>No buckets but those of quotas.</p>
         ) : (
-          <>
-            <ul className={styles.buckets}>
-              {buckets.data.items.map((bucket) => (
-                <BucketRow
-                  key={bucket.bucket_key}
-                  tenant={tenant}
-                  bucket={bucket}
-                  readAt={buckets.data.readAt}
-                  edit={edit}
-                  onOverride={onOverride}
-                  onAct={(verb) => setAct({ verb, bucket })}
-                />
-              ))}
-            </ul>
-            {buckets.data.hasMore && (
-              <p className={styles.none}>
-                Not all buckets are shown: only those of the first 500 rules and of recent denials.
-              </p>
-            )}
-          </>
-        )
-      ) : isStatus(buckets.error, 409) ? (
-        <EmptyState title="Buckets are not visible here">
-          Redis is not configured, so each process keeps its own buckets in memory.
-        </EmptyState>
-      ) : buckets.isError ? (
-        <ErrorState error={buckets.error} onRetry={() => buckets.refetch()} />
-      ) : (
-        <LoadingLines lines={4} />
+          <ul className={styles.buckets} aria-label="Buckets">
+            {others.map((bucket) => (
+              <BucketRow key={bucket.bucket_key} readAt={readAt} {...rowOf(bucket)} />
+            ))}
+          </ul>
+        )}
+        {hasMore && (
+          <p className={styles.none}>
+            Not all quotas and buckets are shown: only those of the first 500 rules and of recent denials.
+          </p>
+        )}
+      </Card>
+      {acting?.act === 'reset' && <Reset tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
+      {acting?.act === 'credit' && (
+        <Credit tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />
       )}
-      {act?.verb === 'reset' && <Reset tenant={tenant} user={user} bucket={act.bucket} onClose={done} />}
-      {act?.verb === 'credit' && <Credit tenant={tenant} user={user} bucket={act.bucket} onClose={done} />}
-    </Card>
+    </>
   );
 }
 
@@ -79,30 +101,22 @@ interface RowProps {
   readAt: number;
   edit: boolean;
   onOverride: (rule: number) => void;
-  onAct: (verb: 'reset' | 'credit') => void;
+  onAct: (act: BucketAct) => void;
 }
 
 function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
-  const { burst_capacity, key_pattern, rule_id, mode, overridden, bucket_key } = bucket;
+  const { burst_capacity, mode } = bucket;
   const nouns = nounsOf(bucket);
-  const label = ruleLabel(bucket);
   return (
     <li className={styles.bucket}>
-      <div className={styles.bucketName} title={bucket_key}>
-        <div>
-          <RuleLink tenant={tenant} id={rule_id} rule={bucket} />
-          {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
-          {overridden && <Outcome tone="neutral">Override</Outcome>}
-        </div>
-        <span className="soft">{bucket.limit_text}</span>
-      </div>
+      <BucketName tenant={tenant} bucket={bucket} />
       <div className={styles.level}>
         {/* biome-ignore lint/a11y/useSemanticElements: browsers draw a meter element in colours of their own */}
         <div
           className={styles.meter}
           role="meter"
-          aria-label={`${nouns.title} of ${label}`}
+          aria-label={`${nouns.title} of ${ruleLabel(bucket)}`}
           aria-valuemin={0}
           aria-valuemax={burst_capacity}
           aria-valuenow={Math.floor(level)}
@@ -121,28 +135,7 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
           <span className="soft numeric">{rest(bucket, level)}</span>
         </div>
       </div>
-      {edit && (
-        <Menu position="bottom-end">
-          <Menu.Target>
-            <ActionIcon aria-label={`Actions for the bucket of ${label}`}>
-              <IconDots size={16} />
-            </ActionIcon>
-          </Menu.Target>
-          <Menu.Dropdown>
-            <Menu.Item leftSection={<IconRefresh size={14} />} onClick={() => onAct('reset')}>
-              Refill
-            </Menu.Item>
-            <Menu.Item leftSection={<IconPlus size={14} />} onClick={() => onAct('credit')}>
-              Adjust tokens
-            </Menu.Item>
-            {splitsByUser(key_pattern) && (
-              <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onOverride(rule_id)}>
-                Override limit
-              </Menu.Item>
-            )}
-          </Menu.Dropdown>
-        </Menu>
-      )}
+      {edit && <BucketMenu bucket={bucket} onAct={onAct} onOverride={onOverride} />}
     </li>
   );
 }

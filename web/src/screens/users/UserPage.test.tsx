@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Override } from '~/api/types';
 import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { bucket, override, user as someUser, violation } from '../../../test/traffic';
+import { bucket, crossing, override, quota, user as someUser, violation } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 const its = `${base}/users/42`;
@@ -23,6 +23,7 @@ function server(more: Record<string, unknown> = {}, overrides: () => Override[] 
       headers: tag,
     }),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
+    [`GET ${base}/crossings`]: page([]),
     [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),
     ...more,
   });
@@ -231,7 +232,7 @@ test('a user with more than is shown says so, and shows more overrides', async (
   await user.click(await screen.findByRole('button', { name: 'Show more' }));
   expect(await screen.findByText('the last of all')).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Show more' })).toBeNull();
-  expect(await screen.findByText(/Not all buckets are shown/)).toBeDefined();
+  expect(await screen.findByText(/Not all quotas and buckets are shown/)).toBeDefined();
 });
 
 test('the plan changes with the tag that was read, after the limits of both were shown', async () => {
@@ -289,6 +290,72 @@ test('buckets in the memory of other processes are said to be there', async () =
   server({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
   open('/t/acme/users/42');
   expect(await screen.findByText('Buckets are not visible here')).toBeDefined();
+});
+
+test('a quota shows its use, its override and the end of its window in the rule’s zone', async () => {
+  server({
+    [`GET ${its}/buckets`]: {
+      items: [
+        bucket(),
+        quota({ overridden: true }),
+        quota({ bucket_key: '16:42', name: 'daily', tokens: 0, burst_capacity: 100 }),
+      ],
+      has_more: false,
+    },
+  });
+  open('/t/acme/users/42');
+  const quotas = await screen.findByRole('list', { name: 'Quotas' });
+  const [monthly, daily] = within(quotas).getAllByRole('listitem');
+  expect(monthly?.textContent).toMatch(/8,012 of 10,000 used.*until 1 Dec 2026, 00:00 Europe\/Berlin/);
+  expect(within(monthly as HTMLElement).getByText('Override')).toBeDefined();
+  const meter = within(monthly as HTMLElement).getByRole('meter');
+  expect(meter.getAttribute('aria-valuenow')).toBe('8012');
+  expect(daily?.textContent).toMatch(/100 of 100 used, used up/);
+  const buckets = screen.getByRole('list', { name: 'Buckets' });
+  expect(within(buckets).getAllByRole('listitem')).toHaveLength(1);
+});
+
+test('without quotas the page says what makes one', async () => {
+  server();
+  open('/t/acme/users/42');
+  expect(await screen.findByText(/^No quotas\. A rule for each user with a fixed window/)).toBeDefined();
+});
+
+test('quotas whose store is away say so, and are read again', async () => {
+  let isAway = true;
+  server({
+    [`GET ${its}/buckets`]: () =>
+      isAway ? problem(503, 'unavailable') : { json: { items: [quota()], has_more: false } },
+  });
+  const { user } = open('/t/acme/users/42');
+  const alert = await screen.findByRole('alert');
+  isAway = false;
+  await user.click(within(alert).getByRole('button', { name: 'Try again' }));
+  expect(await screen.findByRole('list', { name: 'Quotas' })).toBeDefined();
+});
+
+test('crossings of the user’s quotas are listed page by page', async () => {
+  server({
+    [`GET ${base}/rules`]: page([rule({ rule_id: 15, name: 'monthly', window_zone: 'Europe/Berlin' })]),
+    [`GET ${base}/crossings`]: ({ query }: { query: URLSearchParams }) => {
+      expect(query.get('user_id')).toBe('42');
+      return query.has('cursor')
+        ? {
+            json: page([crossing({ crossing_id: 50, rule_id: 99, name: 'old', share: 100, mode: 'shadow' })]),
+          }
+        : { json: { items: [crossing()], next_cursor: 'next' } };
+    },
+  });
+  const { user } = open('/t/acme/users/42');
+  const list = await screen.findByRole('list', { name: 'Crossings' });
+  expect(list.textContent).toMatch(
+    /80.% of user:\{user_id\} monthly.*8,000 of 10,000 used; window until 1 Dec 2026, 00:00 Europe\/Berlin.*1[123] Nov, \d\d:\d\d/,
+  );
+  await user.click(screen.getByRole('button', { name: 'Show more' }));
+  await waitFor(() => expect(within(list).getAllByRole('listitem')).toHaveLength(2));
+  expect(within(list).getAllByRole('listitem')[1]?.textContent).toMatch(
+    /100.% of user:\{user_id\} old · removed/,
+  );
 });
 
 test('a viewer sees all of it, and no button that would fail', async () => {

@@ -11,6 +11,7 @@ import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { here, usePanel } from '~/components/usePanel';
+import { Crossings } from '~/features/crossings/Crossings';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { overridableRules, ruleToOverride } from '~/features/overrides/overridable';
@@ -23,7 +24,7 @@ import { ChangePlan } from './ChangePlan';
 import { userQuery } from './queries';
 import styles from './Users.module.css';
 
-/** One user: plan, buckets, overrides and recent denials. */
+/** One user: plan, quotas, buckets, crossings, overrides and recent denials. */
 export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });
@@ -68,6 +69,7 @@ export default function UserPage() {
         {({ value }) => (
           <>
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
+            <Crossings tenant={tenant} which={{ user: id }} rules={rules} />
             <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
               <OverrideTable
                 tenant={tenant}
@@ -136,7 +138,7 @@ function Denials({ tenant, rules, user: { user_id, recent_violations }, open, on
       ) : (
         <DataTable
           label="Recent denials"
-          columns={violationColumns(rules, 'who')}
+          columns={violationColumns(rules, recent_violations, 'who')}
           rows={recent_violations}
           rowKey={({ violation_id }) => violation_id}
           open={open}

@@ -52,6 +52,15 @@ test('filters come from the address and go there', async () => {
   expect(screen.getByLabelText('User')).toHaveProperty('value', '');
 });
 
+test('the delay of a queue has a column if a violation is of one', async () => {
+  const queued = violation({ violation_id: 'queued', algorithm: 'leaky_bucket', queue_ms: 4935 });
+  server({ [`GET ${base}/violations`]: list([queued, violation()]) });
+  open('/t/acme/violations');
+  const table = await screen.findByRole('table', { name: 'Violations' });
+  expect(within(table).getByRole('columnheader', { name: 'Delay' })).toBeDefined();
+  expect(within(table).getByText(/^4\.9.s$/)).toBeDefined();
+});
+
 test('a row opens to say what happened, and leads to an override', async () => {
   server({ [`GET ${base}/violations/${violation().violation_id}`]: oneOf() });
   const { user, router } = open('/t/acme/violations');

@@ -97,7 +97,7 @@ export default function Violations() {
           <div className={list.isPlaceholderData ? styles.old : undefined} aria-busy={list.isPlaceholderData}>
             <DataTable
               label="Violations"
-              columns={violationColumns(rules)}
+              columns={violationColumns(rules, rows)}
               rows={rows}
               rowKey={({ violation_id }) => violation_id}
               open={search.open}

@@ -1,0 +1,121 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { Crossing, Rule } from '~/api/types';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
+import { ShowMore } from '~/components/ShowMore';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { exactNumber, percent, plainTime, zonedTime } from '~/domain/format';
+import styles from './Crossings.module.css';
+import { crossingsQuery, type WhichCrossings } from './queries';
+
+interface Props {
+  tenant: string;
+  which: WhichCrossings;
+  /** The rules that are known, for their names and time zones. */
+  rules: Rule[];
+}
+
+/** When quotas were used up to the shares that their rules note, of one rule or one user. */
+export function Crossings({ tenant, which, rules }: Props) {
+  const list = useInfiniteQuery(crossingsQuery(tenant, which));
+  const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Card title="Crossings" lead="When a quota’s use reached a share of its limit, once per window." flush>
+      {list.data ? (
+        rows.length === 0 ? (
+          <p className={styles.none}>{noneYet(which, rules)}</p>
+        ) : (
+          <>
+            <ul className={styles.list} aria-label="Crossings">
+              {rows.map((crossing) => (
+                <Row
+                  key={crossing.crossing_id}
+                  tenant={tenant}
+                  crossing={crossing}
+                  rule={rules.find(({ rule_id }) => rule_id === crossing.rule_id)}
+                  names={'rule' in which ? 'who' : 'rule'}
+                />
+              ))}
+            </ul>
+            {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
+          </>
+        )
+      ) : list.isError ? (
+        <ErrorState error={list.error} onRetry={() => list.refetch()} />
+      ) : (
+        <LoadingLines lines={2} />
+      )}
+    </Card>
+  );
+}
+
+function noneYet(which: WhichCrossings, rules: Rule[]): string {
+  if ('user' in which)
+    return 'No crossings. Quota rules that note them, such as at 80 and 100 %, record them here.';
+  const shares = rules[0]?.notify_at ?? [];
+  return shares.length === 0
+    ? 'This rule notes no crossings. Enter shares such as 80, 100 in its limit.'
+    : 'No crossings yet.';
+}
+
+interface RowProps {
+  tenant: string;
+  crossing: Crossing;
+  /** Missing if it was removed. */
+  rule: Rule | undefined;
+  names: 'who' | 'rule';
+}
+
+function Row({ tenant, crossing, rule, names }: RowProps) {
+  const { share, mode, crossed_at, used, burst_capacity, window_ends_at } = crossing;
+  return (
+    <li className={styles.crossing}>
+      <div>
+        <span className={styles.what}>
+          <strong className="numeric">{percent(share / 100)}</strong> {names === 'rule' ? 'of' : 'by'}{' '}
+          {names === 'rule' ? (
+            <OfRule tenant={tenant} crossing={crossing} rule={rule} />
+          ) : (
+            <Who tenant={tenant} crossing={crossing} />
+          )}
+          {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
+        </span>
+        <span className="soft">
+          {exactNumber(used)} of {exactNumber(burst_capacity)} used; window until{' '}
+          {zonedTime(Date.parse(window_ends_at), rule?.window_zone ?? 'UTC')}
+        </span>
+      </div>
+      <div className={styles.when}>
+        <span className="numeric">{plainTime(Date.parse(crossed_at), 'minute')}</span>
+        <span className="soft">
+          <RelativeTime at={crossed_at} />
+        </span>
+      </div>
+    </li>
+  );
+}
+
+function OfRule({ tenant, crossing, rule }: Omit<RowProps, 'names'>) {
+  const { rule_id, key_pattern, name } = crossing;
+  if (rule) return <RuleLink tenant={tenant} id={rule_id} rule={rule} />;
+  return (
+    <>
+      <code>{key_pattern}</code> <span className="soft">{[name, 'removed'].filter(Boolean).join(' · ')}</span>
+    </>
+  );
+}
+
+function Who({ tenant, crossing: { user_id, subject } }: Pick<RowProps, 'tenant' | 'crossing'>) {
+  if (user_id === null) return subject === '' ? <>all requests together</> : <code>{subject}</code>;
+  return (
+    <>
+      <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }}>
+        {user_id}
+      </Link>
+      {subject !== user_id && <code>{subject}</code>}
+    </>
+  );
+}

@@ -1,0 +1,26 @@
+import { infiniteQueryOptions } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+
+/** Crossings of one rule or of one user's buckets. */
+export type WhichCrossings = { rule: number } | { user: string };
+
+const perPage = 10;
+
+/** Crossings, latest first, page by page. */
+export const crossingsQuery = (tenant: string, which: WhichCrossings) =>
+  infiniteQueryOptions({
+    queryKey: tenantKey(tenant, 'crossings', which),
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam, signal }) => {
+      const filter = 'rule' in which ? { rule_id: which.rule } : { user_id: which.user };
+      return body(
+        api.GET('/api/v1/tenants/{tenant}/crossings', {
+          params: { path: { tenant }, query: { ...filter, limit: perPage, cursor: pageParam } },
+          signal,
+        }),
+      );
+    },
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+    refetchInterval: 15_000,
+  });
