@@ -83,9 +83,13 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		defer q.places.release()
 		if err := s.check(q, rt, o); err != nil {
+			s.noteRefusal(q, rt, err)
 			s.pauseRefusal(q.r.Context(), q, err)
 			s.handlerFailed(w, r, err)
 			return nil
+		}
+		if o.isFile {
+			s.note(q, auth.AccessExported, rt.path)
 		}
 		q.r = q.r.WithContext(q.context())
 		if q.onceSecret == "" {

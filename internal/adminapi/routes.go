@@ -31,6 +31,8 @@ type Config struct {
 	// As returns a Writer in the name of an actor.
 	As     func(by rules.Actor) Writer
 	People auth.Store
+	// Access logs who got in and who did not; may be nil.
+	Access *auth.AccessLog
 	// Once remembers requests that may be repeated.
 	Once auth.OnceStore
 	Gate *auth.Gate

@@ -31,6 +31,7 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
 	q := requestOf(ctx)
 	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, s.browser(q))
+	s.noteSignIn(q, &entry, err)
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
@@ -97,6 +98,7 @@ func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (
 	if err := s.Gate.SignOut(ctx, *q.session); err != nil {
 		return nil, err
 	}
+	s.note(q, auth.AccessSignedOut, "")
 	q.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOut204Response{}, nil
 }
@@ -126,6 +128,7 @@ func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEveryw
 	if _, err := s.People.EndSessions(ctx, q.account().ID); err != nil {
 		return nil, err
 	}
+	s.note(q, auth.AccessSessionsEnded, "")
 	q.forgetCookie(s.cookie(plainSession))
 	return openapi.SignOutEverywhere204Response{}, nil
 }
@@ -135,6 +138,7 @@ func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequ
 	if err := s.People.EndSession(ctx, requestOf(ctx).account().ID, request.SessionId); err != nil {
 		return nil, err
 	}
+	s.note(requestOf(ctx), auth.AccessSessionsEnded, "")
 	return openapi.EndSession204Response{}, nil
 }
 
@@ -156,12 +160,14 @@ func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePass
 	entry, err := s.Gate.ChangePassword(ctx, *q.session, request.Body.CurrentPassword, request.Body.NewPassword, s.browser(q))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
+		s.note(q, auth.AccessPasswordFailed, "")
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
 	case errors.Is(err, rules.ErrChanged):
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was changed a moment ago"}})
 	case err != nil:
 		return nil, q.slowDown(err)
 	}
+	s.note(q, auth.AccessPasswordChanged, "")
 	s.remember(q, entry)
 	return openapi.ChangePassword204Response{}, nil
 }
@@ -197,6 +203,7 @@ func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance
 		if err != nil {
 			return openapi.SignedInJSONResponse{}, err
 		}
+		s.noteOf(q, auth.AccessInvited, "", entry.Session.Account)
 		return s.welcome(ctx, entry)
 	case err != nil:
 		return openapi.SignedInJSONResponse{}, err
@@ -206,6 +213,7 @@ func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance
 	if _, err := s.Gate.Accept(ctx, actor, session, body.Token); err != nil {
 		return openapi.SignedInJSONResponse{}, err
 	}
+	s.noteOf(q, auth.AccessInvited, "", session.Account)
 	shown, err := s.showSession(ctx, &session)
 	return openapi.SignedInJSONResponse{
 		Body: shown, Headers: openapi.SignedInResponseHeaders{ETag: etag(session.Account.Version)},

@@ -64,6 +64,7 @@ type world struct {
 	watcher     *snapshot.Watcher
 	buckets     *redisbucket.Store
 	metrics     *metrics.Metrics
+	access      *auth.AccessLog
 	log         lockedBuffer
 
 	acme, other, closed rules.Tenant
@@ -110,7 +111,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
+	w.access = auth.NewAccessLog(log, time.Now)
 	config := adminapi.Config{
+		Access: w.access,
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
 		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,

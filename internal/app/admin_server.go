@@ -40,12 +40,13 @@ type AdminServer struct {
 	drain   drain
 
 	webhooks *webhook.Sender
+	access   *auth.AccessLog
 }
 
 // NewAdminServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside an API in
 // the same process, it shares the API's rules, buckets and metrics, and must be closed before it.
 func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *slog.Logger) (_ *AdminServer, err error) {
-	a := &AdminServer{cfg: cfg, log: log, beside: beside}
+	a := &AdminServer{cfg: cfg, log: log, beside: beside, access: auth.NewAccessLog(log, time.Now)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -78,7 +79,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Once: a.store, Gate: auth.NewGate(a.store, auth.Options{}),
+		People: a.store, Once: a.store, Access: a.access, Gate: auth.NewGate(a.store, auth.Options{}),
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
@@ -188,6 +189,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 		defer endMetrics()
 		return a.surface.serve(ctx, a.cfg.ShutdownTimeout)
 	})
+	group.Go(func() error { a.access.Run(ctx); return nil })
 	group.Go(func() error { upkeep(ctx, a.cfg, a.store, a.webhooks, a.log); return nil })
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
@@ -198,6 +200,7 @@ func (a *AdminServer) Run(ctx context.Context) error {
 		group.Go(func() error { return a.metrics.serve(drained, a.cfg.ShutdownTimeout) })
 	}
 	err := group.Wait()
+	a.access.Flush(context.WithoutCancel(ctx)) // of requests that ended while the server stopped
 	return errors.Join(err, a.Close())
 }
 

@@ -1,0 +1,56 @@
+package adminapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+// note logs what the caller did to get in, or was refused.
+func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
+	var account auth.Account
+	if q.session != nil {
+		account = q.session.Account
+	}
+	s.noteOf(q, kind, detail, account)
+}
+
+// noteOf is note for an account that is not the caller yet, or no longer.
+func (s *surface) noteOf(q *apiRequest, kind auth.AccessKind, detail string, account auth.Account) {
+	event := auth.AccessEvent{
+		Kind: kind, Account: account.ID, Who: account.Email, Tenant: q.tenant.Slug, Detail: detail,
+		IP: clientIP(q.r, s.TrustedProxies), UserAgent: q.r.UserAgent(), RequestID: q.requestID,
+	}
+	if q.key != nil {
+		event.KeyID, event.Who = q.key.ID, q.actor.Name
+	}
+	s.Access.Note(event)
+}
+
+// noteRefusal logs a caller without permission, and one whose key or session is not in force.
+func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
+	var told *httpapi.Problem
+	if !errors.As(asProblem(err), &told) {
+		return
+	}
+	switch operation := rt.method + " " + rt.path; {
+	case told.Status == http.StatusForbidden:
+		s.note(q, auth.AccessDenied, operation)
+	case told.Status == http.StatusUnauthorized && s.credential(q.r) != "":
+		s.note(q, auth.AccessRefused, operation)
+	}
+}
+
+// noteSignIn logs the outcome of an attempt to sign in.
+func (s *surface) noteSignIn(q *apiRequest, entry *auth.Entry, err error) {
+	switch {
+	case err == nil:
+		s.noteOf(q, auth.AccessSignedIn, "password", entry.Session.Account)
+	case errors.Is(err, auth.ErrWrongPassword):
+		s.note(q, auth.AccessSignInFailed, "password")
+	case errors.As(err, new(auth.TooSoonError)):
+		s.note(q, auth.AccessSignInTooSoon, "password")
+	}
+}
