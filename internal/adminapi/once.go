@@ -58,7 +58,7 @@ func (q *apiRequest) mayRepeat(rt route, body []byte) error {
 	}
 	var tenant [8]byte
 	binary.BigEndian.PutUint64(tenant[:], uint64(q.tenant.ID))
-	caller := string(q.caller().Account)
+	caller := q.caller().Account
 	q.onceSecret = key
 	q.once = auth.Once{
 		Tenant: q.tenant.ID, Caller: caller,
