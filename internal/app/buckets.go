@@ -14,6 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/certs"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/lease"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/redisbucket"
@@ -25,6 +26,7 @@ type buckets struct {
 	local  *membucket.Store
 	redis  *redisbucket.Store   // nil unless buckets are there
 	pg     *pgBuckets           // nil unless buckets are in PostgreSQL
+	leases *lease.Buckets       // in front of Redis; nil unless they are on
 	cached *enforce.DenialCache // in front of them
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
@@ -64,7 +66,12 @@ func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buc
 	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
-	b.cached = enforce.NewDenialCache(b.redis, nil)
+	if !cfg.Leases {
+		b.cached = enforce.NewDenialCache(b.redis, nil)
+		return b, nil
+	}
+	b.leases = lease.Open(b.redis, nil, log)
+	b.cached = enforce.NewDenialCache(b.leases, nil)
 	return b, nil
 }
 
@@ -106,6 +113,9 @@ func (b *buckets) close() error {
 	if b.pg != nil {
 		b.pg.store.Close()
 	}
+	if b.leases != nil {
+		b.leases.Close() // gives back to Redis
+	}
 	if b.client == nil {
 		return nil
 	}
@@ -125,6 +135,9 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 		return m.Decisions("memory")
 	}
 	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions, b.redis.ForgottenReservations)
+	if b.leases != nil {
+		m.Leases(b.leases.Len, b.leases.Served)
+	}
 	b.redis.Observe(m.StoreQueue(func() int { return b.redis.Waiting() }))
 	return m.Decisions("redis")
 }

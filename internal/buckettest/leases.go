@@ -46,7 +46,7 @@ func (r reference) lease(now int64, leases []enforce.Lease) {
 		if !used {
 			state = enforce.NewState(l.Limit, now)
 		}
-		mustWrite := state.Settle(l.Limit, l.ReadAt, now)
+		mustWrite := state.Settle(l.Limit, 0, now)
 		l.Grant, l.Answered = state.Lease(&l.Ask), true
 		if used && (mustWrite || enforce.CanLease(state.Limit)) || state.Entries != "" && enforce.CanLease(state.Limit) {
 			r[l.Key] = state
@@ -99,7 +99,7 @@ func runLeaseHistories(t *testing.T, s Store) {
 			default:
 				leases := make([]enforce.Lease, len(one.Tiers))
 				for i, tier := range one.Tiers {
-					leases[i] = enforce.Lease{Key: tier.Key, Limit: tier.Limit, ReadAt: one.ReadAt, Ask: h.drawLease(t, tier, grants[tier.Key])}
+					leases[i] = enforce.Lease{Key: tier.Key, Limit: tier.Limit, Ask: h.drawLease(t, tier, grants[tier.Key])}
 				}
 				want := append([]enforce.Lease(nil), leases...)
 				h.reference.lease(h.now, want)

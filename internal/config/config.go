@@ -41,6 +41,7 @@ type Config struct {
 	StoreBudget         time.Duration
 	CheckMaxConnections int
 	LocalBuckets        int
+	Leases              bool
 	PollInterval        time.Duration
 	RereadInterval      time.Duration
 

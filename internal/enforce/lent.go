@@ -45,10 +45,9 @@ type Lender interface {
 
 // Lease is what a holder asks of one bucket, and the answer.
 type Lease struct {
-	Key    Key
-	Limit  Limit // as the caller knows it
-	ReadAt int64 // see BucketCheck.ReadAt
-	Ask    Ask
+	Key   Key
+	Limit Limit // as the caller knows it
+	Ask   Ask
 	// Grant is the answer, if Answered.
 	Grant    Grant
 	Answered bool

@@ -47,6 +47,7 @@ type lot struct {
 	slot  int64
 	epoch int64
 	limit enforce.Limit // in force when it was lent
+	from  int64         // when the answer came, on the monotonic clock
 	ends  Instant
 }
 
@@ -64,8 +65,8 @@ func (l *lot) take(amount int64) int64 {
 	}
 }
 
-// Bucket is what this process holds of one bucket. Take is safe for concurrent use and waits for nothing; the other methods
-// are for one goroutine.
+// Bucket is what this process holds of one bucket. Take, Held and Demand are safe for concurrent use and wait for nothing; the
+// other methods are for one goroutine at a time.
 type Bucket struct {
 	lots  atomic.Pointer[[]*lot] // the oldest first; replaced, never changed
 	asked atomic.Int64           // what checks asked for, in millionths
@@ -98,16 +99,18 @@ type Taken struct {
 }
 
 // maxParts is over how many lots the cost of a check is spread at most.
-const maxParts = 8
+const maxParts = 4
 
 type part struct {
 	lot    *lot
 	amount int64
 }
 
+// Demand counts the cost of a check that lots served, or would have served with more tokens.
+func (b *Bucket) Demand(cost enforce.Tokens) { b.asked.Add(int64(cost)) }
+
 // Take takes a cost from the oldest lots that have not ended, or takes nothing and reports false.
 func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
-	b.asked.Add(int64(cost))
 	taken.n = 0
 	lots := b.lots.Load()
 	if lots == nil {
@@ -118,7 +121,8 @@ func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
 		if missing == 0 || taken.n == maxParts {
 			break
 		}
-		if !now.isBefore(l.ends) {
+		// A check that began before the answer came would count as admitted before the bucket had earned the tokens.
+		if now.Mono < l.from || !now.isBefore(l.ends) {
 			continue
 		}
 		if amount := l.take(missing); amount > 0 {
@@ -213,6 +217,17 @@ func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask
 	return ask, true
 }
 
+// Return returns an ask that gives everything back, and false if there is nothing.
+func (b *Bucket) Return(now Instant) (ask enforce.Ask, ok bool) {
+	if b.isAsking || b.isEmpty() {
+		return ask, false
+	}
+	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence}
+	b.report(&ask, now, true)
+	b.last, b.isAsking, b.presence = now, true, 0
+	return ask, true
+}
+
 // isEmpty reports whether there is nothing to give back.
 func (b *Bucket) isEmpty() bool {
 	lots := b.lots.Load()
@@ -272,7 +287,7 @@ func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
 	b.isAsking = false
 	b.presence, b.epoch, b.holders, b.inForce = grant.Slot, grant.Epoch, max(1, grant.Holders), grant.Limit
 	if grant.Amount > 0 {
-		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, ends: sent.plus(life)}
+		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, from: now.Mono, ends: sent.plus(life)}
 		l.left.Store(int64(grant.Amount))
 		var lots []*lot
 		if former := b.lots.Load(); former != nil {

@@ -186,6 +186,7 @@ func (n *node) spend(taken *Taken) {
 func (n *node) decide(cost enforce.Tokens) {
 	var taken Taken
 	now := n.clock()
+	n.bucket.Demand(cost)
 	switch {
 	case n.bucket.Take(now, cost, &taken):
 		n.spend(&taken)

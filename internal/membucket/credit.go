@@ -45,7 +45,7 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 		state, mustWrite := enforce.NewState(l.Limit, now), false
 		if held != nil {
 			state = *held
-			mustWrite = state.Settle(l.Limit, l.ReadAt, now)
+			mustWrite = state.Settle(l.Limit, 0, now)
 		}
 		l.Grant, l.Answered = state.Lease(&l.Ask), true
 		switch canLease := enforce.CanLease(state.Limit); {

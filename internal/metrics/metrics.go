@@ -199,6 +199,14 @@ func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 		func() float64 { return float64(evictions()) })
 }
 
+// Leases registers how many buckets this process leases, and how many checks leased tokens served.
+func (m *Metrics) Leases(held func() int, served func() int64) {
+	m.gauge("sluice_leased_buckets", "Buckets in Redis of which this process holds tokens.",
+		func() float64 { return float64(held()) })
+	m.counter("sluice_leased_checks_total", "Checks that leased tokens served, without asking Redis.",
+		func() float64 { return float64(served()) })
+}
+
 // Places counts the places of a class that requests share.
 type Places struct {
 	Held, Waiting int

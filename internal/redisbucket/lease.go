@@ -59,7 +59,6 @@ func (s *Store) leaseArgs(leases []enforce.Lease) (keys []string, args []any) {
 			asks = appendFloat(appendFloat(appendFloat(asks, float64(r.Slot)), float64(r.Spent)), float64(r.Back))
 		}
 	}
-	limits = appendFloat(limits, float64(leases[0].ReadAt))
 	args = []any{limits, asks}
 	if stamp := s.stamp(); stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))

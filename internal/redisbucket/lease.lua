@@ -1,7 +1,7 @@
 -- Takes the reports of a holder and lends it tokens, of many buckets of one tenant; State.Lease. settle.lua comes before it.
 --
 --   KEYS     the buckets, distinct
---   ARGV[1]  their limits, 32 bytes each; then when the caller last read all limits (double)
+--   ARGV[1]  their limits, 32 bytes each
 --   ARGV[2]  the asks, in the same order: epoch, presence, held, need, want, since (doubles), how many returns follow (16
 --            bits), and these: slot, spent, back (doubles)
 --   ARGV[3]  the time in microseconds, from tests only
@@ -18,7 +18,6 @@ local now, slack = read_clock(ARGV[3])
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], #KEYS, '', now)
 local tools = make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
 local lender = tools.lend()
-local read_at = unpack_struct('<d', ARGV[1], #ARGV[1] - 7)
 local states = call('MGET', unpack(KEYS))
 
 -- slot returns where the numbers of a slot stand, or nil.
@@ -66,7 +65,7 @@ for i = 1, #KEYS do
   local epoch, presence, held, need, want, since, count = unpack_struct('<ddddddH', ARGV[2], at)
   local returns = {unpack_struct('<' .. string.rep('d', count * 3), ARGV[2], at + 50)}
   at = at + 50 + count * 24
-  local b, must_write, is_broken = tools.settle(i - 1, states[i], read_at)
+  local b, must_write, is_broken = tools.settle(i - 1, states[i], 0)
   if is_broken then broken = broken + 1 end
   if b.micros <= OUTSIDE then
     replies[i] = pack(REPLY, 2, 0, 0, 0, 0, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)

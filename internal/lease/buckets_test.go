@@ -1,0 +1,241 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/sluicegate/sluice/internal/buckettest"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/lease"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/redisbucket"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counted counts what reaches a store, and fails on request.
+type counted struct {
+	*membucket.Store
+	takes, leases atomic.Int64
+	isDown        atomic.Bool
+}
+
+var errDown = errors.New("the store is down")
+
+func (c *counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
+	c.takes.Add(int64(len(checks)))
+	if c.isDown.Load() {
+		return errDown
+	}
+	return c.Store.Take(ctx, checks)
+}
+
+func (c *counted) Lease(ctx context.Context, leases []enforce.Lease) error {
+	c.leases.Add(1)
+	if c.isDown.Load() {
+		return errDown
+	}
+	return c.Store.Lease(ctx, leases)
+}
+
+var busy = enforce.Limit{Rate: 1e6, Burst: 1e6}
+
+func check(limits ...enforce.Limit) enforce.BucketCheck {
+	one := enforce.BucketCheck{Cost: enforce.Token}
+	for i, limit := range limits {
+		one.Tiers = append(one.Tiers, enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(i + 1), Subject: "42"}, Limit: limit})
+	}
+	return one
+}
+
+func open(t *testing.T) (*lease.Buckets, *counted) {
+	t.Helper()
+	store := &counted{Store: membucket.New(membucket.Options{})}
+	b := lease.Open(store, nil, slog.New(slog.DiscardHandler))
+	t.Cleanup(b.Close)
+	return b, store
+}
+
+// heat takes until a check is served by lots.
+func heat(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for before := b.Served(); b.Served() == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("no check was served by leased tokens")
+		}
+		if err := b.Take(t.Context(), []enforce.BucketCheck{one}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// It does not run in parallel, because it counts allocations.
+func TestABusyBucketIsServedWithoutTheStore(t *testing.T) {
+	b, store := open(t)
+	one := check(busy, busy, busy, busy)
+	heat(t, b, one)
+	checks := []enforce.BucketCheck{one}
+	deadline := time.Now().Add(20 * time.Second)
+	for { // until the demand is learned, the store decides checks for which the lots are too small
+		const runs = 1000
+		taken, served := store.takes.Load(), b.Served()
+		allocations := testing.AllocsPerRun(runs, func() {
+			if err := b.Take(context.Background(), checks); err != nil || !checks[0].Allowed {
+				t.Fatalf("%+v, %v", checks[0], err)
+			}
+			for i := range checks[0].Tiers {
+				if tier := &checks[0].Tiers[i]; !tier.Holds || tier.Bucket.Limit != busy || tier.Bucket.Level.Micros <= 0 {
+					t.Fatalf("tier %d: %+v", i, tier)
+				}
+			}
+		})
+		served, taken = b.Served()-served, store.takes.Load()-taken
+		if served+taken != runs+1 { // one warms up
+			t.Fatalf("%d checks were served by lots, and %d by the store, of %d", served, taken, runs+1)
+		}
+		if taken == 0 {
+			if allocations != 0 {
+				t.Errorf("a check allocates %g times", allocations)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d checks were still decided by the store", taken, runs+1)
+		}
+	}
+}
+
+func TestChecksThatLotsCannotServeLeaseNothing(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]enforce.BucketCheck{
+		"a window beside the bucket":    check(busy, enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e6, Interval: 60_000_000}),
+		"a small burst":                 check(enforce.Limit{Rate: 1e6, Burst: 5}),
+		"a limit of days":               check(enforce.Limit{Rate: 0.01, Burst: 1000}),
+		"a reservation":                 {Cost: enforce.Token, Tiers: check(busy).Tiers, Reserve: &enforce.Reservation{Life: time.Minute}},
+		"a look":                        {Cost: enforce.Token, Tiers: check(busy).Tiers, Look: true},
+		"no cost":                       {Tiers: check(busy).Tiers},
+		"costs that differ by the tier": {Cost: enforce.Token, Tiers: check(busy).Tiers, Mixed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, store := open(t)
+			for i := range 2000 {
+				if one.Reserve != nil {
+					one.Reserve = &enforce.Reservation{ID: enforce.ReservationID{byte(i), byte(i >> 8)}, Life: time.Minute}
+				}
+				if err := b.Take(t.Context(), []enforce.BucketCheck{one}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if b.Served() != 0 || store.leases.Load() != 0 || b.Len() != 0 {
+				t.Errorf("%d checks were served by lots, in %d calls; %d buckets are leased", b.Served(), store.leases.Load(), b.Len())
+			}
+		})
+	}
+}
+
+func TestAnEditedLimitIsTheStoresUntilLotsAreOfIt(t *testing.T) {
+	t.Parallel()
+	b, _ := open(t)
+	heat(t, b, check(busy))
+	edited := busy
+	edited.Since, edited.Burst = 7, 900_000
+	one := []enforce.BucketCheck{check(edited)}
+	if err := b.Take(t.Context(), one); err != nil || !one[0].Allowed || one[0].Tiers[0].Bucket.Limit != edited {
+		t.Fatalf("%+v, %v", one[0], err)
+	}
+	heat(t, b, check(edited))
+}
+
+func TestClosingGivesBackWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	b, store := open(t)
+	one := check(busy)
+	heat(t, b, one)
+	b.Close()
+	look := check(busy)
+	look.Look = true
+	looks := []enforce.BucketCheck{look}
+	if err := store.Store.Take(t.Context(), looks); err != nil {
+		t.Fatal(err)
+	}
+	if out := looks[0].Tiers[0].Out; out != 0 {
+		t.Errorf("%v tokens are still lent", out)
+	}
+}
+
+func TestWithoutTheStoreLotsAreSpentAndNotRenewed(t *testing.T) {
+	t.Parallel()
+	b, store := open(t)
+	one := check(enforce.Limit{Rate: 1e5, Burst: 1e5})
+	heat(t, b, one)
+	store.isDown.Store(true)
+	deadline := time.Now().Add(20 * time.Second)
+	for spent := 0; ; spent++ {
+		if spent > 1e5 || time.Now().After(deadline) {
+			t.Fatalf("%d checks were served by lots that were never renewed", spent)
+		}
+		if err := b.Take(t.Context(), []enforce.BucketCheck{one}); errors.Is(err, errDown) {
+			break
+		}
+	}
+	store.isDown.Store(false)
+	heat(t, b, one)
+}
+
+// TestFourProcessesKeepTheirPromises: whatever lots serve counts, at the time at which they do.
+func TestFourProcessesKeepTheirPromises(t *testing.T) {
+	t.Parallel()
+	server := devdbtest.Redis(t)
+	processes := make([]enforce.ReservingBuckets, 4)
+	var all []*lease.Buckets
+	for i := range processes {
+		options, err := redisbucket.Options(server.URL(), 2*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewUniversalClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		b := lease.Open(redisbucket.New(client, 2*time.Second), nil, slog.New(slog.DiscardHandler))
+		t.Cleanup(b.Close)
+		all = append(all, b)
+		processes[i] = b
+	}
+	buckettest.RunPromises(t, processes, time.Second)
+	var served int64
+	for _, b := range all {
+		served += b.Served()
+	}
+	if t.Logf("%d checks were served by lots", served); served == 0 {
+		t.Error("no check was served by lots, so nothing was tested")
+	}
+}
+
+// BenchmarkTake is a check of one leased tier.
+func BenchmarkTake(b *testing.B) {
+	store := membucket.New(membucket.Options{})
+	buckets := lease.Open(store, nil, slog.New(slog.DiscardHandler))
+	defer buckets.Close()
+	limit := enforce.Limit{Rate: rules.MaxRate, Burst: rules.MaxBurst}
+	for range 100_000 {
+		_ = buckets.Take(b.Context(), []enforce.BucketCheck{check(limit)})
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		checks := []enforce.BucketCheck{check(limit)}
+		for pb.Next() {
+			_ = buckets.Take(context.Background(), checks)
+		}
+	})
+	b.ReportMetric(float64(buckets.Served())/float64(b.N), "served/op")
+}
