@@ -211,7 +211,7 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 		all = append(all, b)
 		processes[i] = b
 	}
-	buckettest.RunPromises(t, processes, time.Second)
+	buckettest.RunPromises(t, processes, 300, time.Second)
 	var served int64
 	for _, b := range all {
 		served += b.Served()
