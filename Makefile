@@ -97,7 +97,14 @@ lint: .bin/golangci-lint ## Run the linters of .golangci.yaml
 .PHONY: bench
 bench: ## Compare with other designs, in one table (bench/README.md says what it measures)
 	@scripts/install.sh test
+	@$(MAKE) --no-print-directory clients/typescript/node_modules/.package-lock.json
 	@cd bench && go run . $(ARGS)
+
+.PHONY: dashboards
+dashboards: ## Draw the Grafana dashboards to docs/images, from what a Prometheus scrapes during a benchmark (BENCH='-only http')
+	@scripts/install.sh test
+	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json
+	scripts/dashboards.sh
 
 .PHONY: release
 release: ## Write archives, container images and checksums to dist (VERSION=v1.4.0, ARGS="-push registry/sluice")

@@ -8,7 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +79,41 @@ func goClient(ctx context.Context, rounds int, round time.Duration) ([]line, err
 			lineOf("64 goroutines: unbatched, coalesced (checks/CPU s)", "%.0f", sides[0].median("checks/CPU s"),
 				sides[1].median("checks/CPU s"), sides[1].over(sides[0].figures, "checks/CPU s"), 0),
 			note("a lone check beside a bare request (µs)", "%.0f", sides[2].median("µs"), sides[3].median("µs")),
+		}, nil
+	})
+}
+
+// pythonClient and typescriptClient run those clients' own benchmarks, which print the same two rows, on such a server.
+func pythonClient(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
+	python, err := exec.CommandContext(ctx, "../scripts/install.sh", "python").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find a Python with httpx; scripts/install.sh test installs one: %w", err)
+	}
+	return otherClient(ctx, "Python", "../clients/python", strings.TrimSpace(string(python)), "-m", "tests.bench")
+}
+
+func typescriptClient(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
+	return otherClient(ctx, "TypeScript", "../clients/typescript", "npm", "run", "--silent", "bench")
+}
+
+func otherClient(ctx context.Context, language, dir, program string, args ...string) ([]line, error) {
+	return withField(ctx, func(f *field) ([]line, error) {
+		command := exec.CommandContext(ctx, program, args...)
+		command.Dir, command.Stderr = dir, os.Stderr
+		command.Env = append(os.Environ(), "PYTHONPATH=src", "SLUICE_URL=http://"+f.onRedis.addr, "SLUICE_KEY="+f.token)
+		output, err := command.Output()
+		if err != nil {
+			return nil, fmt.Errorf("run the benchmark of %s: %w", dir, err)
+		}
+		var unbatched, coalesced, shared, bare, client, added float64
+		if _, err := fmt.Sscanf(string(output),
+			"64 concurrent checks: %g/s unbatched, %g/s coalesced, ratio %g\na lone check: %g µs bare, %g µs with the client, ratio %g",
+			&unbatched, &coalesced, &shared, &bare, &client, &added); err != nil {
+			return nil, fmt.Errorf("read what the benchmark of %s prints, %q: %w", dir, output, err)
+		}
+		return []line{
+			lineOf(language+", 64 at once: unbatched, coalesced (checks/s)", "%.0f", unbatched, coalesced, shared, 0),
+			lineOf("  a lone check beside a bare request (µs)", "%.0f", bare, client, added, 0),
 		}, nil
 	})
 }

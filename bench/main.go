@@ -52,6 +52,8 @@ var sections = []section{
 	{"violations: reading many", readViolations},
 	{"violations: exporting a million", exportViolations},
 	{"clients: the Go client", goClient},
+	{"clients: the Python client", pythonClient},
+	{"clients: the TypeScript client", typescriptClient},
 	{"neighbours: beside greedy tenants", neighbours},
 }
 

@@ -33,6 +33,7 @@ type stage struct {
 	postgres *devdb.Postgres
 	redis    *devdb.Redis
 	stops    []func()
+	watched  []string // metrics' addresses
 }
 
 // setStage builds the binaries and starts the servers. Whoever is done with them calls clear.
@@ -107,7 +108,25 @@ func (s *stage) startAPI(ctx context.Context, database, redisURL string, options
 	if err != nil {
 		return nil, err
 	}
+	if err := s.name(p); err != nil {
+		return nil, err
+	}
 	return p, p.awaitReady(ctx)
+}
+
+// name writes the metrics' addresses of all processes so far to results/targets.json, for a Prometheus that wants to watch
+// (file_sd_configs).
+func (s *stage) name(p *process) error {
+	s.watched = append(s.watched, p.metrics)
+	text, err := json.Marshal([]map[string][]string{{"targets": s.watched}})
+	if err != nil {
+		return fmt.Errorf("name the processes to Prometheus: %w", err)
+	}
+	const file = "results/targets.json"
+	if err := errors.Join(os.MkdirAll("results", 0o750), os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file)); err != nil {
+		return fmt.Errorf("name the processes to Prometheus: %w", err)
+	}
+	return nil
 }
 
 // startNoop starts a no-op server with the answer that a process gives to a request.
