@@ -226,6 +226,30 @@ WHERE ctid = ANY (ARRAY(
     SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropAssignmentTombstones :execrows
+-- Every process has read by then that the user is on no plan of its own.
+DELETE FROM plan_assignment
+WHERE ctid = ANY (ARRAY(
+    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropSessions :execrows
+DELETE FROM session
+WHERE ctid = ANY (ARRAY(
+    SELECT s.ctid FROM session AS s WHERE s.created_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropInvitations :execrows
+-- Those that ended some time ago, however they ended.
+DELETE FROM invitation
+WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM invitation AS i
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropAuditEvents :one
+SELECT drop_audit_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
+
 -- name: DaysWithoutPartition :many
 -- Days since a time with violations in the default partition.
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day

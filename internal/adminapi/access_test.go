@@ -68,6 +68,7 @@ var bodies = map[string]func(*fixture) string{
 	"invite": func(f *fixture) string {
 		return fmt.Sprintf(`{"email":"%s@example.com","role":"editor"}`, f.w.name("guest"))
 	},
+	"eraseUser":   func(*fixture) string { return `{"confirm":"a/b"}` },
 	"importUsers": func(*fixture) string { return "user_id,plan\n77,free\n" },
 	"importConfig": func(*fixture) string {
 		return "rules:\n  - {key_pattern: \"endpoint:/import\", rate: 10/second, burst_capacity: 20}\n"

@@ -85,6 +85,7 @@ type Snapshots interface {
 type Stores interface {
 	rules.Reader
 	ruleset.Reader
+	rules.UserRecords
 	auth.KeyReader
 	auth.AuditLog
 	adapt.Reader
@@ -93,6 +94,7 @@ type Stores interface {
 // Writer changes them.
 type Writer interface {
 	rules.Store
+	rules.Eraser
 	ruleset.Store
 	auth.KeyStore
 	auth.AuditWriter
@@ -195,6 +197,8 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/users/import", anEditor, x.ImportUsers},
 		{get, tenant + "/users/export", aViewer, x.ExportUsers},
 		{get, tenant + "/users/{user_id}", aViewer, x.GetUser},
+		{get, tenant + "/users/{user_id}/data", anOwner, x.ExportUserData},
+		{post, tenant + "/users/{user_id}/erase", anOwner, x.EraseUser},
 		{put, tenant + "/users/{user_id}/plan", anEditor, x.AssignPlan},
 		{get, tenant + "/users/{user_id}/buckets", aViewer, x.ListBuckets},
 		{post, tenant + "/users/{user_id}/buckets/reset", anEditor, x.ResetBucket},

@@ -65,6 +65,8 @@ type AuditCursor struct {
 
 // AuditLog reads what a Store wrote, the latest first.
 type AuditLog interface {
+	// AuditOfUser returns up to limit entries that name a tenant's user, the latest first.
+	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]AuditEntry, error)
 	// Audit returns the entries before the cursor, at most limit, and where to go on; the zero cursor
 	// at the end.
 	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)

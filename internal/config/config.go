@@ -51,6 +51,7 @@ type Config struct {
 	DetailsPerSecond   int
 	ViolationRetention time.Duration
 	CountRetention     time.Duration
+	AuditRetention     time.Duration // 0 for ever
 	WebhookAllow       []netip.Prefix
 	JWKSAllow          []netip.Prefix
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // contradictions notes what is wrong with options that are each right by themselves.
@@ -36,6 +37,9 @@ func (p *parser) contradictions(c *Config) {
 	p.contradictTLS(c)
 	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
 		p.complain("%s needs a --redis-url or SLUICE_REDIS_URL", named("buckets"))
+	}
+	if c.AuditRetention != 0 && c.AuditRetention < 30*24*time.Hour {
+		p.complain("%s is shorter than 720h, and not 0s, which keeps the audit logs for ever", named("audit-retention"))
 	}
 	if c.RereadInterval < c.PollInterval {
 		p.complain("%s is shorter than %s; every reading of all rules is also a poll",

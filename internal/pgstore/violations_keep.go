@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -27,6 +28,14 @@ const (
 	batchRetention = 7 * 24 * time.Hour
 	// A bucket remembers its limit for at most a year.
 	tombstoneRetention = 400 * 24 * time.Hour
+	// Processes read all assignments again each minute.
+	unassignedRetention = 30 * 24 * time.Hour
+	// A session lives for a week at most; see auth.Options.
+	sessionRetention = 30 * 24 * time.Hour
+	// The audit log shows an invitation for longer.
+	invitationRetention = 30 * 24 * time.Hour
+	// longestDrop is how many transactions one upkeep spends on one kind of rows. The next upkeep goes on.
+	longestDrop = 200
 )
 
 // KeepViolations makes the partitions of yesterday, today, the next three days and every day with rows in the default
@@ -93,17 +102,29 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},
 		{"traces of removed overrides", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropOverrideTombstones},
 		{"traces of ended steps", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropStepTombstones},
+		{"traces of removed assignments", now.Add(-unassignedRetention), (*dbsqlc.Queries).DropAssignmentTombstones},
+		{"sessions", now.Add(-sessionRetention), (*dbsqlc.Queries).DropSessions},
+		{"invitations", now.Add(-invitationRetention), (*dbsqlc.Queries).DropInvitations},
+		{"audit entries", now.Add(-keep.Audit), (*dbsqlc.Queries).DropAuditEvents},
+	}
+	if keep.Audit == 0 {
+		drops = drops[:len(drops)-1] // the log is kept for ever
 	}
 	for _, d := range drops {
-		for rows := int64(rowsPerDrop); rows == rowsPerDrop; dropped += rows {
+		rows := int64(rowsPerDrop)
+		for pieces := 0; rows == rowsPerDrop && pieces < longestDrop; pieces++ {
 			rows = 0
 			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				if err := q.SetActor(ctx, actorSetting(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "retention"})); err != nil {
+					return err
+				}
 				rows, err = d.drop(q, ctx, d.before, rowsPerDrop)
 				return err
 			})
 			if err != nil {
 				return dropped, fmt.Errorf("drop old %s: %w", d.what, err)
 			}
+			dropped += rows
 		}
 	}
 	return dropped, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -307,6 +308,31 @@ func relay(to, from net.Conn, seen func()) {
 		}
 	}
 	_, _ = to.Close(), from.Close()
+}
+
+// BenchmarkAScope reads a rule by its key, as a query alone and in a scope.
+func BenchmarkAScope(b *testing.B) {
+	databaseURL := devdbtest.Postgres(b)
+	store := must(pgstore.Open(b.Context(), databaseURL, slog.New(slog.DiscardHandler)))(b)
+	defer store.Close()
+	tenant := must(store.As(tester).CreateTenant(b.Context(), rules.Tenant{Slug: "ours", Name: "Ours", Settings: rules.DefaultSettings()}))(b)
+	pool := must(pgxpool.New(b.Context(), databaseURL+"&default_query_exec_mode=cache_describe"))(b)
+	defer pool.Close()
+	const query = "SELECT * FROM plan WHERE tenant_id = $1 ORDER BY name LIMIT 50"
+	for name, conn := range map[string]dbsqlc.DBTX{"alone": pool, "of a tenant": store.ConnectionOf(tenant.ID), "of all": store.ConnectionOfAll()} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				rows, err := conn.Query(b.Context(), query, tenant.ID)
+				if err != nil {
+					b.Fatal(err)
+				}
+				rows.Close()
+				if err := rows.Err(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func isRefusal(err error) bool {

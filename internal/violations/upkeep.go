@@ -17,6 +17,7 @@ type Keeper interface {
 type Retention struct {
 	Details time.Duration // violations, in whole days
 	Counts  time.Duration // per minute and hour
+	Audit   time.Duration // entries of the audit logs, at least 30 days; 0 for ever
 }
 
 // Kept is what an upkeep did.

@@ -1166,6 +1166,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/users/{user_id}/data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export what is stored about a user
+         * @description The plan, overrides, violations, counts of denials and audit entries that name the user, to answer a request under privacy
+         *     law. At most 10,000 of each; `complete` says whether that is all. Buckets are not included: listBuckets shows them.
+         */
+        get: operations["exportUserData"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/users/{user_id}/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase a user
+         * @description Deletes the user's plan and overrides, and takes the user's id and addresses out of violations, counts, alerts and the audit
+         *     log, whose entries name the receipt instead. Counts stay right. It cannot be undone. The user's buckets are filled and go
+         *     back to the rules' limits. Rules whose pattern names the user stay, and are listed.
+         *
+         *     It can be repeated, and should be, a minute later: checks in flight may still record the user, and a later check of the same
+         *     id is recorded like any other.
+         */
+        post: operations["eraseUser"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users/{user_id}/plan": {
         parameters: {
             query?: never;
@@ -3522,6 +3590,75 @@ export interface components {
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
         AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway";
+        UserData: {
+            user_id: string;
+            /** Format: date-time */
+            exported_at: string;
+            /** @description The plan that the user was assigned to; null for the default */
+            plan: string | null;
+            overrides: components["schemas"]["Override"][];
+            violations: components["schemas"]["Violation"][];
+            /** @description How often each of the user's buckets was denied */
+            counts: components["schemas"]["SubjectCount"][];
+            audit: components["schemas"]["AuditEntry"][];
+            complete: boolean;
+        };
+        SubjectCount: {
+            /** Format: int64 */
+            rule_id: number;
+            subject: string;
+            /** Format: date-time */
+            first_at: string;
+            /** Format: date-time */
+            last_at: string;
+            /** Format: int64 */
+            denied: number;
+        };
+        /**
+         * @example {
+         *       "receipt_id": "erased-4f2a9c01d3b87e65",
+         *       "erased_at": "2026-11-20T12:00:00Z",
+         *       "assignments": 1,
+         *       "overrides": 1,
+         *       "violations": 12,
+         *       "counts": 9,
+         *       "deliveries": 0,
+         *       "audit_entries": 4,
+         *       "buckets": 3,
+         *       "rules": []
+         *     }
+         */
+        Erasure: {
+            /** @description Stands in the audit log for the user's id */
+            receipt_id: string;
+            /** Format: date-time */
+            erased_at: string;
+            /** Format: int64 */
+            assignments: number;
+            /** Format: int64 */
+            overrides: number;
+            /** Format: int64 */
+            violations: number;
+            /**
+             * Format: int64
+             * @description Counts per minute
+             */
+            counts: number;
+            /**
+             * Format: int64
+             * @description Webhooks of alerts
+             */
+            deliveries: number;
+            /** Format: int64 */
+            audit_entries: number;
+            /**
+             * Format: int64
+             * @description Buckets that were filled; 0 if buckets are in the memory of other processes
+             */
+            buckets: number;
+            /** @description Rules that still name the user */
+            rules: number[];
+        };
         /**
          * @example {
          *       "audit_id": 812,
@@ -7777,6 +7914,97 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportUserData: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is stored */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserData"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    eraseUser: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "confirm": "42"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The user's id once more */
+                    confirm: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The receipt */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

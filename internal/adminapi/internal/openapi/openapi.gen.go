@@ -1416,6 +1416,30 @@ type Email = string
 // Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
 type Enforcement string
 
+// Erasure defines model for Erasure.
+type Erasure struct {
+	Assignments  int64 `json:"assignments"`
+	AuditEntries int64 `json:"audit_entries"`
+
+	// Buckets Buckets that were filled; 0 if buckets are in the memory of other processes
+	Buckets int64 `json:"buckets"`
+
+	// Counts Counts per minute
+	Counts int64 `json:"counts"`
+
+	// Deliveries Webhooks of alerts
+	Deliveries int64     `json:"deliveries"`
+	ErasedAt   time.Time `json:"erased_at"`
+	Overrides  int64     `json:"overrides"`
+
+	// ReceiptId Stands in the audit log for the user's id
+	ReceiptId string `json:"receipt_id"`
+
+	// Rules Rules that still name the user
+	Rules      []int64 `json:"rules"`
+	Violations int64   `json:"violations"`
+}
+
 // FailureMode What a rule does while the store of buckets cannot answer
 type FailureMode string
 
@@ -2337,6 +2361,15 @@ type StoredDescriptorMapping struct {
 	Version int64             `json:"version"`
 }
 
+// SubjectCount defines model for SubjectCount.
+type SubjectCount struct {
+	Denied  int64     `json:"denied"`
+	FirstAt time.Time `json:"first_at"`
+	LastAt  time.Time `json:"last_at"`
+	RuleId  int64     `json:"rule_id"`
+	Subject string    `json:"subject"`
+}
+
 // Summary defines model for Summary.
 type Summary struct {
 	// Before Checks by decision; each is in one of the first three
@@ -2525,6 +2558,22 @@ type User struct {
 
 // UserPlanSource user: assigned; tenant: the default
 type UserPlanSource string
+
+// UserData defines model for UserData.
+type UserData struct {
+	Audit    []AuditEntry `json:"audit"`
+	Complete bool         `json:"complete"`
+
+	// Counts How often each of the user's buckets was denied
+	Counts     []SubjectCount `json:"counts"`
+	ExportedAt time.Time      `json:"exported_at"`
+	Overrides  []Override     `json:"overrides"`
+
+	// Plan The plan that the user was assigned to; null for the default
+	Plan       nullable.Nullable[string] `json:"plan"`
+	UserId     string                    `json:"user_id"`
+	Violations []Violation               `json:"violations"`
+}
 
 // Verdicts Checks by decision; each is in one of the first three
 type Verdicts struct {
@@ -3485,6 +3534,12 @@ type ResetBucketParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// EraseUserJSONBody defines parameters for EraseUser.
+type EraseUserJSONBody struct {
+	// Confirm The user's id once more
+	Confirm string `json:"confirm"`
+}
+
 // AssignPlanJSONBody defines parameters for AssignPlan.
 type AssignPlanJSONBody struct {
 	Plan nullable.Nullable[string] `json:"plan"`
@@ -3642,6 +3697,9 @@ type CreditBucketJSONRequestBody = BucketCredit
 
 // ResetBucketJSONRequestBody defines body for ResetBucket for application/json ContentType.
 type ResetBucketJSONRequestBody = BucketReset
+
+// EraseUserJSONRequestBody defines body for EraseUser for application/json ContentType.
+type EraseUserJSONRequestBody EraseUserJSONBody
 
 // AssignPlanJSONRequestBody defines body for AssignPlan for application/json ContentType.
 type AssignPlanJSONRequestBody AssignPlanJSONBody
@@ -3933,6 +3991,12 @@ type ServerInterface interface {
 	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams)
+	// ExportUserData Export what is stored about a user
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/data)
+	ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	// EraseUser Erase a user
+	// (POST /api/v1/tenants/{tenant}/users/{user_id}/erase)
+	EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
@@ -9111,6 +9175,76 @@ func (siw *ServerInterfaceWrapper) ResetBucket(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ExportUserData operation middleware
+func (siw *ServerInterfaceWrapper) ExportUserData(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", mux.Vars(r)["user_id"], &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportUserData(w, r, tenant, userId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EraseUser operation middleware
+func (siw *ServerInterfaceWrapper) EraseUser(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", mux.Vars(r)["user_id"], &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EraseUser(w, r, tenant, userId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // AssignPlan operation middleware
 func (siw *ServerInterfaceWrapper) AssignPlan(w http.ResponseWriter, r *http.Request) {
 
@@ -9866,6 +10000,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit", wrapper.CreditBucket).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset", wrapper.ResetBucket).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/data", wrapper.ExportUserData).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/erase", wrapper.EraseUser).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/plan", wrapper.AssignPlan).Methods(http.MethodPut)
 
@@ -12756,6 +12894,53 @@ func (response ResetBucket422ApplicationProblemPlusJSONResponse) VisitResetBucke
 	return err
 }
 
+type ExportUserDataRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	UserId UserID     `json:"user_id"`
+}
+
+type ExportUserDataResponseObject interface {
+	VisitExportUserDataResponse(w http.ResponseWriter) error
+}
+
+type ExportUserData200JSONResponse UserData
+
+func (response ExportUserData200JSONResponse) VisitExportUserDataResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseUserRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	UserId UserID     `json:"user_id"`
+	Body   *EraseUserJSONRequestBody
+}
+
+type EraseUserResponseObject interface {
+	VisitEraseUserResponse(w http.ResponseWriter) error
+}
+
+type EraseUser200JSONResponse Erasure
+
+func (response EraseUser200JSONResponse) VisitEraseUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type AssignPlanRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
@@ -13237,6 +13422,12 @@ type StrictServerInterface interface {
 	// ResetBucket Refill a bucket
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(ctx context.Context, request ResetBucketRequestObject) (ResetBucketResponseObject, error)
+	// ExportUserData Export what is stored about a user
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/data)
+	ExportUserData(ctx context.Context, request ExportUserDataRequestObject) (ExportUserDataResponseObject, error)
+	// EraseUser Erase a user
+	// (POST /api/v1/tenants/{tenant}/users/{user_id}/erase)
+	EraseUser(ctx context.Context, request EraseUserRequestObject) (EraseUserResponseObject, error)
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(ctx context.Context, request AssignPlanRequestObject) (AssignPlanResponseObject, error)
@@ -16029,6 +16220,67 @@ func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, ten
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ResetBucketResponseObject); ok {
 		if err := validResponse.VisitResetBucketResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportUserData operation middleware
+func (sh *strictHandler) ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+	var request ExportUserDataRequestObject
+
+	request.Tenant = tenant
+	request.UserId = userId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportUserData(ctx, request.(ExportUserDataRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportUserData")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportUserDataResponseObject); ok {
+		if err := validResponse.VisitExportUserDataResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EraseUser operation middleware
+func (sh *strictHandler) EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+	var request EraseUserRequestObject
+
+	request.Tenant = tenant
+	request.UserId = userId
+
+	var body EraseUserJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EraseUser(ctx, request.(EraseUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EraseUser")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EraseUserResponseObject); ok {
+		if err := validResponse.VisitEraseUserResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

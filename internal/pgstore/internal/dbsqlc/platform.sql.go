@@ -478,6 +478,33 @@ func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atM
 	return result.RowsAffected(), nil
 }
 
+const dropAssignmentTombstones = `-- name: DropAssignmentTombstones :execrows
+DELETE FROM plan_assignment
+WHERE ctid = ANY (ARRAY(
+    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < $1::timestamptz LIMIT $2::integer
+))
+`
+
+// Every process has read by then that the user is on no plan of its own.
+func (q *Queries) DropAssignmentTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropAssignmentTombstones, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropAuditEvents = `-- name: DropAuditEvents :one
+SELECT drop_audit_events($1::timestamptz, $2::integer) AS dropped
+`
+
+func (q *Queries) DropAuditEvents(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, dropAuditEvents, before, atMost)
+	var dropped int64
+	err := row.Scan(&dropped)
+	return dropped, err
+}
+
 const dropBackendReports = `-- name: DropBackendReports :exec
 DELETE FROM backend_report WHERE slice < $1::timestamptz
 `
@@ -547,6 +574,23 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 	return result.RowsAffected(), nil
 }
 
+const dropInvitations = `-- name: DropInvitations :execrows
+DELETE FROM invitation
+WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM invitation AS i
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < $1::timestamptz LIMIT $2::integer
+))
+`
+
+// Those that ended some time ago, however they ended.
+func (q *Queries) DropInvitations(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropInvitations, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropOldOnce = `-- name: DropOldOnce :execrows
 DELETE FROM idempotency
 WHERE (tenant_id, key_digest) IN (
@@ -594,6 +638,21 @@ WHERE ctid = ANY (ARRAY(
 
 func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropRecorderBatches, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropSessions = `-- name: DropSessions :execrows
+DELETE FROM session
+WHERE ctid = ANY (ARRAY(
+    SELECT s.ctid FROM session AS s WHERE s.created_at < $1::timestamptz LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropSessions(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropSessions, before, atMost)
 	if err != nil {
 		return 0, err
 	}

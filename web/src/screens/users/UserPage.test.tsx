@@ -382,3 +382,33 @@ test('a recent denial opens its story', async () => {
   await user.click(await screen.findByText('GET /api/search'));
   expect(await screen.findByText(/^User 42 on free was denied 11 times/)).toBeDefined();
 });
+
+test('a user is erased after the id was typed, and the receipt is shown', async () => {
+  const requests = server({
+    [`POST ${its}/erase`]: () => ({
+      json: {
+        receipt_id: 'erased-1',
+        erased_at: '2026-11-20T12:00:00Z',
+        assignments: 1,
+        overrides: 2,
+        violations: 12,
+        counts: 9,
+        deliveries: 0,
+        audit_entries: 4,
+        buckets: 3,
+        rules: [12],
+      },
+    }),
+  });
+  const { user } = open('/t/acme/users/42');
+  expect((await screen.findByRole('link', { name: 'Export data' })).getAttribute('href')).toBe(`${its}/data`);
+  await user.click(screen.getByRole('button', { name: 'Erase user' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Erase user 42?' });
+  const erase = within(dialog).getByRole('button', { name: 'Erase user' });
+  expect(erase).toHaveProperty('disabled', true);
+  await user.type(within(dialog).getByLabelText('Type 42 to confirm'), '42');
+  await user.click(erase);
+  const receipt = await screen.findByRole('dialog', { name: 'User erased' });
+  expect(receipt.textContent).toMatch(/erased-1.*2 overrides.*12 violations.*A rule names this user.*12/);
+  expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({ confirm: '42' });
+});

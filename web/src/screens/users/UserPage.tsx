@@ -21,6 +21,7 @@ import type { UserSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
+import { EraseUser } from './EraseUser';
 import { userQuery } from './queries';
 import styles from './Users.module.css';
 
@@ -29,9 +30,10 @@ export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });
   const search: UserSearch = useSearch({ from: '/shell/t/$tenant/users/$user' });
-  const { edit } = useRole();
+  const { edit, own } = useRole();
   const user = useQuery(userQuery(tenant, id));
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const [erasing, setErasing] = useState(false);
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
   const overridable = user.data ? overridableRules(rules, user.data.value) : [];
 
@@ -51,6 +53,21 @@ export default function UserPage() {
         edit &&
         user.data && (
           <>
+            {own && (
+              <>
+                <Button
+                  variant="default"
+                  component="a"
+                  download={`user-${id}.json`}
+                  href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
+                >
+                  Export data
+                </Button>
+                <Button variant="default" color="red" onClick={() => setErasing(true)}>
+                  Erase user
+                </Button>
+              </>
+            )}
             <Button variant="default" onClick={() => setChanging(user.data)}>
               Change plan
             </Button>
@@ -95,6 +112,7 @@ export default function UserPage() {
           </>
         )}
       </Query>
+      {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} />}
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
   );
