@@ -53,7 +53,7 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 			rights = append(rights, table+" DELETE,INSERT,SELECT,UPDATE")
 		}
 	}
-	rights = append(rights, "api_process SELECT", "platform_audit_event INSERT")
+	rights = append(rights, "api_process SELECT", "leader SELECT", "platform_audit_event INSERT")
 	slices.Sort(rights)
 	got = lines(t, conn, `SELECT relname || ' ' || string_agg(privilege_type, ',' ORDER BY privilege_type)
 		FROM pg_class, aclexplode(relacl) WHERE relkind <> 'S' AND grantee = $1::text::regrole GROUP BY relname`, role)
@@ -395,6 +395,9 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
 			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
+			"INSERT INTO backend_report VALUES ($1, 'db', now(), 1, 0, '{}')",
+			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '', 1
+				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
 				SELECT tenant_id, 'loud', rule_id, false, 1, 1, '', '', false FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
