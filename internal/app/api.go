@@ -99,7 +99,7 @@ const grpcShare = 4
 // NewAPI builds the decision plane and binds its addresses. Database and Redis need not answer yet.
 func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slog.Logger) (_ *API, err error) {
 	a := &API{cfg: cfg, log: log}
-	defer func() {
+	defer func() { //nolint:contextcheck // Close has deadlines of its own
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
@@ -280,7 +280,7 @@ func (a *API) Run(ctx context.Context) error {
 		group.Go(func() error { a.recorder.Run(drained, a.cfg.ShutdownTimeout); return nil })
 	}
 	err := group.Wait()
-	return errors.Join(err, a.Close())
+	return errors.Join(err, a.Close()) //nolint:contextcheck // as above
 }
 
 // serveChecks serves HTTP and gRPC. If one fails, the other ends as well.

@@ -70,7 +70,7 @@ func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buc
 		b.cached = enforce.NewDenialCache(b.redis, nil)
 		return b, nil
 	}
-	b.leases = lease.Open(b.redis, nil, log)
+	b.leases = lease.Open(ctx, b.redis, nil, log)
 	b.cached = enforce.NewDenialCache(b.leases, nil)
 	return b, nil
 }

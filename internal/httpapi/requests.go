@@ -44,7 +44,7 @@ func (q *Requests) Route(name string, handler Handler) http.Handler {
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		answer.run(told, name, r, handler)
+		answer.run(told, name, r, handler) //nolint:contextcheck // r has it
 	})
 }
 

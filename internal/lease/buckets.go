@@ -78,8 +78,8 @@ type candidate struct {
 	limit enforce.Limit
 }
 
-// Open returns a Buckets in front of a store. Close ends it. A nil clock is this process's own.
-func Open(store Store, clock func() Instant, log *slog.Logger) *Buckets {
+// Open returns a Buckets in front of a store. Close ends it, and not the end of ctx. A nil clock is this process's own.
+func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logger) *Buckets {
 	if clock == nil {
 		start := time.Now()
 		clock = func() Instant {
@@ -93,7 +93,7 @@ func Open(store Store, clock func() Instant, log *slog.Logger) *Buckets {
 	}
 	b.recent.init()
 	b.held.Store(&map[enforce.Key]*leased{})
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
 	go b.run(ctx)
 	return b
@@ -195,9 +195,9 @@ func (b *Buckets) serve(check *enforce.BucketCheck, held map[enforce.Key]*leased
 	}
 	var taken [maxTiers]Taken
 	for i := range check.Tiers {
-		if !of[i].Take(now, check.Cost, &taken[i]) {
+		if !of[i].Take(now, check.Cost, &taken[i]) { //nolint:gosec // canServe caps the tiers
 			for j := range i {
-				taken[j].PutBack()
+				taken[j].PutBack() //nolint:gosec // as above
 			}
 			return false
 		}

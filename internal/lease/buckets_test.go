@@ -60,7 +60,7 @@ func check(limits ...enforce.Limit) enforce.BucketCheck {
 func open(t *testing.T) (*lease.Buckets, *counted) {
 	t.Helper()
 	store := &counted{Store: membucket.New(membucket.Options{})}
-	b := lease.Open(store, nil, slog.New(slog.DiscardHandler))
+	b := lease.Open(t.Context(), store, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(b.Close)
 	return b, store
 }
@@ -206,7 +206,7 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 		}
 		client := redis.NewUniversalClient(options)
 		t.Cleanup(func() { _ = client.Close() })
-		b := lease.Open(redisbucket.New(client, 2*time.Second), nil, slog.New(slog.DiscardHandler))
+		b := lease.Open(t.Context(), redisbucket.New(client, 2*time.Second), nil, slog.New(slog.DiscardHandler))
 		t.Cleanup(b.Close)
 		all = append(all, b)
 		processes[i] = b
@@ -224,7 +224,7 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 // BenchmarkTake is a check of one leased tier.
 func BenchmarkTake(b *testing.B) {
 	store := membucket.New(membucket.Options{})
-	buckets := lease.Open(store, nil, slog.New(slog.DiscardHandler))
+	buckets := lease.Open(b.Context(), store, nil, slog.New(slog.DiscardHandler))
 	defer buckets.Close()
 	limit := enforce.Limit{Rate: rules.MaxRate, Burst: rules.MaxBurst}
 	for range 100_000 {

@@ -50,14 +50,14 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 		return err
 	}
 	if err := api.Load(ctx); err != nil {
-		return errors.Join(err, api.Close())
+		return errors.Join(err, api.Close()) //nolint:contextcheck // Close has deadlines of its own
 	}
 	admin, err := app.NewAdminServer(ctx, cfg, api, log)
 	if err != nil {
-		return errors.Join(err, api.Close())
+		return errors.Join(err, api.Close()) //nolint:contextcheck // Close has deadlines of its own
 	}
 	if err := greet(out, api, admin, cfg, data, works); err != nil {
-		return errors.Join(err, admin.Close(), api.Close())
+		return errors.Join(err, admin.Close(), api.Close()) //nolint:contextcheck // as above
 	}
 	return runBoth(ctx, api, admin)
 }
