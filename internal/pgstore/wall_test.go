@@ -393,10 +393,6 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
-			"INSERT INTO backend_report VALUES ($1, '', now(), 1, 0, '{1}')",
-			"INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at) VALUES ($1, sha256(''), '', sha256(''), 1, now())",
-			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '{}', 1
-				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
 			`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at)
