@@ -416,8 +416,8 @@ CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
         OFFSET 0
     ) AS i
     WHERE coalesce(i.before, i.after) IS NOT NULL
-        AND old_row - '{revision,version,updated_at,last_used_at,last_seen_at}'::text[]
-            IS DISTINCT FROM new_row - '{revision,version,updated_at,last_used_at,last_seen_at}'::text[]
+        AND old_row - '{revision,version,updated_at,last_used_at,last_seen_at,token_digest}'::text[]
+            IS DISTINCT FROM new_row - '{revision,version,updated_at,last_used_at,last_seen_at,token_digest}'::text[]
 $$;
 
 -- audit_change logs a change to a tenant's row. Its arguments are the kind of object, and the columns whose values,
@@ -609,12 +609,18 @@ CREATE TABLE account (
     version           bigint      NOT NULL DEFAULT 1, -- not raised by a password
     created_at        timestamptz NOT NULL DEFAULT now(),
     updated_at        timestamptz NOT NULL DEFAULT now(),
+    -- The tenant that invited an account by a link that others could have used; null once the address is proven.
+    unproven_in bigint,
     CONSTRAINT account_pkey PRIMARY KEY (account_id),
+    CONSTRAINT account_unproven_in_fkey FOREIGN KEY (unproven_in) REFERENCES tenant (tenant_id),
+    CONSTRAINT account_unproven_check CHECK (unproven_in IS NULL OR NOT is_platform_admin),
     CONSTRAINT account_email_check CHECK (octet_length(email) BETWEEN 3 AND 254),
     CONSTRAINT account_name_check CHECK (char_length(name) <= 100)
 );
 
-CREATE UNIQUE INDEX account_email_key ON account (lower(email));
+CREATE UNIQUE INDEX account_email_key ON account (lower(email)) WHERE unproven_in IS NULL;
+CREATE UNIQUE INDEX account_unproven_email_key ON account (unproven_in, lower(email)) WHERE unproven_in IS NOT NULL;
+CREATE INDEX account_list_idx ON account (lower(email), account_id);
 
 -- A row is a live session or one that expired; a session that ended otherwise is deleted.
 CREATE TABLE session (
@@ -664,6 +670,18 @@ CREATE TABLE member (
 
 CREATE INDEX member_account_idx ON member (account_id, tenant_id);
 
+-- An account that has not proven its address is a member of the tenant that invited it, and of no other.
+CREATE FUNCTION member_may_join() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM account WHERE account_id = NEW.account_id AND unproven_in <> NEW.tenant_id) THEN
+        RAISE EXCEPTION 'the account has not proven its address' USING ERRCODE = 'check_violation', CONSTRAINT = 'member_proven_check';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER member_may_join BEFORE INSERT ON member FOR EACH ROW EXECUTE FUNCTION member_may_join();
+
 -- The link of an invitation names no tenant, so a token's digest is unique among all tenants. It has 256 random bits, so
 -- a taken one reveals nothing.
 CREATE TABLE invitation (
@@ -680,6 +698,7 @@ CREATE TABLE invitation (
     revoked_at    timestamptz,
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
+    by_mail       boolean     NOT NULL DEFAULT false, -- only the invitee has seen the token, so it proves the address
     CONSTRAINT invitation_pkey PRIMARY KEY (tenant_id, invitation_id),
     CONSTRAINT invitation_token_digest_key UNIQUE (token_digest),
     CONSTRAINT invitation_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
@@ -697,6 +716,47 @@ CREATE TABLE invitation (
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL AND revoked_at IS NULL;
 CREATE INDEX invitation_account_idx ON invitation (invited_by_account, tenant_id) WHERE accepted_at IS NULL AND revoked_at IS NULL;
+
+-- Mail to people and the state of sending it. The token of its link is made when it is sent, and stored nowhere.
+CREATE TABLE mail (
+    tenant_id       bigint      NOT NULL, -- in whose share it is sent; 0 for the platform's own
+    mail_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    kind            text        NOT NULL,
+    recipient       text        NOT NULL,
+    account_id      bigint      NOT NULL DEFAULT 0, -- 0: none is known
+    invitation_id   bigint,
+    facts           jsonb       NOT NULL DEFAULT '{}', -- what a notice says
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    give_up_at      timestamptz NOT NULL, -- it is not sent later
+    state           text        NOT NULL DEFAULT 'queued',
+    attempts        integer     NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz NOT NULL DEFAULT now(), -- while queued; during an attempt it is when another process may take over
+    lease_ends_at   timestamptz, -- while it is attempted
+    attempted_at    timestamptz,
+    error           text        NOT NULL DEFAULT '',
+    CONSTRAINT mail_pkey PRIMARY KEY (tenant_id, mail_id),
+    CONSTRAINT mail_mail_id_key UNIQUE (mail_id),
+    CONSTRAINT mail_invitation_fkey FOREIGN KEY (tenant_id, invitation_id) REFERENCES invitation (tenant_id, invitation_id),
+    CONSTRAINT mail_state_check CHECK (state IN ('queued', 'sent', 'failed'))
+);
+
+CREATE INDEX mail_due_idx ON mail (tenant_id, next_attempt_at) WHERE state = 'queued';
+CREATE INDEX mail_created_idx ON mail (tenant_id, created_at);
+CREATE INDEX mail_age_idx ON mail (created_at);
+CREATE INDEX mail_account_idx ON mail (account_id, created_at) WHERE account_id <> 0;
+CREATE INDEX mail_invitation_idx ON mail (tenant_id, invitation_id) WHERE invitation_id IS NOT NULL;
+
+-- Links that were mailed to accounts. One is used by deleting it.
+CREATE TABLE mailed_link (
+    account_id   bigint      NOT NULL,
+    purpose      text        NOT NULL,
+    token_digest bytea       NOT NULL,
+    expires_at   timestamptz NOT NULL,
+    CONSTRAINT mailed_link_pkey PRIMARY KEY (account_id, purpose), -- a new link replaces the former
+    CONSTRAINT mailed_link_token_digest_key UNIQUE (token_digest),
+    CONSTRAINT mailed_link_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT mailed_link_token_digest_check CHECK (octet_length(token_digest) = 32)
+);
 
 CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
     FOR EACH ROW EXECUTE FUNCTION audit_change('member', 'account_id');

@@ -1,6 +1,6 @@
 -- name: CreateAccount :one
-INSERT INTO account (email, name, is_platform_admin, password_hash)
-VALUES ($1, $2, $3, $4)
+INSERT INTO account (email, name, is_platform_admin, password_hash, unproven_in)
+VALUES ($1, $2, $3, $4, $5)
 RETURNING *;
 
 -- name: Account :one
@@ -9,16 +9,19 @@ SELECT * FROM account WHERE account_id = $1;
 -- name: AddressOf :one
 SELECT email FROM account WHERE account_id = $1;
 
--- name: AccountByEmail :one
-SELECT * FROM account WHERE lower(email) = lower(sqlc.arg(email)::text COLLATE "C");
-
 -- name: AccountsAfter :many
 SELECT * FROM account
-WHERE lower(email) > lower(sqlc.arg(after)::text COLLATE "C")
+WHERE (lower(email), account_id) > (lower(sqlc.arg(after)::text COLLATE "C"), sqlc.arg(after_id)::bigint)
     AND (position(lower(sqlc.arg(text)::text COLLATE "C") IN lower(email)) > 0
         OR position(lower(sqlc.arg(text)::text) IN lower(name)) > 0)
-ORDER BY lower(email)
+ORDER BY lower(email), account_id
 LIMIT sqlc.arg(page_size);
+
+-- name: ProveAccount :one
+-- No row if it is proven already.
+UPDATE account SET unproven_in = NULL, version = version + 1, updated_at = clock_timestamp()
+WHERE account_id = $1 AND unproven_in IS NOT NULL
+RETURNING *;
 
 -- name: UpdateAccount :one
 -- No row if the account has another version.
@@ -43,3 +46,28 @@ FOR NO KEY UPDATE;
 UPDATE account
 SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp()
 WHERE account_id = sqlc.arg(account_id) AND password_hash = sqlc.arg(old_hash);
+
+-- name: UnprovenAccount :one
+-- The account of a tenant that has this address and has not proven it, locked.
+SELECT * FROM account
+WHERE unproven_in = sqlc.arg(tenant)::bigint AND lower(email) = lower(sqlc.arg(email)::text COLLATE "C")
+FOR NO KEY UPDATE;
+
+-- name: CreateMailedLink :exec
+INSERT INTO mailed_link (account_id, purpose, token_digest, expires_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (account_id, purpose) DO UPDATE SET token_digest = excluded.token_digest, expires_at = excluded.expires_at;
+
+-- name: MailedLinkOf :one
+SELECT account_id FROM mailed_link
+WHERE token_digest = sqlc.arg(token_digest) AND purpose = sqlc.arg(purpose) AND expires_at > clock_timestamp();
+
+-- name: UseMailedLink :one
+DELETE FROM mailed_link
+WHERE token_digest = sqlc.arg(token_digest) AND purpose = sqlc.arg(purpose) AND expires_at > clock_timestamp()
+RETURNING account_id;
+
+-- name: DropMailedLinks :exec
+DELETE FROM mailed_link WHERE account_id = $1 OR expires_at < clock_timestamp() - interval '1 day';
+
+-- name: ReplacePasswordHash :exec
+UPDATE account SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp() WHERE account_id = sqlc.arg(account_id);

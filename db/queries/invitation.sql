@@ -1,6 +1,6 @@
 -- name: CreateInvitation :one
-INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at, by_mail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 RETURNING *;
 
 -- name: InvitationsBefore :many
@@ -42,3 +42,10 @@ FOR UPDATE;
 UPDATE invitation
 SET accepted_at = clock_timestamp(), accepted_by = sqlc.arg(account_id)::bigint, updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id);
+
+-- name: RenewInvitation :one
+-- Gives an open invitation another token.
+UPDATE invitation SET token_digest = sqlc.arg(token_digest)
+WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id)
+    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
+RETURNING *;

@@ -1,15 +1,16 @@
 -- name: MembersAfter :many
 SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
-WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) > lower(sqlc.arg(after)::text COLLATE "C")
-ORDER BY lower(a.email)
+WHERE m.tenant_id = sqlc.arg(tenant_id)
+    AND (lower(a.email), a.account_id) > (lower(sqlc.arg(after)::text COLLATE "C"), sqlc.arg(after_id)::bigint)
+ORDER BY lower(a.email), a.account_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Member :one
 SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = sqlc.arg(account_id);

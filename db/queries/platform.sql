@@ -15,6 +15,15 @@ LEFT JOIN (
 WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id;
 
+-- name: AccountByEmail :one
+-- The account that has proven the address or, for the slug of a tenant, the unproven one of that tenant if there is one.
+SELECT a.* FROM account AS a
+WHERE lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")
+    AND (a.unproven_in IS NULL OR a.unproven_in = (
+        SELECT t.tenant_id FROM tenant AS t WHERE t.slug = sqlc.arg(slug) AND t.removed_at IS NULL))
+ORDER BY a.unproven_in NULLS LAST
+LIMIT 1;
+
 -- name: MembershipsAfter :many
 SELECT sqlc.embed(t), m.role
 FROM member AS m
@@ -350,6 +359,89 @@ DELETE FROM delivery
 WHERE ctid = ANY (ARRAY(
     SELECT d.ctid FROM delivery AS d
     WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
+));
+
+-- Mail of all tenants and of the platform, which has the number 0.
+
+-- name: QueueMail :one
+-- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit.
+-- Nor if it is a notice that the account was sent within a day.
+INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
+SELECT sqlc.arg(tenant_id)::bigint, sqlc.arg(kind)::text, sqlc.arg(recipient), sqlc.arg(account_id)::bigint, sqlc.narg(invitation_id),
+    sqlc.arg(facts)::jsonb, sqlc.arg(give_up_at)
+WHERE (sqlc.arg(most_queued)::bigint = 0 OR sqlc.arg(most_queued)::bigint > (
+        SELECT count(*) FROM mail AS m WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.state = 'queued'))
+    AND (sqlc.arg(most_a_day)::bigint = 0 OR sqlc.arg(most_a_day)::bigint > (
+        SELECT count(*) FROM mail AS m
+        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.created_at > now() - interval '1 day'))
+    AND (sqlc.arg(kind)::text <> 'notice' OR NOT EXISTS (
+        SELECT FROM mail AS m
+        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.account_id = sqlc.arg(account_id)::bigint AND m.kind = 'notice'
+            AND m.facts = sqlc.arg(facts)::jsonb AND m.created_at > now() - interval '1 day'))
+RETURNING *;
+
+-- name: FinishMail :exec
+UPDATE mail
+SET state = sqlc.arg(state), attempted_at = sqlc.arg(attempted_at)::timestamptz, next_attempt_at = sqlc.arg(next_attempt_at),
+    lease_ends_at = NULL, error = sqlc.arg(error)
+WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND attempts = sqlc.arg(attempt);
+
+-- name: DropMail :exec
+DELETE FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND attempts = sqlc.arg(attempt);
+
+-- name: ClaimMail :many
+-- Leases due mail. Tenants take turns as in ClaimAlertDeliveries.
+WITH RECURSIVE waiting AS ( -- the tenants that have queued mail: one probe of the index each
+    (SELECT m.tenant_id FROM mail AS m WHERE m.state = 'queued' ORDER BY m.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT m.tenant_id FROM mail AS m
+        WHERE m.state = 'queued' AND m.tenant_id > w.tenant_id
+        ORDER BY m.tenant_id LIMIT 1
+    )
+    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
+), due AS MATERIALIZED (
+    SELECT one.tenant_id, one.mail_id, one.next_attempt_at,
+        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.next_attempt_at) AS turn
+    FROM waiting AS w
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS attempts FROM mail AS m
+        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.lease_ends_at > sqlc.arg(now)::timestamptz
+            AND m.next_attempt_at > sqlc.arg(now) AND m.next_attempt_at <= sqlc.arg(lease_ends)
+    ) AS busy
+    CROSS JOIN LATERAL (
+        SELECT m.tenant_id, m.mail_id, m.next_attempt_at FROM mail AS m
+        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.next_attempt_at <= sqlc.arg(now)
+        ORDER BY m.next_attempt_at
+        LIMIT greatest(0, sqlc.arg(per_tenant)::bigint - busy.attempts)
+        FOR UPDATE SKIP LOCKED
+    ) AS one
+)
+UPDATE mail AS m
+SET attempts = m.attempts + 1, next_attempt_at = sqlc.arg(lease_ends), lease_ends_at = sqlc.arg(lease_ends)
+WHERE (m.tenant_id, m.mail_id) IN (
+    SELECT due.tenant_id, due.mail_id FROM due
+    ORDER BY due.turn, due.next_attempt_at
+    LIMIT sqlc.arg(at_most)
+)
+RETURNING m.*;
+
+-- name: MailsBefore :many
+-- 0 is no bound.
+SELECT * FROM mail
+WHERE sqlc.arg(before)::bigint = 0 OR mail_id < sqlc.arg(before)::bigint
+ORDER BY mail_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: DropOldMail :exec
+-- Each message that is finished deletes more rows than it adds.
+DELETE FROM mail
+WHERE mail_id = ANY (ARRAY(
+    SELECT m.mail_id FROM mail AS m
+    WHERE m.created_at < now() - interval '30 days'
+    ORDER BY m.created_at
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
 ));
 
 -- name: ReportProcess :exec

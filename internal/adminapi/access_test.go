@@ -1,6 +1,9 @@
 package adminapi_test
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
@@ -43,6 +46,16 @@ var bodies = map[string]func(*fixture) string{
 		}
 		return fmt.Sprintf(`{"token":%q,"name":"Ada","password":%q}`, f.invitation(), password)
 	},
+	"askPasswordReset": func(f *fixture) string { return fmt.Sprintf(`{"email":"%s@example.com"}`, f.w.name("forgetful")) },
+	"finishPasswordReset": func(f *fixture) string {
+		return fmt.Sprintf(`{"token":%q,"password":"the next password nobody guesses"}`, f.link(f.w.account(false), auth.MailReset))
+	},
+	"finishAddressProof": func(f *fixture) string {
+		if f.caller.session == "" {
+			return `{"token":"none"}`
+		}
+		return fmt.Sprintf(`{"token":%q}`, f.link(f.caller.account, auth.MailProof))
+	},
 	"createTenant": func(f *fixture) string { return fmt.Sprintf(`{"slug":%q,"name":"A"}`, f.w.name("tenant")) },
 	"updateTenant": func(*fixture) string { return `{"default_plan":null,"settings":{"retry_jitter_percent":20}}` },
 	"createPlan":   func(f *fixture) string { return fmt.Sprintf(`{"name":%q}`, f.w.name("plan")) },
@@ -75,6 +88,18 @@ var bodies = map[string]func(*fixture) string{
 	},
 }
 
+// link makes a link as it would be mailed to an account.
+func (f *fixture) link(account auth.Account, purpose auth.MailKind) string {
+	var random [32]byte
+	_, _ = rand.Read(random[:])
+	token := base64.RawURLEncoding.EncodeToString(random[:])
+	if err := f.w.store.CreateMailedLink(f.w.ctx(), account.ID, purpose, sha256.Sum256([]byte(token)), time.Now().Add(time.Hour)); err != nil {
+		f.w.t.Fatal(err)
+	}
+	f.w.secrets = append(f.w.secrets, token)
+	return token
+}
+
 func (f *fixture) invitation() string { return f.invitationFor(f.w.name("guest") + "@example.com") }
 
 func (f *fixture) invitationFor(email string) string {
@@ -83,7 +108,7 @@ func (f *fixture) invitationFor(email string) string {
 	if email == f.caller.account.Email { // who may be a member already
 		tenant = f.w.tenant(f.w.name("tenant"))
 	}
-	invitation, token, err := f.w.gate.Invite(f.w.ctx(), by, auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
+	invitation, token, err := auth.NewGate(f.w.store, auth.Options{}).Invite(f.w.ctx(), by, auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
 	if err != nil {
 		f.w.t.Fatal(err)
 	}

@@ -2,6 +2,9 @@ package adminapi
 
 import (
 	"context"
+	"errors"
+
+	"github.com/oapi-codegen/nullable"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
@@ -12,7 +15,7 @@ import (
 func showAccount(a *auth.Account) openapi.Account {
 	return openapi.Account{
 		AccountId: int64(a.ID), Email: a.Email, Name: a.Name, PlatformAdmin: a.PlatformAdmin,
-		Disabled: !a.DisabledAt.IsZero(), CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
+		Disabled: !a.DisabledAt.IsZero(), Proven: a.Proven(), CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
 	}
 }
 
@@ -24,17 +27,38 @@ func answerAccount(a *auth.Account) openapi.TheAccountJSONResponse {
 
 // ListAccounts handles GET /api/v1/accounts.
 func (s *surface) ListAccounts(ctx context.Context, request openapi.ListAccountsRequestObject) (openapi.ListAccountsResponseObject, error) {
-	place, err := after(ctx, 1)
+	place, err := afterAccount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	accounts, err := s.People.Accounts(ctx, valueOf(request.Params.Q), place[0], limit+1)
+	accounts, err := s.People.Accounts(ctx, valueOf(request.Params.Q), place, limit+1)
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, accounts, limit, showAccount, func(a *auth.Account) string { return a.Email })
-	return openapi.ListAccounts200JSONResponse{Items: items, NextCursor: cursor}, nil
+	cursor := next(ctx)
+	if len(accounts) > limit {
+		accounts = accounts[:limit]
+		cursor = nextAccount(ctx, &accounts[limit-1])
+	}
+	return openapi.ListAccounts200JSONResponse{Items: itemsOf(accounts, showAccount), NextCursor: cursor}, nil
+}
+
+// afterAccount returns the place in the request's cursor.
+func afterAccount(ctx context.Context) (place auth.AccountPlace, err error) {
+	parts, err := after(ctx, 2)
+	if err != nil || parts[0] == "" {
+		return place, err
+	}
+	id, err := parseInt(parts[1])
+	if err != nil {
+		return place, errCursor
+	}
+	return auth.AccountPlace{Email: parts[0], ID: auth.AccountID(id)}, nil
+}
+
+func nextAccount(ctx context.Context, last *auth.Account) nullable.Nullable[string] {
+	return next(ctx, last.Email, formatInt(int64(last.ID)))
 }
 
 // GetAccount handles GET /api/v1/accounts/{account_id}.
@@ -49,6 +73,9 @@ func (s *surface) GetAccount(ctx context.Context, request openapi.GetAccountRequ
 // UpdateAccount handles PATCH /api/v1/accounts/{account_id}.
 func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
 	id := auth.AccountID(request.AccountId)
+	if request.Body.Proven != nil {
+		return s.proveAccount(ctx, request)
+	}
 	answer, err := s.changeAccount(ctx, id, request.Params.IfMatch, func(a *auth.Account) error {
 		q := requestOf(ctx)
 		if valueOf(request.Body.PlatformAdmin) && !a.PlatformAdmin {
@@ -63,6 +90,9 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 				a.DisabledAt = never
 			}
 		}
+		if a.PlatformAdmin && !a.Proven() {
+			return httpapi.Conflict.Problem("The account has not proven its address; prove that first.")
+		}
 		if q.session != nil && id == q.account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
 			return httpapi.Conflict.Problem("You cannot take your own access away; another platform admin can.")
 		}
@@ -72,6 +102,29 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 		return nil, err
 	}
 	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
+}
+
+// proveAccount makes a platform admin vouch for an account's address.
+func (s *surface) proveAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
+	body, id := request.Body, auth.AccountID(request.AccountId)
+	if !*body.Proven || body.PlatformAdmin != nil || body.Disabled != nil {
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/proven", Detail: "must be true, and alone: an address is proven once and for all"}})
+	}
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	account, err := s.People.ProveAddress(ctx, requestOf(ctx).actor, id, at)
+	if errors.Is(err, rules.ErrExists) {
+		return nil, httpapi.Conflict.Problem("Another account has proven this address; invite that one instead.")
+	}
+	if err != nil {
+		return nil, lost(ctx, err, func() (int64, error) {
+			account, err := s.People.Account(ctx, id)
+			return account.Version, err
+		})
+	}
+	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
 }
 
 // changeAccount changes an account if its version is the one that the caller has read.

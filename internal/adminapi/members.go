@@ -13,7 +13,7 @@ import (
 func showMember(m *auth.Member) openapi.Member {
 	return openapi.Member{
 		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
-		Disabled: !m.Account.DisabledAt.IsZero(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
+		Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
 	}
 }
 
@@ -23,17 +23,21 @@ func answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
 
 // ListMembers handles GET …/members.
 func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRequestObject) (openapi.ListMembersResponseObject, error) {
-	place, err := after(ctx, 1)
+	place, err := afterAccount(ctx)
 	if err != nil {
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	members, err := s.People.Members(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
+	members, err := s.People.Members(ctx, requestOf(ctx).tenant.ID, place, limit+1)
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, members, limit, showMember, func(m *auth.Member) string { return m.Account.Email })
-	return openapi.ListMembers200JSONResponse{Items: items, NextCursor: cursor}, nil
+	cursor := next(ctx)
+	if len(members) > limit {
+		members = members[:limit]
+		cursor = nextAccount(ctx, &members[limit-1].Account)
+	}
+	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, showMember), NextCursor: cursor}, nil
 }
 
 // GetMember handles GET …/members/{account_id}.
@@ -92,7 +96,7 @@ func (s *surface) RemoveMember(ctx context.Context, request openapi.RemoveMember
 func showInvitation(i *auth.Invitation) openapi.Invitation {
 	return openapi.Invitation{
 		InvitationId: i.ID, Email: i.Email, Role: openapi.Role(i.Role), InvitedBy: i.InvitedBy,
-		CreatedAt: i.CreatedAt.UTC(), ExpiresAt: i.ExpiresAt.UTC(),
+		CreatedAt: i.CreatedAt.UTC(), ExpiresAt: i.ExpiresAt.UTC(), Mail: showMailStatus(i.Mail),
 	}
 }
 
@@ -123,11 +127,15 @@ func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObjec
 	if errors.Is(err, rules.ErrExists) {
 		return nil, httpapi.Conflict.Problem("A member has this address already; change the member's role instead.")
 	}
+	if errors.Is(err, auth.ErrTooMuchMail) {
+		setSeconds(q.w.Header(), "Retry-After", 3600)
+		return nil, httpapi.TooSoon.Problem("The tenant has 100 messages waiting or has sent 200 within a day; invite more people later.")
+	}
 	if err != nil {
 		return nil, err
 	}
 	return openapi.Invite201JSONResponse{InvitationCreatedJSONResponse: openapi.InvitationCreatedJSONResponse{
-		Invitation: showInvitation(&invitation), Token: token,
+		Invitation: showInvitation(&invitation), Token: orNull(token),
 	}}, nil
 }
 

@@ -30,7 +30,9 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 // SignIn handles POST /api/v1/session.
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
 	q := requestOf(ctx)
-	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, s.browser(q))
+	from := s.browser(q)
+	from.Tenant = valueOf(request.Body.Tenant)
+	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, from)
 	s.noteSignIn(q, &entry, err)
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
@@ -181,7 +183,7 @@ func (s *surface) LookAtInvitation(ctx context.Context, request openapi.LookAtIn
 	return openapi.LookAtInvitation200JSONResponse{
 		Tenant: openapi.TenantName{Slug: tenant.Slug, Name: tenant.Name},
 		Email:  invitation.Email, Role: openapi.Role(invitation.Role), InvitedBy: invitation.InvitedBy,
-		ExpiresAt: invitation.ExpiresAt.UTC(),
+		ExpiresAt: invitation.ExpiresAt.UTC(), Proves: invitation.ByMail,
 	}, nil
 }
 
@@ -228,6 +230,8 @@ func invitationProblem(err error) error {
 		return httpapi.Suspended.Problem("The tenant is suspended; the invitation can be accepted once it is resumed.")
 	case errors.Is(err, auth.ErrOtherAddress):
 		return httpapi.Conflict.Problem("The invitation is for another address; sign out first, or ask for one to your address.")
+	case errors.Is(err, auth.ErrUnproven):
+		return httpapi.Conflict.Problem("Your account has not proven its address, so it cannot join another tenant; prove the address first.")
 	case errors.Is(err, rules.ErrExists):
 		return httpapi.Conflict.Problem("The invited address has an account already; sign in to it first.")
 	}

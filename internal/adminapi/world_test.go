@@ -107,7 +107,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	buckets := redisbucket.New(client, patience)
 	w.buckets = buckets
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
-	w.gate = auth.NewGate(w.store, auth.Options{})
+	w.gate = auth.NewGate(w.store, auth.Options{Mail: true})
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)

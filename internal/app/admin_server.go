@@ -41,6 +41,7 @@ type AdminServer struct {
 
 	webhooks *webhook.Sender
 	access   *auth.AccessLog
+	post     *auth.PostOffice // nil without a mail server
 }
 
 // NewAdminServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside an API in
@@ -77,9 +78,12 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	}
 	closing := make(chan struct{})
 	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
+	if a.post, err = openPostOffice(cfg, a.store, log); err != nil {
+		return nil, err
+	}
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Once: a.store, Access: a.access, Gate: auth.NewGate(a.store, auth.Options{}),
+		People: a.store, Once: a.store, Access: a.access, Gate: auth.NewGate(a.store, auth.Options{Mail: a.post != nil}),
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
@@ -191,6 +195,9 @@ func (a *AdminServer) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { a.access.Run(ctx); return nil })
 	group.Go(func() error { upkeep(ctx, a.cfg, a.store, a.webhooks, a.log); return nil })
+	if a.post != nil {
+		group.Go(func() error { a.post.Run(ctx); return nil })
+	}
 	if a.beside == nil {
 		group.Go(func() error { return checkSchema(ctx, a.cfg) })
 		group.Go(func() error { a.watcher.Run(ctx); return nil })

@@ -56,7 +56,7 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 
 // replacePassword changes the password of the account with an address, and ends all its sessions.
 func (g *Gate) replacePassword(ctx context.Context, by rules.Actor, email, hash string) (Account, error) {
-	account, from, err := g.store.PasswordOf(ctx, email)
+	account, from, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
 		return Account{}, err
 	}

@@ -46,9 +46,17 @@ func addressSubject(email string) Subject {
 	return subjectOf("address", []byte(foldAddress(email)))
 }
 
+// accountSubject is that of an address. An unproven account has its own, because its success must not make up for
+// guesses at the account of the person who has the address.
+func accountSubject(account *Account, email string) Subject {
+	if account.Proven() {
+		return addressSubject(email)
+	}
+	return subjectOf("unproven", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
+}
+
 // addressLimits are those of attempts at an address from where no device of its account is known.
-func addressLimits(email string, from netip.Addr) []Limit {
-	subject := addressSubject(email)
+func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
 

@@ -63,12 +63,32 @@ type Account struct {
 	CreatedAt     time.Time
 	DisabledAt    time.Time // zero: may sign in
 	Version       int64
+	// UnprovenIn is the tenant that invited the account by a link that others could have used; 0 once it has proven its
+	// address. Until then the address is only a claim: the account is a member of no other tenant and signs in at the
+	// tenant's own address, and others may have the same e-mail address.
+	UnprovenIn rules.TenantID
 }
+
+// Proven reports whether the account has proven its address.
+func (a *Account) Proven() bool { return a.UnprovenIn == 0 }
 
 // Actor is the account as the audit log names it.
 func (a *Account) Actor() rules.Actor {
-	return rules.Actor{Kind: rules.ActorAccount, ID: strconv.FormatInt(int64(a.ID), 10), Name: a.Email}
+	name := a.Email
+	if !a.Proven() {
+		name += " (unproven)"
+	}
+	return rules.Actor{Kind: rules.ActorAccount, ID: strconv.FormatInt(int64(a.ID), 10), Name: name}
 }
+
+// AccountPlace is a place in a list of accounts by address; the zero value is the beginning.
+type AccountPlace struct {
+	Email string
+	ID    AccountID
+}
+
+// Place is the account's own.
+func (a *Account) Place() AccountPlace { return AccountPlace{a.Email, a.ID} }
 
 // Role is what a member may do in a tenant.
 type Role string
@@ -105,7 +125,7 @@ type Membership struct {
 	Role   Role
 }
 
-// Invitation lets the person with its address become a member, once. The inviter passes the link on.
+// Invitation lets the person with its address become a member, once.
 type Invitation struct {
 	ID         int64
 	TenantID   rules.TenantID
@@ -116,6 +136,10 @@ type Invitation struct {
 	ExpiresAt  time.Time
 	AcceptedAt time.Time // zero: it was not
 	RevokedAt  time.Time // zero: it was not
+	// ByMail: the link went to the address by mail, so who has it has proven the address. Otherwise the inviter passes
+	// the link on, and could also use it.
+	ByMail bool
+	Mail   *Mail // the state of that mail; nil for none
 }
 
 // Session is one sign-in of an account in one browser.

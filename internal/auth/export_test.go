@@ -1,6 +1,10 @@
 package auth
 
-import "github.com/alexedwards/argon2id"
+import (
+	"net/netip"
+
+	"github.com/alexedwards/argon2id"
+)
 
 // WatchHashes makes passwords cheap to hash, and calls a function before each run of argon2.
 func (g *Gate) WatchHashes(watch func()) {
@@ -19,6 +23,10 @@ func (g *Gate) RememberedWaits() int { return len(g.waits.until) }
 var (
 	WrongPassword = wrongPassword
 	CheckHash     = checkHash
-	AddressLimits = addressLimits
 	NetworkOf     = networkOf
 )
+
+// AddressLimits are those of an address whose account has proven it.
+func AddressLimits(email string, from netip.Addr) []Limit {
+	return addressLimits(addressSubject(email), from)
+}

@@ -42,6 +42,8 @@ type Options struct {
 	// Hashes is how many passwords are hashed at once, 19 MiB each (the CPUs, at most 4), beside one that is
 	// kept for who is known: see the package's Cost.
 	Hashes int
+	// Mail says that a PostOffice sends queued mail.
+	Mail bool
 	// Now is the clock (time.Now).
 	Now func() time.Time
 }
@@ -67,6 +69,7 @@ func NewGate(store Store, options Options) *Gate {
 type Browser struct {
 	Session   string // the token of the session that it has, to be ended at sign-in; "" for none
 	Device    string // the device token that it has; "" for none
+	Tenant    string // the slug of the tenant at whose address it signs in; "" for the common one
 	UserAgent string
 	IP        netip.Addr // failures are counted by its network
 }
@@ -80,3 +83,6 @@ type Entry struct {
 	// lives for a year, and gives access to nothing.
 	Device string
 }
+
+// SendsMail reports whether mail is configured.
+func (g *Gate) SendsMail() bool { return g.options.Mail }

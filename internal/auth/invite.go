@@ -10,19 +10,23 @@ import (
 // invitationLife is how long an invitation can be accepted.
 const invitationLife = 7 * 24 * time.Hour
 
-// Invite makes an invitation to a tenant and the token for its link, which is never shown again. The
-// invitation that the address may have had is revoked. It is rules.FieldErrors, or rules.ErrExists if a
-// member has the address.
+// Invite makes an invitation to a tenant. With Options.Mail its link is sent to the address, and the token is "", so that
+// the inviter cannot act for the invitee. Without mail it returns the token for the link, which is never shown again.
+// The invitation that the address may have had is revoked. It is rules.FieldErrors, ErrTooMuchMail, or rules.ErrExists if
+// a member has the address.
 func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation) (_ Invitation, token string, err error) {
 	if wrong := invitation.Validate(); len(wrong) > 0 {
 		return Invitation{}, "", wrong
 	}
 	token, digest := newToken()
-	invitation.InvitedBy = by.Name
+	invitation.InvitedBy, invitation.ByMail = by.Name, g.options.Mail
 	invitation.ExpiresAt = g.options.Now().Add(invitationLife)
 	created, err := g.store.Invite(ctx, by, invitation, digest)
 	if err != nil {
 		return Invitation{}, "", err
+	}
+	if invitation.ByMail {
+		token = "" // and its digest is replaced when the mail is sent
 	}
 	return created, token, nil
 }
@@ -46,8 +50,8 @@ func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, toke
 // AcceptAsNew makes an account of the invited address, signs it in, and makes it a member. It is
 // rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open any more, and
 // rules.ErrExists if the address has an account, who should sign in and accept, and ErrSuspended while the
-// tenant is suspended. The address is not verified
-// otherwise: the link shows that the inviter meant its holder.
+// tenant is suspended. A link that came by mail proves the address. Another one proves only that the inviter meant its
+// holder, so the account is unproven, whoever has the address elsewhere.
 func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry, error) {
 	invitation, tenant, err := g.Invitation(ctx, token)
 	switch {

@@ -23,9 +23,9 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	if len(email) > maxEmailLength || len(password) > maxPasswordBytes {
 		return Entry{}, ErrWrongPassword // no account has such
 	}
-	account, hash, err := g.store.PasswordOf(ctx, email)
+	account, hash, err := g.store.PasswordOf(ctx, email, from.Tenant)
 	isKnown := err == nil
-	limits, isKnownDevice := addressLimits(email, from.IP), false
+	limits, isKnownDevice := addressLimits(accountSubject(&account, email), from.IP), false
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
 		hash = g.hasher.dummy
@@ -56,6 +56,11 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		case err == nil:
 			hash = renewed
 		case !errors.Is(err, ErrBusy): // then the next sign-in renews it
+			return Entry{}, err
+		}
+	}
+	if !isKnownDevice {
+		if err := g.notify(ctx, account, NoticeBrowser, from); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -138,7 +143,7 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if len(current) > maxPasswordBytes {
 		return Entry{}, ErrWrongPassword
 	}
-	_, old, err := g.store.PasswordOf(ctx, account.Email)
+	old, err := g.store.PasswordHash(ctx, account.ID)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -155,6 +160,9 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	}
 	opened, token, err := g.openSession(ctx, account, to, from)
 	if err != nil {
+		return Entry{}, err
+	}
+	if err := g.notify(ctx, account, NoticePassword, from); err != nil {
 		return Entry{}, err
 	}
 	return Entry{opened, token, newDevice(account.ID, to)}, g.forget(ctx, limits[0].Subject)

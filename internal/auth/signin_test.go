@@ -200,7 +200,7 @@ func TestAPasswordIsHashedAnewWhenTheCostWasRaised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
 	hash := func() string {
-		_, hash, err := w.store.PasswordOf(t.Context(), adaEmail)
+		_, hash, err := w.store.PasswordOf(t.Context(), adaEmail, "")
 		return must(hash, err)(t)
 	}
 	before := hash()

@@ -19,6 +19,8 @@ var (
 	ErrLastAdmin = errors.New("the last platform admin")
 	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
 	ErrOtherAddress = errors.New("the invitation is for another address")
+	// ErrUnproven is for an account that has not proven its address and would join another tenant.
+	ErrUnproven = errors.New("the account has not proven its address")
 	// ErrSuspended is for an invitation to a tenant that is suspended.
 	ErrSuspended = errors.New("the tenant is suspended")
 )
@@ -86,14 +88,21 @@ type NewSession struct {
 // are written to the tenant's audit log in the same transaction, those to accounts to the platform's; by says in whose name.
 type Store interface {
 	ServiceKeyStore
+	MailStore
 
-	// CreateAccount is rules.ErrExists if the address is taken.
+	// CreateAccount is rules.ErrExists if the address is taken by an account that has proven it or, for one that has not,
+	// by another of the same tenant.
 	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
-	// PasswordOf returns the account with an e-mail address and its password's hash.
-	PasswordOf(ctx context.Context, email string) (account Account, passwordHash string, err error)
-	// Accounts lists by e-mail address those whose address or name contains the text, after one address.
-	Accounts(ctx context.Context, text, after string, limit int) ([]Account, error)
+	// PasswordOf returns the account that has proven an e-mail address and its password's hash. With the slug of a tenant
+	// it prefers the account with this address that is unproven there.
+	PasswordOf(ctx context.Context, email, slug string) (account Account, passwordHash string, err error)
+	// PasswordHash returns the hash of an account's password.
+	PasswordHash(ctx context.Context, id AccountID) (string, error)
+	// ProveAddress makes an account the one that has proven its address. It is rules.ErrExists if another one has.
+	ProveAddress(ctx context.Context, by rules.Actor, id AccountID, expected rules.Expected) (Account, error)
+	// Accounts lists by e-mail address those whose address or name contains the text, after a place.
+	Accounts(ctx context.Context, text string, after AccountPlace, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
 	// ends all its sessions. Open invitations by an account that may no longer invite are revoked.
 	// It is ErrLastAdmin or an OnlyOwnerError if the change would leave nobody in charge.
@@ -119,9 +128,10 @@ type Store interface {
 	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
 	// RoleIn is rules.ErrNotFound if the account is no member of the tenant.
 	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
-	Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]Member, error) // by e-mail address
+	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error) // by e-mail address
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
-	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one.
+	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one, ErrUnproven if it is an
+	// unproven account of another tenant.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
 	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
@@ -136,10 +146,11 @@ type Store interface {
 	// InvitationOf returns the open invitation with a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
 	// Accept uses an invitation up: the account becomes a member, or keeps a higher role that it has. It is
-	// ErrOtherAddress unless the account has the invitation's address, and ErrSuspended while the tenant is.
+	// ErrOtherAddress unless the account has the invitation's address, ErrUnproven if it is an unproven account of another
+	// tenant, and ErrSuspended while the tenant is. An invitation by mail proves the account's address.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
 	// AcceptAsNew creates the account of the invited address as well, or nothing at all. Of by only the
-	// RequestID is used: the new account is the actor.
+	// RequestID is used: the new account is the actor. Unless the invitation came by mail, the account is unproven.
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
 	// Attempt counts an attempt to sign in, before its password is looked at, for all of the limits. If it comes too

@@ -101,13 +101,15 @@ func (w *world) count(t *testing.T, sql string, args ...any) (n int) {
 	return n
 }
 
-// join makes a new account by an invitation.
+// join makes a new account by an invitation, and proves its address.
 func (w *world) join(t *testing.T, email string, role auth.Role) (auth.Member, auth.Entry) {
 	t.Helper()
 	member, entry, err := w.AcceptAsNew(t.Context(), "", w.invite(t, email, role), "", adaPassword, auth.Browser{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	member.Account = must(w.store.ProveAddress(t.Context(), rules.Actor{}, member.Account.ID, rules.AnyVersion))(t)
+	entry.Session.Account = member.Account
 	return member, entry
 }
 

@@ -53,6 +53,8 @@ type Config struct {
 	CountRetention     time.Duration
 	AuditRetention     time.Duration // 0 for ever
 	WebhookAllow       []netip.Prefix
+	AdminURL           string // of the web UI, without a slash at its end; "" if unknown
+	SMTP               SMTP
 	JWKSAllow          []netip.Prefix
 
 	DrainDelay      time.Duration
@@ -65,6 +67,15 @@ type Config struct {
 	Arguments Arguments
 
 	databasePassword, redisPassword, sentinelPassword Secret
+}
+
+// SMTP is the mail server; without an Addr no mail is sent.
+type SMTP struct {
+	Addr     string // host:port
+	TLS      string // starttls, tls or none
+	User     string
+	Password Secret
+	From     string
 }
 
 // Where buckets are.

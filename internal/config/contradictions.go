@@ -35,6 +35,7 @@ func (p *parser) contradictions(c *Config) {
 		}
 	}
 	p.contradictTLS(c)
+	p.contradictMail(c)
 	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
 		p.complain("%s needs a --redis-url or SLUICE_REDIS_URL", named("buckets"))
 	}
@@ -92,5 +93,18 @@ func (p *parser) contradictTLS(c *Config) {
 	}
 	if c.RedisTLS != (TLS{}) && !strings.HasPrefix(string(c.RedisURL), "rediss") {
 		p.complain("the options --redis-tls-… need a --redis-url that begins with rediss:// or rediss+sentinel://")
+	}
+}
+
+// contradictMail notes what mail lacks.
+func (p *parser) contradictMail(c *Config) {
+	switch {
+	case c.SMTP.Addr == "" && (c.SMTP.From != "" || c.SMTP.User != ""):
+		p.complain("--mail-from and --smtp-user need --smtp-addr, the mail server")
+	case c.SMTP.Addr != "" && (c.SMTP.From == "" || c.AdminURL == ""):
+		p.complain("--smtp-addr needs --mail-from, who sends, and --admin-url, where links in mail lead")
+	}
+	if (c.SMTP.User == "") != (c.SMTP.Password == "") {
+		p.complain("--smtp-user and --smtp-password need each other; give both")
 	}
 }

@@ -164,6 +164,10 @@ func (c *Config) options() []option {
 				"Networks that alerts may be posted to although they are private, separated by commas. Without it "+
 					"alerts go to public addresses only."),
 		),
+		group("Mail", append([]option{
+			row("admin-url", keepers, "", webURL(&c.AdminURL),
+				"Where people reach the web UI, such as https://sluice.example.com; links in mail lead there."),
+		}, mailOptions(c)...)...),
 		group("Process",
 			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
 				"How long a process goes on as ever after SIGINT or SIGTERM while /readyz says 503, so that load "+
@@ -182,6 +186,24 @@ func (c *Config) options() []option {
 				"How to write log lines, which go to standard error."),
 		),
 	))
+}
+
+// mailOptions are about the mail server.
+func mailOptions(c *Config) []option {
+	return []option{
+		row("smtp-addr", keepers, "", address(&c.SMTP.Addr),
+			"The mail server, such as smtp.example.com:587. With it, invitations go to the invitee by mail; without it, inviters "+
+				"pass links on, and the new account's address counts as unproven. Needs --mail-from and --admin-url."),
+		row("smtp-tls", keepers, "starttls", word(&c.SMTP.TLS, "starttls", "tls", "none"),
+			"How the connection to the mail server is encrypted: starttls (usual at port 587; a server without it is "+
+				"refused), tls from the first byte (port 465), or none, for a server on this machine."),
+		row("smtp-user", keepers, "", text(&c.SMTP.User, "USER"),
+			"The user at the mail server. Without it there is no authentication."),
+		row("smtp-password", keepers, "", secretText(&c.SMTP.Password),
+			"The password of that user."),
+		row("mail-from", keepers, "", mailFrom(&c.SMTP.From),
+			"The sender of mail, such as Sluice <sluice@example.com>."),
+	}
 }
 
 // listenerTLS is the TLS of a listener: --check-tls-cert and so on.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -49,6 +50,14 @@ var keyPrefixes = regexp.MustCompile(`^[a-zA-Z0-9_.:-]{1,32}$`)
 func keyPrefix(at *string) value {
 	return checked(at, "PREFIX", "at most 32 letters, digits, underscores, dashes, dots and colons",
 		keyPrefixes.MatchString)
+}
+
+// mailFrom is who sends mail.
+func mailFrom(at *string) value {
+	return checked(at, "ADDRESS", "an e-mail address such as sluice@example.com or Sluice <sluice@example.com>", func(s string) bool {
+		_, err := mail.ParseAddress(s)
+		return err == nil
+	})
 }
 
 // address is where to listen.

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.
 func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (dbsqlc.Account, error) {
 	return q.CreateAccount(ctx, dbsqlc.CreateAccountParams{
 		Email: account.Email, Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, PasswordHash: passwordHash,
+		UnprovenIn: tenantOrNull(account.UnprovenIn),
 	})
 }
 
@@ -43,10 +45,50 @@ func (s *Store) Account(ctx context.Context, id auth.AccountID) (auth.Account, e
 	return accountFromRow(row), nil
 }
 
+func tenantOrNull(tenant rules.TenantID) *int64 {
+	if tenant == 0 {
+		return nil
+	}
+	return (*int64)(&tenant)
+}
+
+// ProveAddress makes an account the one that has proven its address.
+func (s *Store) ProveAddress(ctx context.Context, by rules.Actor, id auth.AccountID, expected rules.Expected) (proven auth.Account, err error) {
+	by.Act = cmp.Or(by.Act, "prove the address")
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		stored, err := q.Account(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := expect(expected, stored.Version); err != nil {
+			return err
+		}
+		row, err := q.ProveAccount(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err = stored, nil // it is already
+		}
+		proven = accountFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("prove the address of account %d: %w", id, err)
+	}
+	return proven, nil
+}
+
+// PasswordHash returns the hash of an account's password.
+func (s *Store) PasswordHash(ctx context.Context, id auth.AccountID) (string, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) { return q.Account(ctx, id) })
+	if err != nil {
+		return "", fmt.Errorf("read the password's hash of account %d: %w", id, err)
+	}
+	return row.PasswordHash, nil
+}
+
 // PasswordOf returns the account with an address, and its password's hash.
-func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, string, error) {
+func (s *Store) PasswordOf(ctx context.Context, email, slug string) (auth.Account, string, error) {
 	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
-		return q.AccountByEmail(ctx, email)
+		return q.AccountByEmail(ctx, email, slug)
 	})
 	if err != nil {
 		return auth.Account{}, "", fmt.Errorf("read an account by its address: %w", err)
@@ -54,10 +96,12 @@ func (s *Store) PasswordOf(ctx context.Context, email string) (auth.Account, str
 	return accountFromRow(row), row.PasswordHash, nil
 }
 
-// Accounts returns accounts whose address or name contains a text, by address, beginning after one.
-func (s *Store) Accounts(ctx context.Context, text, after string, limit int) ([]auth.Account, error) {
+// Accounts returns accounts whose address or name contains a text, by address, beginning after a place.
+func (s *Store) Accounts(ctx context.Context, text string, after auth.AccountPlace, limit int) ([]auth.Account, error) {
 	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
-		return q.AccountsAfter(ctx, after, text, rowLimit(limit))
+		return q.AccountsAfter(ctx, dbsqlc.AccountsAfterParams{
+			After: after.Email, AfterID: int64(after.ID), Text: text, PageSize: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read accounts: %w", err)
@@ -140,13 +184,21 @@ func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.Acco
 		case changed == 0:
 			return missingOrChanged(ctx, q, id)
 		}
-		_, err = q.EndSessions(ctx, id)
-		return err
+		return endAccess(ctx, q, id)
 	})
 	if err != nil {
 		return fmt.Errorf("change the password of account %d: %w", id, err)
 	}
 	return nil
+}
+
+// endAccess ends an account's sessions and the links that were mailed to it.
+func endAccess(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
+	if err := q.DropMailedLinks(ctx, id); err != nil {
+		return err
+	}
+	_, err := q.EndSessions(ctx, id)
+	return err
 }
 
 // Rehash replaces a password's hash by another hash of the same password.
@@ -196,7 +248,7 @@ func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(con
 }
 
 func accountFromRow(row dbsqlc.Account) auth.Account {
-	return auth.Account{
+	account := auth.Account{
 		ID:            row.AccountID,
 		Email:         row.Email,
 		Name:          row.Name,
@@ -205,4 +257,8 @@ func accountFromRow(row dbsqlc.Account) auth.Account {
 		DisabledAt:    orZero(row.DisabledAt),
 		Version:       row.Version,
 	}
+	if row.UnprovenIn != nil {
+		account.UnprovenIn = rules.TenantID(*row.UnprovenIn)
+	}
+	return account
 }

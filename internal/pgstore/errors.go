@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -54,6 +55,8 @@ func domainError(err error) error {
 		return fmt.Errorf("%s %w", takenBy(refusal.ConstraintName), rules.ErrExists)
 	case refusal.Code == stateCheckViolation && refusal.ConstraintName == "rate_limit_override_expires_at_check":
 		return rules.FieldErrors{{Field: "expires_at", Message: "must be in the future"}}
+	case refusal.ConstraintName == "member_proven_check":
+		return auth.ErrUnproven
 	case refusal.Code == stateBadText:
 		return fmt.Errorf("text with a NUL or invalid UTF-8 is never stored: %w", rules.ErrNotFound)
 	}
@@ -110,7 +113,7 @@ func takenBy(constraint string) string {
 		return "a rule with this pattern, plan and name"
 	case "api_key_pkey", "api_key_key_id_key":
 		return "an API key with this id"
-	case "account_email_key":
+	case "account_email_key", "account_unproven_email_key":
 		return "an account with this e-mail address"
 	case "member_pkey":
 		return "this member"

@@ -42,8 +42,19 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		row, err := q.CreateInvitation(ctx, dbsqlc.CreateInvitationParams{
 			TenantID: tenant, Email: invitation.Email, Role: invitation.Role, TokenDigest: token[:],
 			InvitedBy: invitation.InvitedBy, InvitedByAccount: (*int64)(inviter), ExpiresAt: invitation.ExpiresAt,
+			ByMail: invitation.ByMail,
 		})
+		if err != nil {
+			return err
+		}
 		created = invitationFromRow(row)
+		if !invitation.ByMail {
+			return nil
+		}
+		mail, err := queueMail(ctx, q, auth.Mail{
+			Tenant: tenant, Kind: auth.MailInvitation, To: created.Email, Invitation: created.ID, GiveUpAt: created.ExpiresAt,
+		}, auth.TenantMail)
+		created.Mail = &mail
 		return err
 	})
 	if err != nil {
@@ -66,13 +77,36 @@ func accountOf(by rules.Actor) (*auth.AccountID, error) {
 
 // Invitations returns a tenant's open invitations, the latest first, before an id.
 func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Invitation, error) {
-		return q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+	invitations, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.Invitation, error) {
+		rows, err := q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+		if err != nil {
+			return nil, err
+		}
+		invitations := each(rows, invitationFromRow)
+		return invitations, addMail(ctx, q, tenant, invitations)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read invitations: %w", err)
 	}
-	return each(rows, invitationFromRow), nil
+	return invitations, nil
+}
+
+// addMail reads the state of the mail of invitations.
+func addMail(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, invitations []auth.Invitation) error {
+	ids := each(invitations, func(i auth.Invitation) int64 { return i.ID })
+	rows, err := q.MailOfInvitations(ctx, tenant, ids)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		mail := mailFromRow(row)
+		for i := range invitations {
+			if invitations[i].ID == mail.Invitation {
+				invitations[i].Mail = &mail
+			}
+		}
+	}
+	return nil
 }
 
 // RevokeInvitation ends an open invitation.
@@ -103,7 +137,11 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 	if err != nil {
 		return auth.Member{}, err
 	}
-	err = s.inTenantAs(ctx, by, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+	reach := only(open.TenantID)
+	if open.ByMail {
+		reach = everyTenant // the account is nobody's
+	}
+	err = s.inTenantReaching(ctx, reach, by, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}
@@ -113,6 +151,11 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 		}
 		if !auth.SameAddress(address, open.Email) {
 			return auth.ErrOtherAddress
+		}
+		if open.ByMail {
+			if _, err := q.ProveAccount(ctx, account); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
 		}
 		member, err = useInvitation(ctx, q, open, account)
 		return err
@@ -130,17 +173,19 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 		return auth.Member{}, err
 	}
 	account.Email, account.PlatformAdmin = open.Email, false
+	if !open.ByMail {
+		account.UnprovenIn = open.TenantID
+	}
 	actor := account.Actor()
 	actor.RequestID = by.RequestID
 	err = s.inTenantReaching(ctx, everyTenant, actor, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayAccept(ctx, q, open); err != nil {
 			return err
 		}
-		row, err := createAccount(ctx, q, account, passwordHash)
+		created, err := createInvited(ctx, q, account, passwordHash)
 		if err != nil {
 			return err
 		}
-		created := accountFromRow(row)
 		actor.ID = created.Actor().ID // assigned just now
 		if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
 			return err
@@ -152,6 +197,25 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
 	}
 	return member, nil
+}
+
+// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it, so
+// whoever the tenant gives another invitation to takes it over, with a new password and without its sessions.
+func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account, error) {
+	if !account.Proven() {
+		row, err := q.UnprovenAccount(ctx, int64(account.UnprovenIn), account.Email)
+		switch {
+		case err == nil && row.DisabledAt == nil:
+			if err := q.ReplacePasswordHash(ctx, passwordHash, row.AccountID); err != nil {
+				return auth.Account{}, err
+			}
+			return accountFromRow(row), endAccess(ctx, q, row.AccountID)
+		case err != nil && !errors.Is(err, pgx.ErrNoRows):
+			return auth.Account{}, err
+		}
+	}
+	row, err := createAccount(ctx, q, account, passwordHash)
+	return accountFromRow(row), err
 }
 
 // mayAccept returns an error unless an invitation is open and its tenant is not suspended. The tenant is locked.
@@ -196,5 +260,6 @@ func invitationFromRow(row dbsqlc.Invitation) auth.Invitation {
 		ExpiresAt:  row.ExpiresAt.UTC(),
 		AcceptedAt: orZero(row.AcceptedAt),
 		RevokedAt:  orZero(row.RevokedAt),
+		ByMail:     row.ByMail,
 	}
 }

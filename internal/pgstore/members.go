@@ -33,10 +33,12 @@ func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.
 	return role, nil
 }
 
-// Members returns a tenant's members by e-mail address, beginning after one.
-func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]auth.Member, error) {
+// Members returns a tenant's members by e-mail address, beginning after a place.
+func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after auth.AccountPlace, limit int) ([]auth.Member, error) {
 	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
-		return q.MembersAfter(ctx, tenant, after, rowLimit(limit))
+		return q.MembersAfter(ctx, dbsqlc.MembersAfterParams{
+			TenantID: tenant, After: after.Email, AfterID: int64(after.ID), PageSize: rowLimit(limit),
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read members: %w", err)
@@ -147,7 +149,7 @@ func memberFromRow(row dbsqlc.MemberRow) auth.Member {
 		TenantID: row.Member.TenantID,
 		Account: accountFromRow(dbsqlc.Account{
 			AccountID: row.AccountID, Email: row.Email, Name: row.Name, IsPlatformAdmin: row.IsPlatformAdmin,
-			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion,
+			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion, UnprovenIn: row.UnprovenIn,
 		}),
 		Role:      row.Member.Role,
 		CreatedAt: row.Member.CreatedAt.UTC(),

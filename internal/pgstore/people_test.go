@@ -148,8 +148,8 @@ func TestListsOfPeopleHoldOneTenantsAndGoOn(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	ctx, ours := t.Context(), p.ours.tenant
-	members := must(p.Members(ctx, ours, "", 2))(t)
-	members = append(members, must(p.Members(ctx, ours, members[1].Account.Email, 10))(t)...)
+	members := must(p.Members(ctx, ours, auth.AccountPlace{}, 2))(t)
+	members = append(members, must(p.Members(ctx, ours, members[1].Account.Place(), 10))(t)...)
 	for i, email := range []string{"owner@ours.example", "second@ours.example", "viewer@ours.example"} {
 		if len(members) != 3 || members[i].Account.Email != email || members[i].TenantID != ours {
 			t.Fatalf("the members are %+v", members)
@@ -163,11 +163,11 @@ func TestListsOfPeopleHoldOneTenantsAndGoOn(t *testing.T) {
 	if first[0] != second || len(rest) != 1 || rest[0] != p.ours.invitation {
 		t.Errorf("the invitations are %+v and %+v", first, rest)
 	}
-	found := must(p.Accounts(ctx, "OURS.ex", "owner@ours.example", 10))(t)
+	found := must(p.Accounts(ctx, "OURS.ex", p.ours.owner.Account.Place(), 10))(t)
 	if len(found) != 2 || found[0].Email != "second@ours.example" || found[1].Email != "viewer@ours.example" {
 		t.Errorf("the accounts found are %+v", found)
 	}
-	if byName := must(p.Accounts(ctx, "n VIEWER@ours", "", 10))(t); len(byName) != 1 {
+	if byName := must(p.Accounts(ctx, "n VIEWER@ours", auth.AccountPlace{}, 10))(t); len(byName) != 1 {
 		t.Errorf("by name are found %+v", byName)
 	}
 	shared := p.ours.owner.Account.ID

@@ -53,7 +53,7 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 	if err := w.Read(t.Context(), w.revisions(t), func(snapshot.Rows) error { return nil }); err != nil {
 		t.Errorf("the Watcher cannot read with %d connections held: %v", held, err)
 	}
-	if _, _, err := w.PasswordOf(t.Context(), account.Email); err != nil {
+	if _, _, err := w.PasswordOf(t.Context(), account.Email, ""); err != nil {
 		t.Errorf("nobody can sign in: %v", err)
 	}
 	session := auth.NewSession{Session: auth.Session{Account: account}, Token: sha256.Sum256([]byte("token")), PasswordHash: "hash"}

@@ -390,6 +390,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO violation_minute VALUES ($1, now(), 1, '', false, 1, 0)",
 			"INSERT INTO decision_minute VALUES ($1, 1, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
+			"INSERT INTO mail (tenant_id, kind, recipient, give_up_at) VALUES ($1, 'test', 'a@example.com', now())",
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -26,18 +26,10 @@ const (
 	// raiseRound bounds a round, because each tenant takes seconds while the database hangs.
 	raiseRound = time.Minute
 
-	claimEvery = time.Second
 	// attemptsAtOnce caps the attempts in flight of this process, attemptsPerTenant those of a tenant in all processes.
 	// A receiver that does not answer holds an attempt for 10 s.
 	attemptsAtOnce    = 64
 	attemptsPerTenant = 4
-	// deliveryLease is longer than any attempt.
-	deliveryLease = time.Minute
-
-	// maxAttempts are made within about a day, with pauses that double from firstRetry to maxRetry.
-	maxAttempts = 12
-	firstRetry  = 30 * time.Second
-	maxRetry    = 4 * time.Hour
 )
 
 // WatchAlerts raises alerts and delivers them until ctx ends. Any number of processes may do so: each alert is raised
@@ -50,26 +42,11 @@ func WatchAlerts(ctx context.Context, outbox Outbox, sender Sender, log *slog.Lo
 	var loops sync.WaitGroup
 	loops.Go(func() {
 		for pause := time.Duration(0); wait(ctx, pause); pause = raiseEvery {
-			w.raising.note(ctx, log, w.Raise(ctx, time.Now()))
+			w.raising.Note(ctx, log, w.Raise(ctx, time.Now()))
 		}
 	})
-	loops.Go(func() {
-		for ctx.Err() == nil {
-			err := w.Deliver(ctx, time.Now())
-			w.claiming.note(ctx, log, err)
-			room := w.ended
-			if err != nil {
-				room = nil // only time helps
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(claimEvery):
-			case <-room:
-			}
-		}
-	})
+	loops.Go(func() { w.deliveries.Run(ctx) })
 	loops.Wait()
-	w.Wait()
 }
 
 // AlertWatch does the rounds of WatchAlerts.
@@ -78,21 +55,21 @@ type AlertWatch struct {
 	sender Sender
 	log    *slog.Logger
 
-	slots    chan struct{} // has a token for each attempt in flight
-	ended    chan struct{} // has a value when an attempt has ended since the last claim
-	attempts sync.WaitGroup
-
-	raising, claiming outage
+	deliveries *jobs.Runner[Notice]
+	raising    jobs.Outage
 }
 
 // NewAlertWatch returns an AlertWatch without attempts in flight.
 func NewAlertWatch(outbox Outbox, sender Sender, log *slog.Logger) *AlertWatch {
-	return &AlertWatch{
+	w := &AlertWatch{
 		outbox: outbox, sender: sender, log: log,
-		slots: make(chan struct{}, attemptsAtOnce), ended: make(chan struct{}, 1),
-		raising:  outage{"alerts are not raised", "alerts are raised again", false},
-		claiming: outage{"alerts are not delivered", "alerts are delivered again", false},
+		raising: jobs.Outage{Failing: "alerts are not raised", Recovered: "alerts are raised again"},
 	}
+	w.deliveries = jobs.NewRunner(jobs.Queue[Notice]{
+		Claim: outbox.ClaimDeliveries, Attempt: w.attempt, AtOnce: attemptsAtOnce, PerTenant: attemptsPerTenant,
+		Failing: "alerts are not delivered", Recovered: "alerts are delivered again",
+	}, log)
+	return w
 }
 
 // Raise raises the alerts of all tenants. A failure for one tenant does not stop the others.
@@ -127,32 +104,11 @@ func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
 
 // Deliver claims due deliveries, as many as there are free slots, and begins their attempts without waiting for them.
 func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
-	room := cap(w.slots) - len(w.slots)
-	if room == 0 {
-		return nil
-	}
-	notices, err := w.outbox.ClaimDeliveries(ctx, now, now.Add(deliveryLease), attemptsPerTenant, room)
-	if err != nil {
-		return err
-	}
-	for i := range notices {
-		w.slots <- struct{}{}
-		w.attempts.Go(func() {
-			defer func() {
-				<-w.slots
-				select {
-				case w.ended <- struct{}{}:
-				default:
-				}
-			}()
-			w.attempt(ctx, &notices[i], now)
-		})
-	}
-	return nil
+	return w.deliveries.Claim(ctx, now)
 }
 
 // Wait waits for the attempts in flight.
-func (w *AlertWatch) Wait() { w.attempts.Wait() }
+func (w *AlertWatch) Wait() { w.deliveries.Wait() }
 
 func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time) {
 	status, err := w.sender.Send(ctx, notice)
@@ -165,53 +121,19 @@ func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time)
 	}
 }
 
-// outage logs when something begins to fail, and when it works again.
-type outage struct {
-	failing, recovered string // messages
-	isFailing          bool
-}
-
-func (o *outage) note(ctx context.Context, log *slog.Logger, err error) {
-	switch {
-	case ctx.Err() != nil || o.isFailing == (err != nil):
-		return
-	case err != nil:
-		log.ErrorContext(ctx, o.failing, "error", err)
-	default:
-		log.InfoContext(ctx, o.recovered)
-	}
-	o.isFailing = err != nil
-}
-
 // attempted returns the delivery after an attempt. A test is attempted once: its sender is watching and can repeat it.
 func (d Delivery) attempted(now time.Time, status int, err error) Delivery {
 	d.AttemptedAt, d.Status, d.Error = now, status, ""
 	if err != nil {
-		d.Error = shortLine(err.Error())
+		d.Error = jobs.ShortLine(err.Error())
 	}
 	switch {
 	case err == nil && status >= 200 && status < 300:
 		d.State = DeliveryDelivered
-	case d.Attempts >= maxAttempts, d.Test:
+	case d.Attempts >= jobs.MaxAttempts, d.Test:
 		d.State = DeliveryFailed
 	default:
-		d.NextAttemptAt = now.Add(retryPause(d.Attempts))
+		d.NextAttemptAt = now.Add(jobs.Pause(d.Attempts))
 	}
 	return d
-}
-
-// shortLine makes a text from anywhere fit to be stored.
-func shortLine(text string) string {
-	const most = 500
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
-
-// retryPause returns the pause after a number of attempts.
-func retryPause(attempts int) time.Duration {
-	pause := firstRetry
-	for range attempts - 1 {
-		pause = min(2*pause, maxRetry)
-	}
-	return pause
 }

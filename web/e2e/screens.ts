@@ -29,5 +29,6 @@ export const screens = [
   { name: 'platform-tenants', path: '/platform/tenants' },
   { name: 'platform-accounts', path: '/platform/accounts' },
   { name: 'platform-service-keys', path: '/platform/service-keys' },
+  { name: 'platform-mail', path: '/platform/mail' },
   { name: 'profile', path: '/profile' },
 ];

@@ -44,6 +44,31 @@ const signIn = createRoute({
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
 });
 
+/** The address of accounts that have not proven theirs. */
+const signInTo = createRoute({
+  getParentRoute: () => root,
+  path: '/sign-in/$slug',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
+});
+
+const forgotPassword = createRoute({
+  getParentRoute: () => root,
+  path: '/forgot-password',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/ForgotPassword')),
+});
+
+const resetPassword = createRoute({
+  getParentRoute: () => root,
+  path: '/reset-password',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/ResetPassword')),
+});
+
+const proveAddress = createRoute({
+  getParentRoute: () => root,
+  path: '/prove-address',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/ProveAddress')),
+});
+
 /** The token is in the fragment, which browsers do not send. */
 const invitation = createRoute({
   getParentRoute: () => root,
@@ -97,6 +122,12 @@ const platformKeys = createRoute({
   getParentRoute: () => shell,
   path: '/platform/service-keys',
   component: lazyRouteComponent(() => import('~/screens/platform/ServiceKeys')),
+});
+
+const platformMail = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/mail',
+  component: lazyRouteComponent(() => import('~/screens/platform/Mail')),
 });
 
 const tenant = createRoute({
@@ -188,6 +219,10 @@ const settings = createRoute({
 
 const routeTree = root.addChildren([
   signIn,
+  signInTo,
+  forgotPassword,
+  resetPassword,
+  proveAddress,
   invitation,
   shell.addChildren([
     start,
@@ -195,6 +230,7 @@ const routeTree = root.addChildren([
     platformTenants,
     platformAccounts,
     platformKeys,
+    platformMail,
     tenant.addChildren([
       overview,
       plans,

@@ -25,6 +25,7 @@ type Handler = (request: {
 const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
+  'GET /api/v1/sign-in': { mail: false },
 };
 
 /**
@@ -75,6 +76,7 @@ export function account(more: Partial<Account> = {}): Account {
     name: 'Ada',
     platform_admin: false,
     disabled: false,
+    proven: true,
     created_at: at,
     version: 1,
     ...more,

@@ -81,6 +81,13 @@ export const sessionQuery = queryOptions({
   staleTime: 60_000,
 });
 
+/** What the sign-in page offers. */
+export const signInOptionsQuery = queryOptions({
+  queryKey: ['sign-in'],
+  queryFn: ({ signal }) => body(api.GET('/api/v1/sign-in', { signal })),
+  staleTime: 60_000,
+});
+
 const most = 500;
 
 export const tenantsQuery = queryOptions({

@@ -329,9 +329,152 @@ export interface paths {
         /**
          * Accept an invitation
          * @description With a session, its account becomes a member. Without one, `name` and `password` create an account for the invited
-         *     address and sign in to it. 403 while the tenant is suspended.
+         *     address and sign in to it. If the link did not come by mail, that account is unproven. 403 while the tenant is suspended.
          */
         post: operations["acceptInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How people can sign in
+         * @description What a sign-in page offers before anybody is known.
+         */
+        get: operations["getSignInOptions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/password-reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for a link to choose a new password
+         * @description If an account has proven the address, a link goes there by mail. The answer and its time are the same for an address
+         *     without one. After three requests for an address from one network, further ones must wait (429). 409 while no mail
+         *     server is configured.
+         */
+        post: operations["askPasswordReset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/password-reset/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Choose a new password
+         * @description Uses the link up and ends all sessions of the account. It signs nobody in.
+         */
+        post: operations["finishPasswordReset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for a link that proves your address
+         * @description Does nothing if it is proven already. 409 while no mail server is configured.
+         */
+        post: operations["askAddressProof"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/proof/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Prove your address
+         * @description Takes the token of the link, and the session of the account that the link was sent for: a click by the person who has
+         *     the address does not prove a stranger's claim to it. 409 if another account has proven the address.
+         */
+        post: operations["finishAddressProof"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/mail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List mail and its state
+         * @description Mail of the last 30 days, of all tenants and of the platform. It shows neither texts nor links.
+         */
+        get: operations["listMail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/mail/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test message
+         * @description It is queued; `listMail` shows whether the mail server took it. 409 while no mail server is configured.
+         */
+        post: operations["testMail"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1543,7 +1686,9 @@ export interface paths {
         put?: never;
         /**
          * Invite a member
-         * @description Only this answer shows the token. Anybody who holds it can become a member within seven days. The web UI's link is
+         * @description With mail configured, the link goes to the address, and the token is null; `mail` of the invitation says how far it is.
+         *     429 if the tenant has 100 messages waiting, or has sent 200 within a day. Without mail, only this answer shows the
+         *     token, for the inviter to pass on: anybody who holds it can become a member within seven days. The web UI's link is
          *     `/invitation#` and the token.
          */
         post: operations["invite"];
@@ -2666,6 +2811,8 @@ export interface components {
         };
         SignIn: {
             email: components["schemas"]["Email"];
+            /** @description The slug of a tenant: signs in to the account with this address that is unproven there, if there is one */
+            tenant?: string;
             password: components["schemas"]["Password"];
         };
         PasswordChange: {
@@ -2688,6 +2835,8 @@ export interface components {
             invited_by: string;
             /** Format: date-time */
             expires_at: string;
+            /** @description The link came by mail, so accepting it proves the address. Otherwise the new account is unproven, and signs in at /sign-in/ and the tenant's slug */
+            proves: boolean;
         };
         TenantName: {
             slug: string;
@@ -2702,6 +2851,7 @@ export interface components {
          *         "name": "Ada",
          *         "platform_admin": false,
          *         "disabled": false,
+         *         "proven": true,
          *         "created_at": "2026-11-01T09:00:00Z",
          *         "version": 1
          *       },
@@ -2766,6 +2916,8 @@ export interface components {
             platform_admin: boolean;
             /** @description It cannot sign in */
             disabled: boolean;
+            /** @description false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only */
+            proven: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: int64 */
@@ -3553,6 +3705,8 @@ export interface components {
             role: components["schemas"]["Role"];
             /** @description The account cannot sign in */
             disabled: boolean;
+            /** @description false: nobody has proven that the address is this person's */
+            proven: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: int64 */
@@ -3561,6 +3715,59 @@ export interface components {
         MemberList: {
             items: components["schemas"]["Member"][];
             next_cursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @description sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
+         * @enum {string}
+         */
+        MailState: "queued" | "sent" | "failed";
+        MailStatus: {
+            state: components["schemas"]["MailState"];
+            attempts: number;
+            /** @description What went wrong the last time */
+            error: string;
+            /**
+             * Format: date-time
+             * @description The last time
+             */
+            attempted_at: string | null;
+        };
+        Mail: {
+            /** Format: int64 */
+            mail_id: number;
+            /** @description invitation, test, … */
+            kind: string;
+            to: string;
+            /**
+             * Format: int64
+             * @description In whose share it is sent; null: the platform's
+             */
+            tenant_id: number | null;
+            state: components["schemas"]["MailState"];
+            attempts: number;
+            error: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            attempted_at: string | null;
+            /**
+             * Format: date-time
+             * @description While it is queued
+             */
+            next_attempt_at: string | null;
+        };
+        MailList: {
+            items: components["schemas"]["Mail"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        /**
+         * @example {
+         *       "mail": true
+         *     }
+         */
+        SignInOptions: {
+            /** @description Sluice sends mail */
+            mail: boolean;
         };
         Invitation: {
             /** Format: int64 */
@@ -3572,6 +3779,8 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             expires_at: string;
+            /** @description How far its mail is; null: the inviter passes the link on */
+            mail: components["schemas"]["MailStatus"] | null;
         };
         InvitationList: {
             items: components["schemas"]["Invitation"][];
@@ -3583,8 +3792,8 @@ export interface components {
         };
         CreatedInvitation: {
             invitation: components["schemas"]["Invitation"];
-            /** @description Anybody who holds it can become a member */
-            token: string;
+            /** @description Anybody who holds it can become a member; null: it is mailed to the invitee, and nobody else sees it */
+            token: string | null;
         };
         /** @enum {string} */
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
@@ -5128,7 +5337,7 @@ export interface components {
                 "application/json": components["schemas"]["AlertWithSecret"];
             };
         };
-        /** @description Created; the only answer that shows the token */
+        /** @description Created; if it shows the token, it is the only answer that does */
         InvitationCreated: {
             headers: {
                 [name: string]: unknown;
@@ -5928,6 +6137,244 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getSignInOptions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The ways in */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInOptions"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    askPasswordReset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "ada@example.com"
+                 *     }
+                 */
+                "application/json": {
+                    email: components["schemas"]["Email"];
+                };
+            };
+        };
+        responses: {
+            /** @description Asked for */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    finishPasswordReset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "3q2-7wAB9x",
+                 *       "password": "correct horse battery staple"
+                 *     }
+                 */
+                "application/json": {
+                    token: string;
+                    password: components["schemas"]["Password"];
+                };
+            };
+        };
+        responses: {
+            /** @description The password is changed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    askAddressProof: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Asked for */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    finishAddressProof: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "3q2-7wAB9x"
+                 *     }
+                 */
+                "application/json": components["schemas"]["InvitationToken"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAccount"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listMail: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MailList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testMail: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": "ada@example.com"
+                 *     }
+                 */
+                "application/json": {
+                    to: components["schemas"]["Email"];
+                };
+            };
+        };
+        responses: {
+            /** @description Queued */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Mail"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     listAccounts: {
         parameters: {
             query?: {
@@ -6009,6 +6456,8 @@ export interface operations {
                 "application/json": {
                     platform_admin?: boolean;
                     disabled?: boolean;
+                    /** @description true, and alone: you vouch for the address */
+                    proven?: boolean;
                 };
             };
         };

@@ -6,7 +6,7 @@ import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
-import { IconKey, IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
+import { IconKey, IconMail, IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
 import { ruleDetail, ruleEffect } from '~/domain/rule';
 import { useSession } from '~/session';
 import styles from './CommandPalette.module.css';
@@ -122,6 +122,8 @@ function useScreens(tenant: string | undefined): Entry[] {
     const accounts = () => navigate({ to: '/platform/accounts' });
     const keys = () => navigate({ to: '/platform/service-keys' });
     entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
+    const mail = () => navigate({ to: '/platform/mail' });
+    entries.push({ id: 'mail', label: 'Mail', icon: <IconMail size={16} />, go: mail });
     entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
     entries.push({ id: 'service-keys', label: 'Service keys', icon: <IconKey size={16} />, go: keys });
   }

@@ -65,19 +65,19 @@ func (e ActorKind) Valid() bool {
 
 // Defines values for AlertDeliveryState.
 const (
-	Delivered AlertDeliveryState = "delivered"
-	Failed    AlertDeliveryState = "failed"
-	Pending   AlertDeliveryState = "pending"
+	AlertDeliveryStateDelivered AlertDeliveryState = "delivered"
+	AlertDeliveryStateFailed    AlertDeliveryState = "failed"
+	AlertDeliveryStatePending   AlertDeliveryState = "pending"
 )
 
 // Valid indicates whether the value is a known member of the AlertDeliveryState enum.
 func (e AlertDeliveryState) Valid() bool {
 	switch e {
-	case Delivered:
+	case AlertDeliveryStateDelivered:
 		return true
-	case Failed:
+	case AlertDeliveryStateFailed:
 		return true
-	case Pending:
+	case AlertDeliveryStatePending:
 		return true
 	default:
 		return false
@@ -357,6 +357,27 @@ func (e KeyCreatedByKind) Valid() bool {
 	case KeyCreatedByKindCommand:
 		return true
 	case KeyCreatedByKindSystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MailState.
+const (
+	MailStateFailed MailState = "failed"
+	MailStateQueued MailState = "queued"
+	MailStateSent   MailState = "sent"
+)
+
+// Valid indicates whether the value is a known member of the MailState enum.
+func (e MailState) Valid() bool {
+	switch e {
+	case MailStateFailed:
+		return true
+	case MailStateQueued:
+		return true
+	case MailStateSent:
 		return true
 	default:
 		return false
@@ -865,7 +886,10 @@ type Account struct {
 	Email         string `json:"email"`
 	Name          string `json:"name"`
 	PlatformAdmin bool   `json:"platform_admin"`
-	Version       int64  `json:"version"`
+
+	// Proven false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only
+	Proven  bool  `json:"proven"`
+	Version int64 `json:"version"`
 }
 
 // AccountList defines model for AccountList.
@@ -1325,8 +1349,8 @@ type ConfigFieldChange struct {
 type CreatedInvitation struct {
 	Invitation Invitation `json:"invitation"`
 
-	// Token Anybody who holds it can become a member
-	Token string `json:"token"`
+	// Token Anybody who holds it can become a member; null: it is mailed to the invitee, and nobody else sees it
+	Token nullable.Nullable[string] `json:"token"`
 }
 
 // CreatedKey defines model for CreatedKey.
@@ -1480,7 +1504,10 @@ type Invitation struct {
 	ExpiresAt    time.Time `json:"expires_at"`
 	InvitationId int64     `json:"invitation_id"`
 	InvitedBy    string    `json:"invited_by"`
-	Role         Role      `json:"role"`
+
+	// Mail How far its mail is; null: the inviter passes the link on
+	Mail nullable.Nullable[MailStatus] `json:"mail"`
+	Role Role                          `json:"role"`
 }
 
 // InvitationAcceptance defines model for InvitationAcceptance.
@@ -1503,11 +1530,14 @@ type InvitationList struct {
 
 // InvitationOffer defines model for InvitationOffer.
 type InvitationOffer struct {
-	Email     string     `json:"email"`
-	ExpiresAt time.Time  `json:"expires_at"`
-	InvitedBy string     `json:"invited_by"`
-	Role      Role       `json:"role"`
-	Tenant    TenantName `json:"tenant"`
+	Email     string    `json:"email"`
+	ExpiresAt time.Time `json:"expires_at"`
+	InvitedBy string    `json:"invited_by"`
+
+	// Proves The link came by mail, so accepting it proves the address. Otherwise the new account is unproven, and signs in at /sign-in/ and the tenant's slug
+	Proves bool       `json:"proves"`
+	Role   Role       `json:"role"`
+	Tenant TenantName `json:"tenant"`
 }
 
 // InvitationToken defines model for InvitationToken.
@@ -1559,6 +1589,52 @@ type KeyList struct {
 type Level struct {
 	AtMs   float64 `json:"at_ms"`
 	Tokens float64 `json:"tokens"`
+}
+
+// Mail defines model for Mail.
+type Mail struct {
+	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
+	Attempts    int                          `json:"attempts"`
+	CreatedAt   time.Time                    `json:"created_at"`
+	Error       string                       `json:"error"`
+
+	// Kind invitation, test, …
+	Kind   string `json:"kind"`
+	MailId int64  `json:"mail_id"`
+
+	// NextAttemptAt While it is queued
+	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
+
+	// State sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
+	State MailState `json:"state"`
+
+	// TenantId In whose share it is sent; null: the platform's
+	TenantId nullable.Nullable[int64] `json:"tenant_id"`
+	To       string                   `json:"to"`
+}
+
+// MailList defines model for MailList.
+type MailList struct {
+	Items []Mail `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// MailState sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
+type MailState string
+
+// MailStatus defines model for MailStatus.
+type MailStatus struct {
+	// AttemptedAt The last time
+	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
+	Attempts    int                          `json:"attempts"`
+
+	// Error What went wrong the last time
+	Error string `json:"error"`
+
+	// State sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
+	State MailState `json:"state"`
 }
 
 // MappingSource Either a header, or a claim of the verified token; a claim within another is written with a dot
@@ -1676,8 +1752,11 @@ type Member struct {
 	Disabled bool   `json:"disabled"`
 	Email    string `json:"email"`
 	Name     string `json:"name"`
-	Role     Role   `json:"role"`
-	Version  int64  `json:"version"`
+
+	// Proven false: nobody has proven that the address is this person's
+	Proven  bool  `json:"proven"`
+	Role    Role  `json:"role"`
+	Version int64 `json:"version"`
 }
 
 // MemberList defines model for MemberList.
@@ -2316,6 +2395,15 @@ type SignIn struct {
 
 	// Password The problem's detail says what a good password needs
 	Password Password `json:"password"`
+
+	// Tenant The slug of a tenant: signs in to the account with this address that is unproven there, if there is one
+	Tenant *string `json:"tenant,omitempty"`
+}
+
+// SignInOptions defines model for SignInOptions.
+type SignInOptions struct {
+	// Mail Sluice sends mail
+	Mail bool `json:"mail"`
 }
 
 // Simulation Either pattern or arrivals
@@ -2898,6 +2986,18 @@ type UpdateOwnAccountParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// AskAddressProofParams defines parameters for AskAddressProof.
+type AskAddressProofParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// FinishAddressProofParams defines parameters for FinishAddressProof.
+type FinishAddressProofParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
 	// Q Part of the address or name
@@ -2914,6 +3014,9 @@ type ListAccountsParams struct {
 type UpdateAccountJSONBody struct {
 	Disabled      *bool `json:"disabled,omitempty"`
 	PlatformAdmin *bool `json:"platform_admin,omitempty"`
+
+	// Proven true, and alone: you vouch for the address
+	Proven *bool `json:"proven,omitempty"`
 }
 
 // UpdateAccountParams defines parameters for UpdateAccount.
@@ -2929,6 +3032,38 @@ type ListPlatformAuditParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListMailParams defines parameters for ListMail.
+type ListMailParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// TestMailJSONBody defines parameters for TestMail.
+type TestMailJSONBody struct {
+	To Email `json:"to"`
+}
+
+// TestMailParams defines parameters for TestMail.
+type TestMailParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// AskPasswordResetJSONBody defines parameters for AskPasswordReset.
+type AskPasswordResetJSONBody struct {
+	Email Email `json:"email"`
+}
+
+// FinishPasswordResetJSONBody defines parameters for FinishPasswordReset.
+type FinishPasswordResetJSONBody struct {
+	// Password The problem's detail says what a good password needs
+	Password Password `json:"password"`
+	Token    string   `json:"token"`
 }
 
 // ListServiceKeysParams defines parameters for ListServiceKeys.
@@ -3620,6 +3755,9 @@ type UpdateOwnAccountJSONRequestBody UpdateOwnAccountJSONBody
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody = PasswordChange
 
+// FinishAddressProofJSONRequestBody defines body for FinishAddressProof for application/json ContentType.
+type FinishAddressProofJSONRequestBody = InvitationToken
+
 // UpdateAccountJSONRequestBody defines body for UpdateAccount for application/json ContentType.
 type UpdateAccountJSONRequestBody UpdateAccountJSONBody
 
@@ -3628,6 +3766,15 @@ type AcceptInvitationJSONRequestBody = InvitationAcceptance
 
 // LookAtInvitationJSONRequestBody defines body for LookAtInvitation for application/json ContentType.
 type LookAtInvitationJSONRequestBody = InvitationToken
+
+// TestMailJSONRequestBody defines body for TestMail for application/json ContentType.
+type TestMailJSONRequestBody TestMailJSONBody
+
+// AskPasswordResetJSONRequestBody defines body for AskPasswordReset for application/json ContentType.
+type AskPasswordResetJSONRequestBody AskPasswordResetJSONBody
+
+// FinishPasswordResetJSONRequestBody defines body for FinishPasswordReset for application/json ContentType.
+type FinishPasswordResetJSONRequestBody FinishPasswordResetJSONBody
 
 // CreateServiceKeyJSONRequestBody defines body for CreateServiceKey for application/json ContentType.
 type CreateServiceKeyJSONRequestBody = NewKey
@@ -3712,6 +3859,12 @@ type ServerInterface interface {
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
+	// AskAddressProof Ask for a link that proves your address
+	// (POST /api/v1/account/proof)
+	AskAddressProof(w http.ResponseWriter, r *http.Request, params AskAddressProofParams)
+	// FinishAddressProof Prove your address
+	// (POST /api/v1/account/proof/finish)
+	FinishAddressProof(w http.ResponseWriter, r *http.Request, params FinishAddressProofParams)
 	// ListAccounts List accounts
 	// (GET /api/v1/accounts)
 	ListAccounts(w http.ResponseWriter, r *http.Request, params ListAccountsParams)
@@ -3733,9 +3886,21 @@ type ServerInterface interface {
 	// LookAtInvitation Look up an invitation
 	// (POST /api/v1/invitations/look)
 	LookAtInvitation(w http.ResponseWriter, r *http.Request)
+	// ListMail List mail and its state
+	// (GET /api/v1/mail)
+	ListMail(w http.ResponseWriter, r *http.Request, params ListMailParams)
+	// TestMail Send a test message
+	// (POST /api/v1/mail/test)
+	TestMail(w http.ResponseWriter, r *http.Request, params TestMailParams)
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(w http.ResponseWriter, r *http.Request)
+	// AskPasswordReset Ask for a link to choose a new password
+	// (POST /api/v1/password-reset)
+	AskPasswordReset(w http.ResponseWriter, r *http.Request)
+	// FinishPasswordReset Choose a new password
+	// (POST /api/v1/password-reset/finish)
+	FinishPasswordReset(w http.ResponseWriter, r *http.Request)
 	// ListServiceKeys List service keys
 	// (GET /api/v1/service-keys)
 	ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams)
@@ -3769,6 +3934,9 @@ type ServerInterface interface {
 	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(w http.ResponseWriter, r *http.Request, sessionId int64)
+	// GetSignInOptions How people can sign in
+	// (GET /api/v1/sign-in)
+	GetSignInOptions(w http.ResponseWriter, r *http.Request)
 	// GetStatus Get the installation's status
 	// (GET /api/v1/status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -4085,6 +4253,88 @@ func (siw *ServerInterfaceWrapper) ChangePassword(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// AskAddressProof operation middleware
+func (siw *ServerInterfaceWrapper) AskAddressProof(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AskAddressProofParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AskAddressProof(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FinishAddressProof operation middleware
+func (siw *ServerInterfaceWrapper) FinishAddressProof(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FinishAddressProofParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FinishAddressProof(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListAccounts operation middleware
 func (siw *ServerInterfaceWrapper) ListAccounts(w http.ResponseWriter, r *http.Request) {
 
@@ -4312,11 +4562,126 @@ func (siw *ServerInterfaceWrapper) LookAtInvitation(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// ListMail operation middleware
+func (siw *ServerInterfaceWrapper) ListMail(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMailParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListMail(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TestMail operation middleware
+func (siw *ServerInterfaceWrapper) TestMail(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestMailParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TestMail(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetDescription operation middleware
 func (siw *ServerInterfaceWrapper) GetDescription(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetDescription(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AskPasswordReset operation middleware
+func (siw *ServerInterfaceWrapper) AskPasswordReset(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AskPasswordReset(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FinishPasswordReset operation middleware
+func (siw *ServerInterfaceWrapper) FinishPasswordReset(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FinishPasswordReset(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4672,6 +5037,20 @@ func (siw *ServerInterfaceWrapper) EndSession(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.EndSession(w, r, sessionId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSignInOptions operation middleware
+func (siw *ServerInterfaceWrapper) GetSignInOptions(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSignInOptions(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9819,6 +10198,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/account/password", wrapper.ChangePassword).Methods(http.MethodPut)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/account/proof", wrapper.AskAddressProof).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/proof/finish", wrapper.FinishAddressProof).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts", wrapper.ListAccounts).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts/{account_id}", wrapper.GetAccount).Methods(http.MethodGet)
@@ -9833,7 +10216,15 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/invitations/look", wrapper.LookAtInvitation).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/mail", wrapper.ListMail).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/mail/test", wrapper.TestMail).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/openapi.yaml", wrapper.GetDescription).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/password-reset", wrapper.AskPasswordReset).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/password-reset/finish", wrapper.FinishPasswordReset).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.ListServiceKeys).Methods(http.MethodGet)
 
@@ -9856,6 +10247,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/sessions", wrapper.ListSessions).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/sessions/{session_id}", wrapper.EndSession).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/sign-in", wrapper.GetSignInOptions).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/status", wrapper.GetStatus).Methods(http.MethodGet)
 
@@ -10258,6 +10651,78 @@ func (response ChangePassword204Response) VisitChangePasswordResponse(w http.Res
 	return nil
 }
 
+type AskAddressProofRequestObject struct {
+	Params AskAddressProofParams
+}
+
+type AskAddressProofResponseObject interface {
+	VisitAskAddressProofResponse(w http.ResponseWriter) error
+}
+
+type AskAddressProof204Response struct {
+}
+
+func (response AskAddressProof204Response) VisitAskAddressProofResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AskAddressProof422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response AskAddressProof422ApplicationProblemPlusJSONResponse) VisitAskAddressProofResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FinishAddressProofRequestObject struct {
+	Params FinishAddressProofParams
+	Body   *FinishAddressProofJSONRequestBody
+}
+
+type FinishAddressProofResponseObject interface {
+	VisitFinishAddressProofResponse(w http.ResponseWriter) error
+}
+
+type FinishAddressProof200JSONResponse struct{ TheAccountJSONResponse }
+
+func (response FinishAddressProof200JSONResponse) VisitFinishAddressProofResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FinishAddressProof422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response FinishAddressProof422ApplicationProblemPlusJSONResponse) VisitFinishAddressProofResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAccountsRequestObject struct {
 	Params ListAccountsParams
 }
@@ -10425,6 +10890,67 @@ func (response LookAtInvitation200JSONResponse) VisitLookAtInvitationResponse(w 
 	return err
 }
 
+type ListMailRequestObject struct {
+	Params ListMailParams
+}
+
+type ListMailResponseObject interface {
+	VisitListMailResponse(w http.ResponseWriter) error
+}
+
+type ListMail200JSONResponse MailList
+
+func (response ListMail200JSONResponse) VisitListMailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestMailRequestObject struct {
+	Params TestMailParams
+	Body   *TestMailJSONRequestBody
+}
+
+type TestMailResponseObject interface {
+	VisitTestMailResponse(w http.ResponseWriter) error
+}
+
+type TestMail201JSONResponse Mail
+
+func (response TestMail201JSONResponse) VisitTestMailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestMail422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response TestMail422ApplicationProblemPlusJSONResponse) VisitTestMailResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetDescriptionRequestObject struct {
 }
 
@@ -10450,6 +10976,38 @@ func (response GetDescription200ApplicationyamlResponse) VisitGetDescriptionResp
 	}
 	_, err := io.Copy(w, response.Body)
 	return err
+}
+
+type AskPasswordResetRequestObject struct {
+	Body *AskPasswordResetJSONRequestBody
+}
+
+type AskPasswordResetResponseObject interface {
+	VisitAskPasswordResetResponse(w http.ResponseWriter) error
+}
+
+type AskPasswordReset204Response struct {
+}
+
+func (response AskPasswordReset204Response) VisitAskPasswordResetResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type FinishPasswordResetRequestObject struct {
+	Body *FinishPasswordResetJSONRequestBody
+}
+
+type FinishPasswordResetResponseObject interface {
+	VisitFinishPasswordResetResponse(w http.ResponseWriter) error
+}
+
+type FinishPasswordReset204Response struct {
+}
+
+func (response FinishPasswordReset204Response) VisitFinishPasswordResetResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type ListServiceKeysRequestObject struct {
@@ -10749,6 +11307,27 @@ type EndSession204Response struct {
 func (response EndSession204Response) VisitEndSessionResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type GetSignInOptionsRequestObject struct {
+}
+
+type GetSignInOptionsResponseObject interface {
+	VisitGetSignInOptionsResponse(w http.ResponseWriter) error
+}
+
+type GetSignInOptions200JSONResponse SignInOptions
+
+func (response GetSignInOptions200JSONResponse) VisitGetSignInOptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type GetStatusRequestObject struct {
@@ -13143,6 +13722,12 @@ type StrictServerInterface interface {
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
+	// AskAddressProof Ask for a link that proves your address
+	// (POST /api/v1/account/proof)
+	AskAddressProof(ctx context.Context, request AskAddressProofRequestObject) (AskAddressProofResponseObject, error)
+	// FinishAddressProof Prove your address
+	// (POST /api/v1/account/proof/finish)
+	FinishAddressProof(ctx context.Context, request FinishAddressProofRequestObject) (FinishAddressProofResponseObject, error)
 	// ListAccounts List accounts
 	// (GET /api/v1/accounts)
 	ListAccounts(ctx context.Context, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
@@ -13164,9 +13749,21 @@ type StrictServerInterface interface {
 	// LookAtInvitation Look up an invitation
 	// (POST /api/v1/invitations/look)
 	LookAtInvitation(ctx context.Context, request LookAtInvitationRequestObject) (LookAtInvitationResponseObject, error)
+	// ListMail List mail and its state
+	// (GET /api/v1/mail)
+	ListMail(ctx context.Context, request ListMailRequestObject) (ListMailResponseObject, error)
+	// TestMail Send a test message
+	// (POST /api/v1/mail/test)
+	TestMail(ctx context.Context, request TestMailRequestObject) (TestMailResponseObject, error)
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(ctx context.Context, request GetDescriptionRequestObject) (GetDescriptionResponseObject, error)
+	// AskPasswordReset Ask for a link to choose a new password
+	// (POST /api/v1/password-reset)
+	AskPasswordReset(ctx context.Context, request AskPasswordResetRequestObject) (AskPasswordResetResponseObject, error)
+	// FinishPasswordReset Choose a new password
+	// (POST /api/v1/password-reset/finish)
+	FinishPasswordReset(ctx context.Context, request FinishPasswordResetRequestObject) (FinishPasswordResetResponseObject, error)
 	// ListServiceKeys List service keys
 	// (GET /api/v1/service-keys)
 	ListServiceKeys(ctx context.Context, request ListServiceKeysRequestObject) (ListServiceKeysResponseObject, error)
@@ -13200,6 +13797,9 @@ type StrictServerInterface interface {
 	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
 	EndSession(ctx context.Context, request EndSessionRequestObject) (EndSessionResponseObject, error)
+	// GetSignInOptions How people can sign in
+	// (GET /api/v1/sign-in)
+	GetSignInOptions(ctx context.Context, request GetSignInOptionsRequestObject) (GetSignInOptionsResponseObject, error)
 	// GetStatus Get the installation's status
 	// (GET /api/v1/status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
@@ -13551,6 +14151,65 @@ func (sh *strictHandler) ChangePassword(w http.ResponseWriter, r *http.Request) 
 	}
 }
 
+// AskAddressProof operation middleware
+func (sh *strictHandler) AskAddressProof(w http.ResponseWriter, r *http.Request, params AskAddressProofParams) {
+	var request AskAddressProofRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AskAddressProof(ctx, request.(AskAddressProofRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AskAddressProof")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AskAddressProofResponseObject); ok {
+		if err := validResponse.VisitAskAddressProofResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FinishAddressProof operation middleware
+func (sh *strictHandler) FinishAddressProof(w http.ResponseWriter, r *http.Request, params FinishAddressProofParams) {
+	var request FinishAddressProofRequestObject
+
+	request.Params = params
+
+	var body FinishAddressProofJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FinishAddressProof(ctx, request.(FinishAddressProofRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FinishAddressProof")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FinishAddressProofResponseObject); ok {
+		if err := validResponse.VisitFinishAddressProofResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListAccounts operation middleware
 func (sh *strictHandler) ListAccounts(w http.ResponseWriter, r *http.Request, params ListAccountsParams) {
 	var request ListAccountsRequestObject
@@ -13749,6 +14408,65 @@ func (sh *strictHandler) LookAtInvitation(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// ListMail operation middleware
+func (sh *strictHandler) ListMail(w http.ResponseWriter, r *http.Request, params ListMailParams) {
+	var request ListMailRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMail(ctx, request.(ListMailRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMail")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListMailResponseObject); ok {
+		if err := validResponse.VisitListMailResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TestMail operation middleware
+func (sh *strictHandler) TestMail(w http.ResponseWriter, r *http.Request, params TestMailParams) {
+	var request TestMailRequestObject
+
+	request.Params = params
+
+	var body TestMailJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TestMail(ctx, request.(TestMailRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestMail")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TestMailResponseObject); ok {
+		if err := validResponse.VisitTestMailResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetDescription operation middleware
 func (sh *strictHandler) GetDescription(w http.ResponseWriter, r *http.Request) {
 	var request GetDescriptionRequestObject
@@ -13766,6 +14484,68 @@ func (sh *strictHandler) GetDescription(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetDescriptionResponseObject); ok {
 		if err := validResponse.VisitGetDescriptionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AskPasswordReset operation middleware
+func (sh *strictHandler) AskPasswordReset(w http.ResponseWriter, r *http.Request) {
+	var request AskPasswordResetRequestObject
+
+	var body AskPasswordResetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AskPasswordReset(ctx, request.(AskPasswordResetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AskPasswordReset")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AskPasswordResetResponseObject); ok {
+		if err := validResponse.VisitAskPasswordResetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FinishPasswordReset operation middleware
+func (sh *strictHandler) FinishPasswordReset(w http.ResponseWriter, r *http.Request) {
+	var request FinishPasswordResetRequestObject
+
+	var body FinishPasswordResetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FinishPasswordReset(ctx, request.(FinishPasswordResetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FinishPasswordReset")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FinishPasswordResetResponseObject); ok {
+		if err := validResponse.VisitFinishPasswordResetResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -14065,6 +14845,30 @@ func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sess
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(EndSessionResponseObject); ok {
 		if err := validResponse.VisitEndSessionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSignInOptions operation middleware
+func (sh *strictHandler) GetSignInOptions(w http.ResponseWriter, r *http.Request) {
+	var request GetSignInOptionsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSignInOptions(ctx, request.(GetSignInOptionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSignInOptions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSignInOptionsResponseObject); ok {
+		if err := validResponse.VisitGetSignInOptionsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

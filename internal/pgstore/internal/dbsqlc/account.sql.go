@@ -7,12 +7,13 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
 const account = `-- name: Account :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at FROM account WHERE account_id = $1
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account WHERE account_id = $1
 `
 
 func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Account, error) {
@@ -28,42 +29,34 @@ func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Accoun
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-	)
-	return i, err
-}
-
-const accountByEmail = `-- name: AccountByEmail :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at FROM account WHERE lower(email) = lower($1::text COLLATE "C")
-`
-
-func (q *Queries) AccountByEmail(ctx context.Context, email string) (Account, error) {
-	row := q.db.QueryRow(ctx, accountByEmail, email)
-	var i Account
-	err := row.Scan(
-		&i.AccountID,
-		&i.Email,
-		&i.Name,
-		&i.PasswordHash,
-		&i.IsPlatformAdmin,
-		&i.DisabledAt,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.UnprovenIn,
 	)
 	return i, err
 }
 
 const accountsAfter = `-- name: AccountsAfter :many
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at FROM account
-WHERE lower(email) > lower($1::text COLLATE "C")
-    AND (position(lower($2::text COLLATE "C") IN lower(email)) > 0
-        OR position(lower($2::text) IN lower(name)) > 0)
-ORDER BY lower(email)
-LIMIT $3
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account
+WHERE (lower(email), account_id) > (lower($1::text COLLATE "C"), $2::bigint)
+    AND (position(lower($3::text COLLATE "C") IN lower(email)) > 0
+        OR position(lower($3::text) IN lower(name)) > 0)
+ORDER BY lower(email), account_id
+LIMIT $4
 `
 
-func (q *Queries) AccountsAfter(ctx context.Context, after string, text string, pageSize int32) ([]Account, error) {
-	rows, err := q.db.Query(ctx, accountsAfter, after, text, pageSize)
+type AccountsAfterParams struct {
+	After    string
+	AfterID  int64
+	Text     string
+	PageSize int32
+}
+
+func (q *Queries) AccountsAfter(ctx context.Context, arg AccountsAfterParams) ([]Account, error) {
+	rows, err := q.db.Query(ctx, accountsAfter,
+		arg.After,
+		arg.AfterID,
+		arg.Text,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +74,7 @@ func (q *Queries) AccountsAfter(ctx context.Context, after string, text string, 
 			&i.Version,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.UnprovenIn,
 		); err != nil {
 			return nil, err
 		}
@@ -104,9 +98,9 @@ func (q *Queries) AddressOf(ctx context.Context, accountID auth.AccountID) (stri
 }
 
 const createAccount = `-- name: CreateAccount :one
-INSERT INTO account (email, name, is_platform_admin, password_hash)
-VALUES ($1, $2, $3, $4)
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at
+INSERT INTO account (email, name, is_platform_admin, password_hash, unproven_in)
+VALUES ($1, $2, $3, $4, $5)
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
 `
 
 type CreateAccountParams struct {
@@ -114,6 +108,7 @@ type CreateAccountParams struct {
 	Name            string
 	IsPlatformAdmin bool
 	PasswordHash    string
+	UnprovenIn      *int64
 }
 
 func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (Account, error) {
@@ -122,6 +117,7 @@ func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (A
 		arg.Name,
 		arg.IsPlatformAdmin,
 		arg.PasswordHash,
+		arg.UnprovenIn,
 	)
 	var i Account
 	err := row.Scan(
@@ -134,8 +130,40 @@ func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (A
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.UnprovenIn,
 	)
 	return i, err
+}
+
+const createMailedLink = `-- name: CreateMailedLink :exec
+INSERT INTO mailed_link (account_id, purpose, token_digest, expires_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (account_id, purpose) DO UPDATE SET token_digest = excluded.token_digest, expires_at = excluded.expires_at
+`
+
+type CreateMailedLinkParams struct {
+	AccountID   auth.AccountID
+	Purpose     string
+	TokenDigest []byte
+	ExpiresAt   time.Time
+}
+
+func (q *Queries) CreateMailedLink(ctx context.Context, arg CreateMailedLinkParams) error {
+	_, err := q.db.Exec(ctx, createMailedLink,
+		arg.AccountID,
+		arg.Purpose,
+		arg.TokenDigest,
+		arg.ExpiresAt,
+	)
+	return err
+}
+
+const dropMailedLinks = `-- name: DropMailedLinks :exec
+DELETE FROM mailed_link WHERE account_id = $1 OR expires_at < clock_timestamp() - interval '1 day'
+`
+
+func (q *Queries) DropMailedLinks(ctx context.Context, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, dropMailedLinks, accountID)
+	return err
 }
 
 const lockPlatformAdmins = `-- name: LockPlatformAdmins :many
@@ -166,6 +194,52 @@ func (q *Queries) LockPlatformAdmins(ctx context.Context) ([]auth.AccountID, err
 	return items, nil
 }
 
+const mailedLinkOf = `-- name: MailedLinkOf :one
+SELECT account_id FROM mailed_link
+WHERE token_digest = $1 AND purpose = $2 AND expires_at > clock_timestamp()
+`
+
+func (q *Queries) MailedLinkOf(ctx context.Context, tokenDigest []byte, purpose string) (auth.AccountID, error) {
+	row := q.db.QueryRow(ctx, mailedLinkOf, tokenDigest, purpose)
+	var account_id auth.AccountID
+	err := row.Scan(&account_id)
+	return account_id, err
+}
+
+const proveAccount = `-- name: ProveAccount :one
+UPDATE account SET unproven_in = NULL, version = version + 1, updated_at = clock_timestamp()
+WHERE account_id = $1 AND unproven_in IS NOT NULL
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
+`
+
+// No row if it is proven already.
+func (q *Queries) ProveAccount(ctx context.Context, accountID auth.AccountID) (Account, error) {
+	row := q.db.QueryRow(ctx, proveAccount, accountID)
+	var i Account
+	err := row.Scan(
+		&i.AccountID,
+		&i.Email,
+		&i.Name,
+		&i.PasswordHash,
+		&i.IsPlatformAdmin,
+		&i.DisabledAt,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.UnprovenIn,
+	)
+	return i, err
+}
+
+const replacePasswordHash = `-- name: ReplacePasswordHash :exec
+UPDATE account SET password_hash = $1, updated_at = clock_timestamp() WHERE account_id = $2
+`
+
+func (q *Queries) ReplacePasswordHash(ctx context.Context, newHash string, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, replacePasswordHash, newHash, accountID)
+	return err
+}
+
 const setPasswordHash = `-- name: SetPasswordHash :execrows
 UPDATE account
 SET password_hash = $1, updated_at = clock_timestamp()
@@ -181,6 +255,31 @@ func (q *Queries) SetPasswordHash(ctx context.Context, newHash string, accountID
 	return result.RowsAffected(), nil
 }
 
+const unprovenAccount = `-- name: UnprovenAccount :one
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account
+WHERE unproven_in = $1::bigint AND lower(email) = lower($2::text COLLATE "C")
+FOR NO KEY UPDATE
+`
+
+// The account of a tenant that has this address and has not proven it, locked.
+func (q *Queries) UnprovenAccount(ctx context.Context, tenant int64, email string) (Account, error) {
+	row := q.db.QueryRow(ctx, unprovenAccount, tenant, email)
+	var i Account
+	err := row.Scan(
+		&i.AccountID,
+		&i.Email,
+		&i.Name,
+		&i.PasswordHash,
+		&i.IsPlatformAdmin,
+		&i.DisabledAt,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.UnprovenIn,
+	)
+	return i, err
+}
+
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account
 SET name = $1,
@@ -189,7 +288,7 @@ SET name = $1,
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE account_id = $4 AND version = $5
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
 `
 
 type UpdateAccountParams struct {
@@ -220,6 +319,20 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.UnprovenIn,
 	)
 	return i, err
+}
+
+const useMailedLink = `-- name: UseMailedLink :one
+DELETE FROM mailed_link
+WHERE token_digest = $1 AND purpose = $2 AND expires_at > clock_timestamp()
+RETURNING account_id
+`
+
+func (q *Queries) UseMailedLink(ctx context.Context, tokenDigest []byte, purpose string) (auth.AccountID, error) {
+	row := q.db.QueryRow(ctx, useMailedLink, tokenDigest, purpose)
+	var account_id auth.AccountID
+	err := row.Scan(&account_id)
+	return account_id, err
 }

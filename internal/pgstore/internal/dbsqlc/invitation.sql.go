@@ -14,9 +14,9 @@ import (
 )
 
 const createInvitation = `-- name: CreateInvitation :one
-INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at
+INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, invited_by_account, expires_at, by_mail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at, by_mail
 `
 
 type CreateInvitationParams struct {
@@ -27,6 +27,7 @@ type CreateInvitationParams struct {
 	InvitedBy        string
 	InvitedByAccount *int64
 	ExpiresAt        time.Time
+	ByMail           bool
 }
 
 func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationParams) (Invitation, error) {
@@ -38,6 +39,7 @@ func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationPara
 		arg.InvitedBy,
 		arg.InvitedByAccount,
 		arg.ExpiresAt,
+		arg.ByMail,
 	)
 	var i Invitation
 	err := row.Scan(
@@ -54,12 +56,13 @@ func (q *Queries) CreateInvitation(ctx context.Context, arg CreateInvitationPara
 		&i.RevokedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ByMail,
 	)
 	return i, err
 }
 
 const invitationsBefore = `-- name: InvitationsBefore :many
-SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
+SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at, by_mail FROM invitation
 WHERE tenant_id = $1
     AND ($2::bigint = 0 OR invitation_id < $2::bigint)
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
@@ -91,6 +94,7 @@ func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID
 			&i.RevokedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ByMail,
 		); err != nil {
 			return nil, err
 		}
@@ -103,7 +107,7 @@ func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID
 }
 
 const openInvitation = `-- name: OpenInvitation :one
-SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at FROM invitation
+SELECT tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at, by_mail FROM invitation
 WHERE tenant_id = $1 AND invitation_id = $2
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
 FOR UPDATE
@@ -127,6 +131,37 @@ func (q *Queries) OpenInvitation(ctx context.Context, tenantID rules.TenantID, i
 		&i.RevokedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ByMail,
+	)
+	return i, err
+}
+
+const renewInvitation = `-- name: RenewInvitation :one
+UPDATE invitation SET token_digest = $1
+WHERE tenant_id = $2 AND invitation_id = $3
+    AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()
+RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at, by_mail
+`
+
+// Gives an open invitation another token.
+func (q *Queries) RenewInvitation(ctx context.Context, tokenDigest []byte, tenantID rules.TenantID, invitationID int64) (Invitation, error) {
+	row := q.db.QueryRow(ctx, renewInvitation, tokenDigest, tenantID, invitationID)
+	var i Invitation
+	err := row.Scan(
+		&i.TenantID,
+		&i.InvitationID,
+		&i.Email,
+		&i.Role,
+		&i.TokenDigest,
+		&i.InvitedBy,
+		&i.InvitedByAccount,
+		&i.ExpiresAt,
+		&i.AcceptedAt,
+		&i.AcceptedBy,
+		&i.RevokedAt,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.ByMail,
 	)
 	return i, err
 }

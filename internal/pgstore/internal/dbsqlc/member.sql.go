@@ -86,7 +86,7 @@ func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accoun
 
 const member = `-- name: Member :one
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = $1 AND m.account_id = $2
@@ -101,6 +101,7 @@ type MemberRow struct {
 	DisabledAt       *time.Time
 	AccountCreatedAt time.Time
 	AccountVersion   int64
+	UnprovenIn       *int64
 }
 
 func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (MemberRow, error) {
@@ -120,19 +121,28 @@ func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID
 		&i.DisabledAt,
 		&i.AccountCreatedAt,
 		&i.AccountVersion,
+		&i.UnprovenIn,
 	)
 	return i, err
 }
 
 const membersAfter = `-- name: MembersAfter :many
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
-WHERE m.tenant_id = $1 AND lower(a.email) > lower($2::text COLLATE "C")
-ORDER BY lower(a.email)
-LIMIT $3
+WHERE m.tenant_id = $1
+    AND (lower(a.email), a.account_id) > (lower($2::text COLLATE "C"), $3::bigint)
+ORDER BY lower(a.email), a.account_id
+LIMIT $4
 `
+
+type MembersAfterParams struct {
+	TenantID rules.TenantID
+	After    string
+	AfterID  int64
+	PageSize int32
+}
 
 type MembersAfterRow struct {
 	Member           Member
@@ -143,10 +153,16 @@ type MembersAfterRow struct {
 	DisabledAt       *time.Time
 	AccountCreatedAt time.Time
 	AccountVersion   int64
+	UnprovenIn       *int64
 }
 
-func (q *Queries) MembersAfter(ctx context.Context, tenantID rules.TenantID, after string, pageSize int32) ([]MembersAfterRow, error) {
-	rows, err := q.db.Query(ctx, membersAfter, tenantID, after, pageSize)
+func (q *Queries) MembersAfter(ctx context.Context, arg MembersAfterParams) ([]MembersAfterRow, error) {
+	rows, err := q.db.Query(ctx, membersAfter,
+		arg.TenantID,
+		arg.After,
+		arg.AfterID,
+		arg.PageSize,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +184,7 @@ func (q *Queries) MembersAfter(ctx context.Context, tenantID rules.TenantID, aft
 			&i.DisabledAt,
 			&i.AccountCreatedAt,
 			&i.AccountVersion,
+			&i.UnprovenIn,
 		); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ type Account struct {
 	Version         int64
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
+	UnprovenIn      *int64
 }
 
 type Alert struct {
@@ -208,12 +209,38 @@ type Invitation struct {
 	RevokedAt        *time.Time
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
+	ByMail           bool
 }
 
 type Leader struct {
 	Role   auth.Role
 	Holder string
 	EndsAt time.Time
+}
+
+type Mail struct {
+	TenantID      rules.TenantID
+	MailID        int64
+	Kind          string
+	Recipient     string
+	AccountID     auth.AccountID
+	InvitationID  *int64
+	Facts         []byte
+	CreatedAt     time.Time
+	GiveUpAt      time.Time
+	State         string
+	Attempts      int32
+	NextAttemptAt time.Time
+	LeaseEndsAt   *time.Time
+	AttemptedAt   *time.Time
+	Error         string
+}
+
+type MailedLink struct {
+	AccountID   auth.AccountID
+	Purpose     string
+	TokenDigest []byte
+	ExpiresAt   time.Time
 }
 
 type Member struct {

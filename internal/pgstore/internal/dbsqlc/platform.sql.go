@@ -14,6 +14,34 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const accountByEmail = `-- name: AccountByEmail :one
+SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in FROM account AS a
+WHERE lower(a.email) = lower($1::text COLLATE "C")
+    AND (a.unproven_in IS NULL OR a.unproven_in = (
+        SELECT t.tenant_id FROM tenant AS t WHERE t.slug = $2 AND t.removed_at IS NULL))
+ORDER BY a.unproven_in NULLS LAST
+LIMIT 1
+`
+
+// The account that has proven the address or, for the slug of a tenant, the unproven one of that tenant if there is one.
+func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string) (Account, error) {
+	row := q.db.QueryRow(ctx, accountByEmail, email, slug)
+	var i Account
+	err := row.Scan(
+		&i.AccountID,
+		&i.Email,
+		&i.Name,
+		&i.PasswordHash,
+		&i.IsPlatformAdmin,
+		&i.DisabledAt,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.UnprovenIn,
+	)
+	return i, err
+}
+
 const alertingTenants = `-- name: AlertingTenants :many
 
 SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id
@@ -254,6 +282,92 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Alert.CreatedAt,
 			&i.Alert.UpdatedAt,
 			&i.Slug,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const claimMail = `-- name: ClaimMail :many
+WITH RECURSIVE waiting AS ( -- the tenants that have queued mail: one probe of the index each
+    (SELECT m.tenant_id FROM mail AS m WHERE m.state = 'queued' ORDER BY m.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT m.tenant_id FROM mail AS m
+        WHERE m.state = 'queued' AND m.tenant_id > w.tenant_id
+        ORDER BY m.tenant_id LIMIT 1
+    )
+    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
+), due AS MATERIALIZED (
+    SELECT one.tenant_id, one.mail_id, one.next_attempt_at,
+        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.next_attempt_at) AS turn
+    FROM waiting AS w
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS attempts FROM mail AS m
+        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.lease_ends_at > $3::timestamptz
+            AND m.next_attempt_at > $3 AND m.next_attempt_at <= $1
+    ) AS busy
+    CROSS JOIN LATERAL (
+        SELECT m.tenant_id, m.mail_id, m.next_attempt_at FROM mail AS m
+        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.next_attempt_at <= $3
+        ORDER BY m.next_attempt_at
+        LIMIT greatest(0, $4::bigint - busy.attempts)
+        FOR UPDATE SKIP LOCKED
+    ) AS one
+)
+UPDATE mail AS m
+SET attempts = m.attempts + 1, next_attempt_at = $1, lease_ends_at = $1
+WHERE (m.tenant_id, m.mail_id) IN (
+    SELECT due.tenant_id, due.mail_id FROM due
+    ORDER BY due.turn, due.next_attempt_at
+    LIMIT $2
+)
+RETURNING m.tenant_id, m.mail_id, m.kind, m.recipient, m.account_id, m.invitation_id, m.facts, m.created_at, m.give_up_at, m.state, m.attempts, m.next_attempt_at, m.lease_ends_at, m.attempted_at, m.error
+`
+
+type ClaimMailParams struct {
+	LeaseEnds time.Time
+	AtMost    int32
+	Now       time.Time
+	PerTenant int64
+}
+
+// Leases due mail. Tenants take turns as in ClaimAlertDeliveries.
+func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Mail, error) {
+	rows, err := q.db.Query(ctx, claimMail,
+		arg.LeaseEnds,
+		arg.AtMost,
+		arg.Now,
+		arg.PerTenant,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Mail
+	for rows.Next() {
+		var i Mail
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.MailID,
+			&i.Kind,
+			&i.Recipient,
+			&i.AccountID,
+			&i.InvitationID,
+			&i.Facts,
+			&i.CreatedAt,
+			&i.GiveUpAt,
+			&i.State,
+			&i.Attempts,
+			&i.NextAttemptAt,
+			&i.LeaseEndsAt,
+			&i.AttemptedAt,
+			&i.Error,
 		); err != nil {
 			return nil, err
 		}
@@ -591,6 +705,32 @@ func (q *Queries) DropInvitations(ctx context.Context, before time.Time, atMost 
 	return result.RowsAffected(), nil
 }
 
+const dropMail = `-- name: DropMail :exec
+DELETE FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND attempts = $3
+`
+
+func (q *Queries) DropMail(ctx context.Context, tenantID rules.TenantID, mailID int64, attempt int32) error {
+	_, err := q.db.Exec(ctx, dropMail, tenantID, mailID, attempt)
+	return err
+}
+
+const dropOldMail = `-- name: DropOldMail :exec
+DELETE FROM mail
+WHERE mail_id = ANY (ARRAY(
+    SELECT m.mail_id FROM mail AS m
+    WHERE m.created_at < now() - interval '30 days'
+    ORDER BY m.created_at
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
+))
+`
+
+// Each message that is finished deletes more rows than it adds.
+func (q *Queries) DropOldMail(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, dropOldMail)
+	return err
+}
+
 const dropOldOnce = `-- name: DropOldOnce :execrows
 DELETE FROM idempotency
 WHERE (tenant_id, key_digest) IN (
@@ -724,8 +864,38 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 	return err
 }
 
+const finishMail = `-- name: FinishMail :exec
+UPDATE mail
+SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
+    lease_ends_at = NULL, error = $4
+WHERE tenant_id = $5 AND mail_id = $6 AND attempts = $7
+`
+
+type FinishMailParams struct {
+	State         string
+	AttemptedAt   time.Time
+	NextAttemptAt time.Time
+	Error         string
+	TenantID      rules.TenantID
+	MailID        int64
+	Attempt       int32
+}
+
+func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
+	_, err := q.db.Exec(ctx, finishMail,
+		arg.State,
+		arg.AttemptedAt,
+		arg.NextAttemptAt,
+		arg.Error,
+		arg.TenantID,
+		arg.MailID,
+		arg.Attempt,
+	)
+	return err
+}
+
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -756,6 +926,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Invitation.RevokedAt,
 		&i.Invitation.CreatedAt,
 		&i.Invitation.UpdatedAt,
+		&i.Invitation.ByMail,
 		&i.Tenant.TenantID,
 		&i.Tenant.Slug,
 		&i.Tenant.Name,
@@ -811,6 +982,50 @@ FOR NO KEY UPDATE
 func (q *Queries) LockTenantsOf(ctx context.Context, accountID auth.AccountID) error {
 	_, err := q.db.Exec(ctx, lockTenantsOf, accountID)
 	return err
+}
+
+const mailsBefore = `-- name: MailsBefore :many
+SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, next_attempt_at, lease_ends_at, attempted_at, error FROM mail
+WHERE $1::bigint = 0 OR mail_id < $1::bigint
+ORDER BY mail_id DESC
+LIMIT $2
+`
+
+// 0 is no bound.
+func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32) ([]Mail, error) {
+	rows, err := q.db.Query(ctx, mailsBefore, before, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Mail
+	for rows.Next() {
+		var i Mail
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.MailID,
+			&i.Kind,
+			&i.Recipient,
+			&i.AccountID,
+			&i.InvitationID,
+			&i.Facts,
+			&i.CreatedAt,
+			&i.GiveUpAt,
+			&i.State,
+			&i.Attempts,
+			&i.NextAttemptAt,
+			&i.LeaseEndsAt,
+			&i.AttemptedAt,
+			&i.Error,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const makeViolationPartition = `-- name: MakeViolationPartition :one
@@ -990,6 +1205,71 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 		return nil, err
 	}
 	return items, nil
+}
+
+const queueMail = `-- name: QueueMail :one
+
+INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
+SELECT $1::bigint, $2::text, $3, $4::bigint, $5,
+    $6::jsonb, $7
+WHERE ($8::bigint = 0 OR $8::bigint > (
+        SELECT count(*) FROM mail AS m WHERE m.tenant_id = $1::bigint AND m.state = 'queued'))
+    AND ($9::bigint = 0 OR $9::bigint > (
+        SELECT count(*) FROM mail AS m
+        WHERE m.tenant_id = $1::bigint AND m.created_at > now() - interval '1 day'))
+    AND ($2::text <> 'notice' OR NOT EXISTS (
+        SELECT FROM mail AS m
+        WHERE m.tenant_id = $1::bigint AND m.account_id = $4::bigint AND m.kind = 'notice'
+            AND m.facts = $6::jsonb AND m.created_at > now() - interval '1 day'))
+RETURNING tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, next_attempt_at, lease_ends_at, attempted_at, error
+`
+
+type QueueMailParams struct {
+	TenantID     int64
+	Kind         string
+	Recipient    string
+	AccountID    int64
+	InvitationID *int64
+	Facts        []byte
+	GiveUpAt     time.Time
+	MostQueued   int64
+	MostADay     int64
+}
+
+// Mail of all tenants and of the platform, which has the number 0.
+// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit.
+// Nor if it is a notice that the account was sent within a day.
+func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, error) {
+	row := q.db.QueryRow(ctx, queueMail,
+		arg.TenantID,
+		arg.Kind,
+		arg.Recipient,
+		arg.AccountID,
+		arg.InvitationID,
+		arg.Facts,
+		arg.GiveUpAt,
+		arg.MostQueued,
+		arg.MostADay,
+	)
+	var i Mail
+	err := row.Scan(
+		&i.TenantID,
+		&i.MailID,
+		&i.Kind,
+		&i.Recipient,
+		&i.AccountID,
+		&i.InvitationID,
+		&i.Facts,
+		&i.CreatedAt,
+		&i.GiveUpAt,
+		&i.State,
+		&i.Attempts,
+		&i.NextAttemptAt,
+		&i.LeaseEndsAt,
+		&i.AttemptedAt,
+		&i.Error,
+	)
+	return i, err
 }
 
 const raiseAlerts = `-- name: RaiseAlerts :execrows

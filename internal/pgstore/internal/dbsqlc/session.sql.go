@@ -133,7 +133,7 @@ func (q *Queries) NoteSessionSeen(ctx context.Context, sessionID int64) error {
 }
 
 const sessionByToken = `-- name: SessionByToken :one
-SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
+SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
 FROM session AS s
 JOIN account AS a ON a.account_id = s.account_id
 WHERE s.token_digest = $1
@@ -167,6 +167,7 @@ func (q *Queries) SessionByToken(ctx context.Context, tokenDigest []byte, seenSi
 		&i.Account.Version,
 		&i.Account.CreatedAt,
 		&i.Account.UpdatedAt,
+		&i.Account.UnprovenIn,
 		&i.ToBeNoted,
 	)
 	return i, err

@@ -15,6 +15,7 @@ import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, NoPermission } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import { Unproven } from '~/components/Unproven';
 import type { FindSearch } from '~/search';
 import { useSession } from '~/session';
 import { type AccountChange, changes } from './accountChanges';
@@ -52,10 +53,10 @@ function AccountList({ self }: { self: number }) {
     {
       key: 'who',
       header: 'Account',
-      render: ({ account_id, name, email }) => (
+      render: (account) => (
         <>
-          <strong>{name || email}</strong>
-          {account_id === self && <span className="soft"> (you)</span>}
+          <strong>{account.name || account.email}</strong>
+          {account.account_id === self && <span className="soft"> (you)</span>} <Unproven account={account} />
         </>
       ),
     },
@@ -148,7 +149,7 @@ function AccountList({ self }: { self: number }) {
 }
 
 function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountChange) => void }) {
-  const { admin, access } = changes(account);
+  const { admin, access, proof } = changes(account);
   return (
     <Menu position="bottom-end">
       <Menu.Target>
@@ -157,9 +158,15 @@ function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountCha
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item leftSection={<IconTenants size={15} />} onClick={() => onAsk(admin)}>
-          {admin.verb} …
-        </Menu.Item>
+        {account.proven ? (
+          <Menu.Item leftSection={<IconTenants size={15} />} onClick={() => onAsk(admin)}>
+            {admin.verb} …
+          </Menu.Item>
+        ) : (
+          <Menu.Item leftSection={<IconCheck size={15} />} onClick={() => onAsk(proof)}>
+            {proof.verb} …
+          </Menu.Item>
+        )}
         <Menu.Item
           leftSection={account.disabled ? <IconCheck size={15} /> : <IconBan size={15} />}
           onClick={() => onAsk(access)}

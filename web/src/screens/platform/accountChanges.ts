@@ -3,7 +3,7 @@ import type { Account } from '~/api/types';
 /** A change of an account, with the texts of its dialog. */
 export interface AccountChange {
   account: Account;
-  patch: { platform_admin?: boolean; disabled?: boolean };
+  patch: { platform_admin?: boolean; disabled?: boolean; proven?: boolean };
   verb: string;
   title: string;
   effect: string;
@@ -11,8 +11,12 @@ export interface AccountChange {
   destructive: boolean;
 }
 
-/** The two changes that an account offers. */
-export function changes(account: Account): { admin: AccountChange; access: AccountChange } {
+/** The changes that an account offers; proof is for one that has not proven its address. */
+export function changes(account: Account): {
+  admin: AccountChange;
+  access: AccountChange;
+  proof: AccountChange;
+} {
   const who = account.name || account.email;
   return {
     admin: account.platform_admin
@@ -34,6 +38,16 @@ export function changes(account: Account): { admin: AccountChange; access: Accou
           done: `${who} is a platform admin now`,
           destructive: false,
         },
+    proof: {
+      account,
+      patch: { proven: true },
+      verb: 'Vouch for the address',
+      title: `Vouch that ${account.email} belongs to ${who}?`,
+      effect:
+        'The account becomes the one with this address: it signs in at the common page, and can join other tenants. Ask the person in another way first.',
+      done: `${who} has a proven address now`,
+      destructive: false,
+    },
     access: account.disabled
       ? {
           account,

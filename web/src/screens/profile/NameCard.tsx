@@ -1,18 +1,19 @@
 import { Button, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import { sessionKey } from '~/api/queries';
+import { sessionKey, signInOptionsQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
-import { done } from '~/components/toast';
+import { done, failed } from '~/components/toast';
+import { Unproven } from '~/components/Unproven';
 import { useSession } from '~/session';
 import styles from './Profile.module.css';
 
 /** The name that other members see. */
 export function NameCard() {
-  const { account } = useSession();
+  const { account, memberships } = useSession();
   const queries = useQueryClient();
   const [name, setName] = useState(account.name);
   const save = useMutation({
@@ -25,9 +26,26 @@ export function NameCard() {
     // Changed elsewhere: after a refetch the next save succeeds.
     onError: (error) => isStatus(error, 412) && queries.invalidateQueries({ queryKey: sessionKey }),
   });
+  const options = useQuery(signInOptionsQuery);
+  const prove = useMutation({
+    mutationFn: () => api.POST('/api/v1/account/proof'),
+    onSuccess: () => done(`A link is on its way to ${account.email}`),
+    onError: (error) => failed('Could not send the link', error),
+  });
   const { wrong, rest } = fieldErrors(save.error);
   return (
     <Card title="Account" lead={account.email}>
+      {!account.proven && (
+        <p>
+          <Unproven account={account} /> Nobody has proven that this address is yours. You sign in at{' '}
+          <strong>/sign-in/{memberships[0]?.tenant.slug}</strong>, and can join no other tenant.{' '}
+          {options.data?.mail && (
+            <Button variant="default" loading={prove.isPending} onClick={() => prove.mutate()}>
+              Send me a link that proves it
+            </Button>
+          )}
+        </p>
+      )}
       <form
         className={styles.form}
         onSubmit={(event) => {

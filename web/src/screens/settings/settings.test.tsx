@@ -10,6 +10,7 @@ const member = {
   name: 'Ada',
   role: 'owner',
   disabled: false,
+  proven: true,
   created_at: '2026-11-21T06:00:00Z',
   version: 4,
 };
@@ -20,6 +21,7 @@ const invitation = {
   invited_by: 'ada@example.com',
   created_at: '2026-11-21T06:00:00Z',
   expires_at: '2026-11-28T06:00:00Z',
+  mail: null,
 };
 
 /** Everything that a section reads, and what the test says otherwise. */

@@ -47,6 +47,13 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
         error={wrong('/password')}
         onChange={(event) => setPassword(event.currentTarget.value)}
       />
+      {!offer.proves && (
+        <p className="soft">
+          This link did not come by mail, so nobody has proven that {offer.email} is yours. The account will
+          be marked as unproven, belongs to {offer.tenant.name} only, and signs in at{' '}
+          <strong>/sign-in/{offer.tenant.slug}</strong>.
+        </p>
+      )}
       <FormError>{rest()}</FormError>
       <Button type="submit" fullWidth loading={accept.isPending}>
         Create account and join

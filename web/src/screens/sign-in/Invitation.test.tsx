@@ -8,6 +8,7 @@ const offer = {
   email: 'ada@example.com',
   role: 'editor',
   invited_by: 'grace@example.com',
+  proves: true,
   expires_at: '2026-11-28T06:00:00Z',
 };
 const look = 'POST /api/v1/invitations/look';

@@ -1,25 +1,27 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useRouter, useSearch } from '@tanstack/react-router';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
-import { sessionKey } from '~/api/queries';
+import { sessionKey, signInOptionsQuery } from '~/api/queries';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
 export default function SignIn() {
   const form = useForm({ initialValues: { email: '', password: '' } });
-  const { next } = useSearch({ from: '/sign-in' });
+  const { next } = useSearch({ strict: false }) as { next?: string };
+  const { slug } = useParams({ strict: false }) as { slug?: string };
   const queries = useQueryClient();
+  const options = useQuery(signInOptionsQuery);
   const router = useRouter();
   useEffect(() => {
     document.title = 'Sign in · Sluice';
   }, []);
 
   const signIn = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/session', { body: form.values })),
+    mutationFn: () => body(api.POST('/api/v1/session', { body: { ...form.values, tenant: slug } })),
     onSuccess: (session) => {
       queries.clear(); // nothing that somebody else read here
       queries.setQueryData(sessionKey, session);
@@ -30,7 +32,10 @@ export default function SignIn() {
   });
 
   return (
-    <Frame title="Sign in" lead="Rate limits, plans and violations.">
+    <Frame
+      title={slug ? `Sign in to ${slug}` : 'Sign in'}
+      lead={slug ? 'For members who have not proven their address.' : 'Rate limits, plans and violations.'}
+    >
       <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
         <TextInput
           label="E-mail"
@@ -58,6 +63,16 @@ export default function SignIn() {
         <Button type="submit" fullWidth loading={signIn.isPending}>
           Sign in
         </Button>
+        {options.data?.mail && !slug && (
+          <p>
+            <Link to="/forgot-password">Forgot your password?</Link>
+          </p>
+        )}
+        {slug && (
+          <p className="soft">
+            Have you proven your address? <Link to="/sign-in">Sign in here</Link>.
+          </p>
+        )}
       </form>
     </Frame>
   );

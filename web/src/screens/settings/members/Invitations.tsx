@@ -7,6 +7,7 @@ import type { Invitation } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconX } from '~/components/icons';
+import { MailOutcome } from '~/components/MailOutcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
@@ -24,6 +25,12 @@ export function Invitations() {
 
   const columns: Column<Invitation>[] = [
     { key: 'email', header: 'Invited', render: ({ email }) => <strong>{email}</strong> },
+    {
+      key: 'mail',
+      header: 'Mail',
+      render: ({ mail }) =>
+        mail ? <MailOutcome mail={mail} /> : <span className="soft">Link passed on</span>,
+    },
     { key: 'role', header: 'Role', width: 100, render: ({ role }) => role },
     { key: 'by', header: 'By', wide: true, render: ({ invited_by }) => invited_by },
     {

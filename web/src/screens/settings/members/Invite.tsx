@@ -1,18 +1,21 @@
 import { NativeSelect, TextInput } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
+import { signInOptionsQuery } from '~/api/queries';
 import { FormDialog } from '~/components/FormDialog';
 import { SecretDialog } from '~/components/SecretDialog';
+import { done } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
 
-/** Creates an invitation and shows its link once. Sluice sends no mail. */
+/** Creates an invitation. With mail, its link goes to the invitee alone; otherwise it is shown once, to be passed on. */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
   const [email, setEmail] = useState('');
   const [role, setRole] = useState<Role>('viewer');
   const [link, setLink] = useState<string | null>(null);
+  const mail = useQuery(signInOptionsQuery).data?.mail;
 
   async function invite() {
     const { token } = await body(
@@ -21,8 +24,13 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
         body: { email, role },
       }),
     );
-    setLink(`${window.location.origin}/invitation#${token}`);
     await changed(queries, tenant, 'invitation');
+    if (token) {
+      setLink(`${window.location.origin}/invitation#${token}`);
+      return;
+    }
+    done(`Invitation to ${email} queued`);
+    onClose();
   }
 
   if (link) {
@@ -30,7 +38,8 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
       <SecretDialog title={`Send this link to ${email}`} what="link" secret={link} onClose={onClose}>
         <p className="soft">
           Anyone who opens the link within seven days becomes {roleNames[role]}. If it is lost, revoke the
-          invitation and make another.
+          invitation and make another. A link that is passed on proves no address: the account will be marked
+          as unproven, and belongs to this tenant only.
         </p>
       </SecretDialog>
     );
@@ -38,8 +47,12 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
   return (
     <FormDialog
       title="Invite a member"
-      lead="Creates a link for you to send. Sluice sends no e-mail."
-      verb="Create link"
+      lead={
+        mail
+          ? 'The link goes to this address by mail. Nobody else sees it.'
+          : 'Creates a link for you to send, because Sluice sends no e-mail here.'
+      }
+      verb={mail ? 'Send invitation' : 'Create link'}
       onClose={onClose}
       onSaved={() => undefined}
       save={invite}

@@ -13,6 +13,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
+import { Unproven } from '~/components/Unproven';
 import { type Role, roleNames, roles } from '~/domain/roles';
 import { useRole, useSession, useTenant } from '~/session';
 import { keysQuery } from '../keys/queries';
@@ -38,7 +39,8 @@ export default function Members() {
       render: (member) => (
         <>
           <strong>{member.name || member.email}</strong>
-          {member.account_id === account.account_id && <span className="soft"> (you)</span>}
+          {member.account_id === account.account_id && <span className="soft"> (you)</span>}{' '}
+          <Unproven account={member} />
         </>
       ),
     },

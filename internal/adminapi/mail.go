@@ -1,0 +1,65 @@
+package adminapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+func showMail(m *auth.Mail) openapi.Mail {
+	shown := openapi.Mail{
+		MailId: m.ID, Kind: string(m.Kind), To: m.To, TenantId: orNull(int64(m.Tenant)), State: openapi.MailState(m.State),
+		Attempts: m.Attempts, Error: m.Error, CreatedAt: m.CreatedAt.UTC(), AttemptedAt: timeOrNull(m.AttemptedAt),
+		NextAttemptAt: nullable.NewNullNullable[time.Time](),
+	}
+	if m.State == auth.MailQueued {
+		shown.NextAttemptAt = timeOrNull(m.NextAttemptAt)
+	}
+	return shown
+}
+
+func showMailStatus(m *auth.Mail) nullable.Nullable[openapi.MailStatus] {
+	if m == nil {
+		return nullable.NewNullNullable[openapi.MailStatus]()
+	}
+	return nullable.NewNullableWithValue(openapi.MailStatus{
+		State: openapi.MailState(m.State), Attempts: m.Attempts, Error: m.Error, AttemptedAt: timeOrNull(m.AttemptedAt),
+	})
+}
+
+// ListMail handles GET /api/v1/mail.
+func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestObject) (openapi.ListMailResponseObject, error) {
+	before, err := afterNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limit := limitOf(request.Params.Limit)
+	mails, err := s.People.Mails(ctx, before, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	items, cursor := page(ctx, mails, limit, showMail, func(m *auth.Mail) string { return formatInt(m.ID) })
+	return openapi.ListMail200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+// TestMail handles POST /api/v1/mail/test.
+func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestObject) (openapi.TestMailResponseObject, error) {
+	if !s.Gate.SendsMail() {
+		return nil, httpapi.Conflict.Problem("No mail server is configured; set SLUICE_SMTP_ADDR.")
+	}
+	mail, err := s.Gate.TestMail(ctx, request.Body.To)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.TestMail201JSONResponse(showMail(&mail)), nil
+}
+
+// GetSignInOptions handles GET /api/v1/sign-in.
+func (s *surface) GetSignInOptions(_ context.Context, _ openapi.GetSignInOptionsRequestObject) (openapi.GetSignInOptionsResponseObject, error) {
+	return openapi.GetSignInOptions200JSONResponse{Mail: s.Gate.SendsMail()}, nil
+}

@@ -1,0 +1,210 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var _ auth.MailStore = (*Store)(nil)
+
+// QueueMail stores a message that is due at once.
+func (s *Store) QueueMail(ctx context.Context, mail auth.Mail, limits auth.MailLimits) (auth.Mail, error) {
+	queued, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (auth.Mail, error) {
+		return queueMail(ctx, q, mail, limits)
+	})
+	if err != nil {
+		return auth.Mail{}, fmt.Errorf("queue mail: %w", err)
+	}
+	return queued, nil
+}
+
+// CreateMailedLink stores the link of a message, in place of the account's former one for the same purpose.
+func (s *Store) CreateMailedLink(ctx context.Context, account auth.AccountID, purpose auth.MailKind, token auth.Digest, expiresAt time.Time) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		return nil, q.CreateMailedLink(ctx, dbsqlc.CreateMailedLinkParams{
+			AccountID: account, Purpose: string(purpose), TokenDigest: token[:], ExpiresAt: expiresAt,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("store a link for account %d: %w", account, err)
+	}
+	return nil
+}
+
+// MailedLinkOf returns the account of an open link.
+func (s *Store) MailedLinkOf(ctx context.Context, purpose auth.MailKind, token auth.Digest) (auth.Account, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
+		id, err := q.MailedLinkOf(ctx, token[:], string(purpose))
+		if err != nil {
+			return dbsqlc.Account{}, err
+		}
+		return q.Account(ctx, id)
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("read a mailed link: %w", err)
+	}
+	return accountFromRow(row), nil
+}
+
+// ResetPassword uses a link up: it replaces the password and ends all sessions.
+func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Digest, passwordHash string) (account auth.Account, err error) {
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		id, err := q.UseMailedLink(ctx, token[:], string(auth.MailReset))
+		if err != nil {
+			return err
+		}
+		if err := q.ReplacePasswordHash(ctx, passwordHash, id); err != nil {
+			return err
+		}
+		if err := endAccess(ctx, q, id); err != nil {
+			return err
+		}
+		row, err := q.Account(ctx, id)
+		account = accountFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("reset a password: %w", err)
+	}
+	return account, nil
+}
+
+// ProveByMail uses a link up that proves the address of an account.
+func (s *Store) ProveByMail(ctx context.Context, by rules.Actor, token auth.Digest, account auth.AccountID) (proven auth.Account, err error) {
+	by.Act = "prove the address by mail"
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		id, err := q.UseMailedLink(ctx, token[:], string(auth.MailProof))
+		if err != nil {
+			return err
+		}
+		if id != account {
+			return auth.ErrOtherAddress
+		}
+		row, err := q.ProveAccount(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err = q.Account(ctx, id) // it is proven already
+		}
+		proven = accountFromRow(row)
+		return err
+	})
+	if err != nil {
+		return auth.Account{}, fmt.Errorf("prove an address by mail: %w", err)
+	}
+	return proven, nil
+}
+
+func queueMail(ctx context.Context, q *dbsqlc.Queries, mail auth.Mail, limits auth.MailLimits) (auth.Mail, error) {
+	var invitation *int64
+	if mail.Invitation != 0 {
+		invitation = &mail.Invitation
+	}
+	facts, err := json.Marshal(mail.Facts)
+	if err != nil || mail.Facts == nil {
+		facts = []byte("{}")
+	}
+	row, err := q.QueueMail(ctx, dbsqlc.QueueMailParams{
+		Facts: facts, TenantID: int64(mail.Tenant), Kind: string(mail.Kind), Recipient: mail.To, AccountID: int64(mail.Account), InvitationID: invitation,
+		GiveUpAt: mail.GiveUpAt, MostQueued: limits.Queued, MostADay: limits.Day,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return auth.Mail{}, auth.ErrTooMuchMail
+	}
+	if err != nil {
+		return auth.Mail{}, err
+	}
+	return mailFromRow(row), nil
+}
+
+// ClaimMail leases due mail.
+func (s *Store) ClaimMail(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]auth.Mail, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Mail, error) {
+		return q.ClaimMail(ctx, dbsqlc.ClaimMailParams{
+			Now: now, LeaseEnds: leaseEnds, PerTenant: int64(perTenant), AtMost: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim mail: %w", err)
+	}
+	return each(rows, mailFromRow), nil
+}
+
+// FinishMail stores the result of an attempt, and deletes some old mail.
+func (s *Store) FinishMail(ctx context.Context, mail auth.Mail) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		if err := q.DropOldMail(ctx); err != nil {
+			return nil, err
+		}
+		return nil, q.FinishMail(ctx, dbsqlc.FinishMailParams{
+			State: string(mail.State), AttemptedAt: mail.AttemptedAt, NextAttemptAt: mail.NextAttemptAt, Error: mail.Error,
+			TenantID: mail.Tenant, MailID: mail.ID, Attempt: int32(mail.Attempts),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("finish mail %d: %w", mail.ID, err)
+	}
+	return nil
+}
+
+// DropMail deletes a message.
+func (s *Store) DropMail(ctx context.Context, mail auth.Mail) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		return nil, q.DropMail(ctx, mail.Tenant, mail.ID, int32(mail.Attempts))
+	})
+	if err != nil {
+		return fmt.Errorf("delete mail %d: %w", mail.ID, err)
+	}
+	return nil
+}
+
+// Mails returns the mail of all tenants, the latest first, before an id.
+func (s *Store) Mails(ctx context.Context, before int64, limit int) ([]auth.Mail, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Mail, error) {
+		return q.MailsBefore(ctx, before, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read mail: %w", err)
+	}
+	return each(rows, mailFromRow), nil
+}
+
+// RenewInvitation replaces the token of an open invitation.
+func (s *Store) RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
+	var of rules.Tenant
+	invitation, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Invitation, error) {
+		row, err := q.Tenant(ctx, tenant)
+		if err != nil {
+			return auth.Invitation{}, err
+		}
+		of = tenantFromRow(row)
+		renewed, err := q.RenewInvitation(ctx, token[:], tenant, id)
+		return invitationFromRow(renewed), err
+	})
+	if err != nil {
+		return auth.Invitation{}, rules.Tenant{}, fmt.Errorf("renew invitation %d: %w", id, err)
+	}
+	return invitation, of, nil
+}
+
+func mailFromRow(row dbsqlc.Mail) auth.Mail {
+	mail := auth.Mail{
+		ID: row.MailID, Tenant: row.TenantID, Kind: auth.MailKind(row.Kind), To: row.Recipient, Account: row.AccountID,
+		CreatedAt: row.CreatedAt.UTC(), GiveUpAt: row.GiveUpAt.UTC(), State: auth.MailState(row.State), Attempts: int(row.Attempts),
+		NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
+	}
+	if row.InvitationID != nil {
+		mail.Invitation = *row.InvitationID
+	}
+	if json.Unmarshal(row.Facts, &mail.Facts) != nil {
+		mail.Facts = nil // cannot happen: it was stored by queueMail
+	}
+	return mail
+}

@@ -1,0 +1,60 @@
+import { Button, TextInput } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { api } from '~/api/client';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import { Frame } from './Frame';
+import styles from './Frame.module.css';
+
+/** Asks for a link to choose a new password. The answer is the same for every address. */
+export default function ForgotPassword() {
+  const [email, setEmail] = useState('');
+  useEffect(() => {
+    document.title = 'Reset password · Sluice';
+  }, []);
+  const ask = useMutation({ mutationFn: () => api.POST('/api/v1/password-reset', { body: { email } }) });
+  const { wrong, rest } = fieldErrors(ask.error);
+  if (ask.isSuccess) {
+    return (
+      <Frame
+        title="Look into your mailbox"
+        lead={`If there is an account with the address ${email}, a link is on its way. It works for an hour.`}
+      >
+        <p>
+          <Link to="/sign-in">Back to sign-in</Link>
+        </p>
+      </Frame>
+    );
+  }
+  return (
+    <Frame title="Reset your password" lead="A link to choose a new one goes to your address.">
+      <form
+        className={styles.form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          ask.mutate();
+        }}
+      >
+        <TextInput
+          label="E-mail"
+          type="email"
+          autoComplete="username"
+          autoFocus
+          required
+          withAsterisk={false}
+          value={email}
+          error={wrong('/email')}
+          onChange={(event) => setEmail(event.currentTarget.value)}
+        />
+        <FormError>{rest()}</FormError>
+        <Button type="submit" fullWidth loading={ask.isPending}>
+          Send link
+        </Button>
+        <p>
+          <Link to="/sign-in">Back to sign-in</Link>
+        </p>
+      </form>
+    </Frame>
+  );
+}
