@@ -123,7 +123,7 @@ func tenantsWith(text string) func(context.Context, *pgstore.Store, rules.Tenant
 
 func accountsWith(text string) func(context.Context, *pgstore.Store, rules.TenantID) error {
 	return func(ctx context.Context, s *pgstore.Store, _ rules.TenantID) error {
-		_, err := s.Accounts(ctx, text, "", listPage)
+		_, err := s.Accounts(ctx, text, auth.AccountPlace{}, listPage)
 		return err
 	}
 }
