@@ -48,7 +48,7 @@ func (l grpcLoad) closed(ctx context.Context, callers int, length time.Duration)
 	wg.Wait()
 	return outcome{
 		answers: answers.Load(), denied: denied.Load(), perSecond: float64(answers.Load()) / length.Seconds(),
-	}, errors.Join(append(failures, ctx.Err())...)
+	}, errors.Join(errors.Join(failures...), ctx.Err())
 }
 
 // grpcConnection is a connection of HTTP/2 whose requests all have the same headers.

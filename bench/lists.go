@@ -89,7 +89,7 @@ var lists = []list{
 	{"accounts with a text", accountsWith("Somebody7")},
 	{"accounts with a text that none has", accountsWith("nowhere")},
 	{"members", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
-		_, err := s.Members(ctx, t, "", listPage)
+		_, err := s.Members(ctx, t, auth.AccountPlace{}, listPage)
 		return err
 	}},
 	{"invitations", func(ctx context.Context, s *pgstore.Store, t rules.TenantID) error {
