@@ -55,6 +55,8 @@ type BucketCheck struct {
 	// Recalled marks a denial by a DenialCache, without the store. Then only the tiers that do not hold Cost have an
 	// answer.
 	Recalled bool
+	// Leased marks a check that tokens in this process allowed, which the store had lent to it.
+	Leased bool
 }
 
 // TakeFrom decides the check on buckets in this process's memory, as Buckets.Take promises. held[i] is the bucket of

@@ -108,10 +108,8 @@ func (c *DenialCache) Take(ctx context.Context, checks []BucketCheck) error {
 	err := c.store.Take(ctx, rest)
 	c.remember(rest, now, err)
 	for i := range checks {
-		if !checks[i].Recalled { // its tiers have their answers already
-			checks[i].Allowed, checks[i].Answered, checks[i].Exhausted = rest[0].Allowed, rest[0].Answered, rest[0].Exhausted
-			checks[i].Reserve = rest[0].Reserve
-			rest = rest[1:]
+		if !checks[i].Recalled {
+			checks[i], rest = rest[0], rest[1:]
 		}
 	}
 	return err

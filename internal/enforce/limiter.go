@@ -121,11 +121,11 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	return d
 }
 
-// takeShared takes from the shared buckets and tells the observer, unless the DenialCache answered every check.
+// takeShared takes from the shared buckets and tells the observer, unless no check reached them.
 func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
 	err := l.shared.Take(ctx, checks)
-	if slices.ContainsFunc(checks, func(check BucketCheck) bool { return !check.Recalled }) {
+	if slices.ContainsFunc(checks, func(check BucketCheck) bool { return !check.Recalled && !check.Leased }) {
 		l.observer.StoreAnswered(time.Since(start), err)
 	}
 	return err

@@ -27,6 +27,8 @@ const (
 	maxTiers = 8
 	// inOneAsk caps the buckets of one call to the store, so that it is never busy with one for long.
 	inOneAsk = 32
+	// maxAsks caps the calls under way, so that a store that hangs does not hold all of its connections.
+	maxAsks = 4
 )
 
 // Store is a store that lends tokens.
@@ -144,7 +146,7 @@ func (b *Buckets) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 	err := b.takeFromStore(ctx, rest, held, now)
 	next := 0
 	for i := range checks {
-		if !checks[i].Answered || !checks[i].Allowed { // the served ones are both
+		if !checks[i].Leased {
 			checks[i] = rest[next]
 			next++
 		}
@@ -171,7 +173,7 @@ func (b *Buckets) takeFromStore(ctx context.Context, checks []enforce.BucketChec
 
 // serve decides a check if lots have its cost of every tier.
 func (b *Buckets) serve(check *enforce.BucketCheck, held map[enforce.Key]*leased, now Instant) bool {
-	check.Answered, check.Allowed = false, false
+	check.Leased = false
 	if len(held) == 0 || !canServe(check) {
 		return false
 	}
@@ -210,7 +212,7 @@ func (b *Buckets) serve(check *enforce.BucketCheck, held map[enforce.Key]*leased
 		left := min(v.level+of[i].Held(now), enforce.Tokens(v.limit.Burst)*enforce.Token-check.Cost)
 		tier.Bucket = enforce.Bucket{Level: enforce.Level{Micros: max(0, left)}, Stamp: now.Wall / 1000, Limit: v.limit}
 	}
-	check.Allowed, check.Answered, check.Exhausted = true, true, false
+	check.Allowed, check.Answered, check.Exhausted, check.Leased = true, true, false, true
 	return true
 }
 
@@ -367,8 +369,11 @@ func (b *Buckets) ask(ctx context.Context, next func(*leased, Instant) (enforce.
 		calls[e.key.Tenant] = of
 	}
 	var tenants sync.WaitGroup
+	places := make(chan struct{}, maxAsks)
 	for _, of := range calls {
+		places <- struct{}{}
 		tenants.Go(func() {
+			defer func() { <-places }()
 			for _, call := range of {
 				b.send(ctx, call)
 			}

@@ -104,6 +104,9 @@ func TestABusyBucketIsServedWithoutTheStore(t *testing.T) {
 			t.Fatalf("%d checks were served by lots, and %d by the store, of %d", served, taken, runs+1)
 		}
 		if taken == 0 {
+			if !checks[0].Leased {
+				t.Error("the check is not marked as leased")
+			}
 			if allocations != 0 {
 				t.Errorf("a check allocates %g times", allocations)
 			}
