@@ -332,7 +332,7 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 	if o.OperationID == "revertChange" { // of a plan
 		needed = "rules"
 	}
-	isManage := has(auth.PermissionManage) && needed != "tenants" && needed != "accounts"
+	isManage := has(auth.PermissionManage) && (needed == "read" || needed == "rules" || needed == "users")
 	switch {
 	case permissionsOf[who] == nil || needed == "":
 		return http.StatusForbidden

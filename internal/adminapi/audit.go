@@ -154,7 +154,7 @@ func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 		return anOwner, auth.PermissionSettings, nil
 	}
 	// What is left, such as a member's role, may give access.
-	return anOwner, auth.PermissionManage, nil
+	return anOwner, auth.PermissionMembers, nil
 }
 
 // isSuspended reads a logged tenant row; a creation has none before it.

@@ -161,7 +161,7 @@ func TestKeysSayWhoMadeThemAndWhetherThatPersonHasLeft(t *testing.T) {
 func TestAServiceKeyRunsATenantFromItsCreationToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	by := w.serviceKey(auth.PermissionTenants, auth.PermissionManage)
+	by := w.serviceKey(auth.ServicePermissions...)
 	w.want(w.send(by, "POST", "/api/v1/tenants", map[string]any{"slug": "new", "name": "New"}), http.StatusCreated)
 	w.want(w.send(by, "POST", "/api/v1/tenants/new/plans", map[string]any{"name": "free"}), http.StatusCreated)
 	w.want(w.send(by, "PATCH", "/api/v1/tenants/new", map[string]any{"default_plan": "free"}, "If-Match", "*"), http.StatusOK)

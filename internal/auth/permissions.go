@@ -20,8 +20,8 @@ const (
 	PermissionReport  Permission = "report"
 )
 
-// What keys may do in the admin API. Each but read is an area to change, and to read; read is for all areas. Manage is all
-// of them.
+// What keys may do in the admin API. Each but read is an area to change, and to read; read is for all areas. Manage is what
+// an editor may: read, rules and users.
 const (
 	PermissionRead     Permission = "read"
 	PermissionRules    Permission = "rules" // and plans, overrides, gateways, imports
@@ -41,16 +41,17 @@ const (
 
 var checkPermissions = []Permission{PermissionCheck, PermissionExplain, PermissionRefund, PermissionReport}
 
-// managed is what PermissionManage is made of.
-var managed = []Permission{
-	PermissionRead, PermissionRules, PermissionUsers, PermissionSettings, PermissionMembers, PermissionKeys, PermissionAlerts,
-}
+// managed is what PermissionManage is made of, and areas is all of a tenant.
+var (
+	managed = []Permission{PermissionRead, PermissionRules, PermissionUsers}
+	areas   = slices.Concat(managed, []Permission{PermissionSettings, PermissionMembers, PermissionKeys, PermissionAlerts})
+)
 
 // TenantPermissions are all permissions of a tenant's keys, ServicePermissions all of service keys, which act in every
 // tenant, and Permissions both.
 var (
-	TenantPermissions  = slices.Concat(checkPermissions, managed, []Permission{PermissionManage})
-	ServicePermissions = slices.Concat(managed, []Permission{PermissionManage, PermissionTenants, PermissionAccounts})
+	TenantPermissions  = slices.Concat(checkPermissions, areas, []Permission{PermissionManage})
+	ServicePermissions = slices.Concat(areas, []Permission{PermissionManage, PermissionTenants, PermissionAccounts})
 	Permissions        = slices.Concat(TenantPermissions, []Permission{PermissionTenants, PermissionAccounts})
 )
 
@@ -112,7 +113,7 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong rules.FieldEr
 
 // roleParts are what each role is made of.
 var roleParts = map[Role][]Permission{
-	Viewer: {PermissionRead}, Editor: {PermissionRead, PermissionRules, PermissionUsers}, Owner: managed,
+	Viewer: {PermissionRead}, Editor: managed, Owner: areas,
 }
 
 // Role returns the highest role that may do nothing which the key may not, or "" for a key of single areas.

@@ -7,7 +7,7 @@ import (
 
 func keyWith(permissions ...Permission) *Key { return &Key{Permissions: permissions} }
 
-func TestManageIsEveryAreaOfATenant(t *testing.T) {
+func TestManageIsWhatAnEditorMay(t *testing.T) {
 	t.Parallel()
 	manage := keyWith(PermissionManage)
 	for _, permission := range Permissions {
@@ -30,8 +30,9 @@ func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
 		may          bool
 	}{
 		"the same permission":        {keyWith(PermissionKeys, PermissionRules), keyWith(PermissionRules), true},
-		"a part of manage":           {keyWith(PermissionManage), keyWith(PermissionRules, PermissionAlerts), true},
+		"a part of manage":           {keyWith(PermissionManage), keyWith(PermissionRules, PermissionUsers), true},
 		"all parts, given as manage": {keyWith(managed...), keyWith(PermissionManage), true},
+		"what owners may":            {keyWith(PermissionManage), keyWith(PermissionSettings), false},
 		"another permission":         {keyWith(PermissionKeys), keyWith(PermissionRules), false},
 		"manage for some parts":      {keyWith(PermissionKeys, PermissionRules), keyWith(PermissionManage), false},
 		"checks, which it lacks":     {keyWith(PermissionKeys), keyWith(PermissionCheck), true},
@@ -54,8 +55,8 @@ func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
 func TestTheRoleOfAKeyCoversNoMore(t *testing.T) {
 	t.Parallel()
 	for want, key := range map[Role]*Key{
-		Owner:  keyWith(PermissionManage),
-		Editor: keyWith(PermissionRead, PermissionRules, PermissionUsers, PermissionKeys),
+		Owner:  keyWith(areas...),
+		Editor: keyWith(PermissionManage, PermissionKeys),
 		Viewer: keyWith(PermissionRead, PermissionKeys),
 		"":     keyWith(PermissionKeys),
 	} {

@@ -2522,7 +2522,7 @@ export interface components {
         /**
          * @description At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
          *     `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
-         *     names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
+         *     names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
          * @enum {string}
          */
         Permission: "check" | "explain" | "refund" | "report" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
@@ -6557,7 +6557,10 @@ export interface operations {
                  *       "name": "terraform",
                  *       "permissions": [
                  *         "tenants",
-                 *         "manage"
+                 *         "rules",
+                 *         "users",
+                 *         "settings",
+                 *         "keys"
                  *       ]
                  *     }
                  */

@@ -1963,7 +1963,7 @@ type PasswordChange struct {
 
 // Permission At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
 // `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
-// names; `manage` is all of these. Of service keys only: `tenants` and `accounts`.
+// names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
 type Permission string
 
 // Plan defines model for Plan.
