@@ -176,10 +176,7 @@ func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {
 	w.want(w.send(owner, "POST", undo, nil), http.StatusForbidden)
 	w.want(w.send(admin, "POST", undo, nil), http.StatusOK)
 
-	_, token, err := w.gate.Invite(w.ctx(), rules.Actor{Name: "test"}, auth.Invitation{TenantID: w.acme.ID, Email: "late@example.com", Role: auth.Owner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := *w.inviteSystem(w.acme, "late@example.com")
 	accept := map[string]any{"token": token, "name": "Late", "password": password}
 	refused := w.want(w.send(caller{}, "POST", "/api/v1/invitations/accept", accept), http.StatusForbidden)
 	if told := read[problem](t, refused); told.Type != "urn:sluice:problem:tenant-suspended" {

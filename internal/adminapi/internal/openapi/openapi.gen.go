@@ -3675,6 +3675,12 @@ type EraseUserJSONBody struct {
 	Confirm string `json:"confirm"`
 }
 
+// EraseUserParams defines parameters for EraseUser.
+type EraseUserParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // AssignPlanJSONBody defines parameters for AssignPlan.
 type AssignPlanJSONBody struct {
 	Plan nullable.Nullable[string] `json:"plan"`
@@ -4164,7 +4170,7 @@ type ServerInterface interface {
 	ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
 	// EraseUser Erase a user
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/erase)
-	EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params EraseUserParams)
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
@@ -9613,8 +9619,32 @@ func (siw *ServerInterfaceWrapper) EraseUser(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EraseUserParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.EraseUser(w, r, tenant, userId)
+		siw.Handler.EraseUser(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -13499,6 +13529,7 @@ func (response ExportUserData200JSONResponse) VisitExportUserDataResponse(w http
 type EraseUserRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params EraseUserParams
 	Body   *EraseUserJSONRequestBody
 }
 
@@ -13516,6 +13547,22 @@ func (response EraseUser200JSONResponse) VisitEraseUserResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EraseUser422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response EraseUser422ApplicationProblemPlusJSONResponse) VisitEraseUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -17059,11 +17106,12 @@ func (sh *strictHandler) ExportUserData(w http.ResponseWriter, r *http.Request, 
 }
 
 // EraseUser operation middleware
-func (sh *strictHandler) EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params EraseUserParams) {
 	var request EraseUserRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	var body EraseUserJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
