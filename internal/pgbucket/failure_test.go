@@ -236,7 +236,7 @@ func TestADatabaseThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
-	s := open(t, databaseURL, 100*time.Millisecond)
+	s := open(t, databaseURL, time.Second)
 	eventually(t, "the first take", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
 	conn, err := s.pool.Acquire(t.Context()) // with the settings of a store
 	if err != nil {

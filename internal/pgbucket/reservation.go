@@ -188,6 +188,9 @@ type settlement struct {
 // parse reads the record, and reports whether it could.
 func (g *settlement) parse(record []byte) bool {
 	g.reservation, g.refusal = parseRecord(record)
+	for i := range g.reservation.Charges {
+		g.reservation.Charges[i].Key.Tenant = g.tenant // the record leaves it out
+	}
 	g.reservation.ID = g.id
 	return g.refusal == nil
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"errors"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -181,6 +182,7 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 		reflect.TypeFor[[32]byte]():          [32]byte{1},
 		reflect.TypeFor[[]int]():             []int{80},
 		reflect.TypeFor[rules.Window]():      rules.Window{Length: time.Second},
+		reflect.TypeFor[[]netip.Prefix]():    []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		reflect.TypeFor[rules.Adapt]():       rules.Adapt{Backend: "search"},
 	}
 	change := func(field reflect.Value) {
