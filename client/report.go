@@ -63,9 +63,10 @@ func (r *Reporter) run() {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	isFailing := false
-	for r.client.life.Err() == nil {
+	for isLast := false; !isLast; {
 		select {
 		case <-r.client.life.Done():
+			isLast = true
 		case <-ticker.C:
 		}
 		err := r.flush(context.WithoutCancel(r.client.life))
