@@ -28,8 +28,10 @@ const (
 // It remembers for a second the level of each bucket that lacked a cost. A bucket's level can only earn, or be taken from,
 // unless people or settled reservations give back.
 // So while the level and all that it can have earned since are below the cost of a check, the store would deny the check,
-// whatever its cost and whoever else takes. To deny, earning is counted from before the store was asked; for the wait that
-// a denial reports, from when the store had answered, so that waiting as told is enough.
+// whatever its cost and whoever else takes.
+//
+// When the store read the level is known only to lie between asking and the answer. Whether to deny assumes the most that can
+// have been earned, since asking; the wait that a denial reports assumes the least, since the answer, so that it is enough.
 //
 // Such a denial is marked Recalled and has an answer only for the tiers that lack tokens. It is never given
 //

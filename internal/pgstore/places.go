@@ -84,7 +84,8 @@ func (p *places) forWrite(ctx context.Context, tenant rules.TenantID) (release f
 	if err != nil {
 		return nil, err
 	}
-	return both(endTurn)(take(ctx, p.writes))
+	release, err = take(ctx, p.writes)
+	return together(endTurn, release, err)
 }
 
 // forBulk waits for a place first, so a bulk write that waits for one does not block its tenant's small writes.
@@ -93,21 +94,20 @@ func (p *places) forBulk(ctx context.Context, tenant rules.TenantID) (release fu
 	if err != nil {
 		return nil, err
 	}
-	return both(leave)(p.turn(ctx, tenant))
+	endTurn, err := p.turn(ctx, tenant)
+	return together(leave, endTurn, err)
 }
 
-// both releases the first place together with the second, or at once if there is no second.
-func both(first func()) func(second func(), err error) (func(), error) {
-	return func(second func(), err error) (func(), error) {
-		if err != nil {
-			first()
-			return nil, err
-		}
-		return func() {
-			second()
-			first()
-		}, nil
+// together returns one function that releases two places. If taking the second one failed, it releases the first.
+func together(first, second func(), err error) (release func(), _ error) {
+	if err != nil {
+		first()
+		return nil, err
 	}
+	return func() {
+		second()
+		first()
+	}, nil
 }
 
 // turn waits until no other write of the tenant is in flight in this process.
