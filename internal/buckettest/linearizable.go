@@ -72,7 +72,7 @@ func RunChecks(t *testing.T, histories int, open func(t *testing.T) (s enforce.R
 	for range histories {
 		s, fault := open(t)
 		history := record(s, fault)
-		if result := porcupine.CheckOperationsTimeout(allOrNothing.ToModel(), history, 30*time.Second); result != porcupine.Ok {
+		if result := porcupine.CheckOperationsTimeout(allOrNothing.ToModel(), history, 5*time.Minute); result != porcupine.Ok {
 			t.Errorf("a history of %d operations: %s", len(history), result)
 		}
 	}

@@ -15,7 +15,7 @@ import styles from './Overview.module.css';
 const first = { user_id: '42', endpoint: '/api/search' };
 
 /** The first steps of a tenant that has had no checks yet. */
-export function FirstSteps({ tenant }: { tenant: string }) {
+export default function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
   const plans = useQuery(plansQuery(tenant));
   const rules = useQuery(rulesQuery(tenant));

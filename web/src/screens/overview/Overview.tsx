@@ -1,4 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
+import { lazy, Suspense } from 'react';
 import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
@@ -6,13 +7,14 @@ import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { namedSpan } from '~/domain/range';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { useTenant } from '~/session';
-import { FirstSteps } from './FirstSteps';
 import { Health } from './Health';
 import styles from './Overview.module.css';
 import { ShadowRules } from './ShadowRules';
 import { checksOf, Tiles } from './Tiles';
 import { TopLists } from './TopLists';
 import { Traffic } from './Traffic';
+
+const FirstSteps = lazy(() => import('./FirstSteps'));
 
 const month = namedSpan('30d');
 
@@ -35,7 +37,9 @@ export default function Overview() {
         <LoadingLines lines={10} />
       ) : isNew ? (
         <>
-          <FirstSteps tenant={tenant} />
+          <Suspense fallback={<LoadingLines />}>
+            <FirstSteps tenant={tenant} />
+          </Suspense>
           <Health />
         </>
       ) : (
