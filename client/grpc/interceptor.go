@@ -7,7 +7,8 @@
 //
 // A denied call ends with RESOURCE_EXHAUSTED and, if a wait helps, a google.rpc.RetryInfo; one that nobody could decide
 // while the client fails closed with UNAVAILABLE; one whose check is not valid with INVALID_ARGUMENT. A stream is
-// one call: its messages are not counted. It is a module of its own, so that package sluice needs the standard library
+// one call: its messages are not counted. Stop the server before the client is closed, with grpc.WaitForHandlers or
+// GracefulStop: a place is released when its handler ends. It is a module of its own, so that package sluice needs the standard library
 // only.
 package sluicegrpc
 

@@ -53,7 +53,11 @@ func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (gr
 	identify := func(_ context.Context, fullMethod string) (sluice.Check, bool) {
 		return sluice.Check{UserID: "42", Endpoint: fullMethod}, true
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)), grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)))
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
+		grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)),
+		grpc.WaitForHandlers(true), // a stream releases its place when its handler ends, and Stop alone does not wait for that
+	)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
