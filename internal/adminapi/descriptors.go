@@ -120,7 +120,7 @@ func (s *surface) tryDescriptors(
 		if d.Hits != nil {
 			hits = *d.Hits
 		}
-		checks[i] = gateway.Check{Request: mapping.Check(sample.Domain, d.Entries), Cost: hits * int64(enforce.Token)}
+		checks[i] = gateway.Check{Request: mapping.Check(sample.Domain, d.Entries, nil), Cost: hits * int64(enforce.Token)}
 		if _, err := tenant.PlanOf(&checks[i].Request); err != nil {
 			checks[i].Plan = "" // as the service does
 		}

@@ -48,6 +48,19 @@ func (t *Headers) All() iter.Seq2[string, []byte] {
 	}
 }
 
+// Strings is All with texts, which share the memory of one string.
+func (t *Headers) Strings() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		text, start := string(t.text), 0
+		for _, f := range t.fields {
+			if !yield(f.name, text[start:f.end]) {
+				return
+			}
+			start = f.end
+		}
+	}
+}
+
 // AddRateLimit adds the rate-limit headers:
 //
 //	RateLimit-Policy: "user-12";q=50;w=5

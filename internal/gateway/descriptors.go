@@ -273,12 +273,16 @@ func (m *DescriptorMapping) Answers(slug, domain string) bool {
 	return named || domain == slug
 }
 
+// AddedAttributes is how many attributes a check has at most besides its entries': DomainAttribute and DescriptorAttribute.
+const AddedAttributes = 2
+
 // Check returns what a descriptor asks of the rules. Every entry is an attribute; the entries that Keys names also fill a
 // field. Attributes of one name get .2, .3 and so on behind it. A text that is no value of the field, because it is too long
 // or not UTF-8 without NUL, is replaced by its hash: a visitor could otherwise make it to get an error, which proxies let
-// pass. An address that is none is left out.
-func (m *DescriptorMapping) Check(domain string, entries []Entry) (r rules.Request) {
-	r.Attributes = make([]rules.Attribute, 0, len(entries)+2)
+// pass. An address that is none is left out. The attributes, AddedAttributes more than there are entries at most, are appended
+// to memory, which may be nil.
+func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (r rules.Request) {
+	r.Attributes = memory
 	add := func(name, value string) {
 		r.Attributes = append(r.Attributes, rules.Attribute{Name: name, Value: Shorten(value, rules.MaxAttributeValueLength)})
 	}

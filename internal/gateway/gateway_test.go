@@ -325,7 +325,7 @@ func TestADescriptorWithoutANameGetsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := d.Compile().Check("d", []gateway.Entry{{Key: "descriptor", Value: "a"}})
+	r := d.Compile().Check("d", []gateway.Entry{{Key: "descriptor", Value: "a"}}, nil)
 	for _, a := range r.Attributes {
 		if a.Name == gateway.DescriptorAttribute {
 			t.Errorf("it is called %q", a.Value)

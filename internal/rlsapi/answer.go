@@ -104,7 +104,8 @@ func unitOf(t *enforce.TierDecision) unit {
 
 // headersOf are the headers of the descriptor that decides the request: of those that are denied the one that waits longest,
 // else the one with the fewest tokens. Envoy itself makes X-RateLimit-* of the statuses.
-func headersOf(tenant *snapshot.Tenant, checks []enforce.Check, decisions []enforce.Decision, now time.Time) []*core.HeaderValue {
+func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.HeaderValue {
+	decisions := q.decisions[:len(q.checks)]
 	decides := -1
 	for i := range decisions {
 		if decisions[i].DecidingTier() != nil && (decides < 0 || before(&decisions[i], &decisions[decides])) {
@@ -114,11 +115,11 @@ func headersOf(tenant *snapshot.Tenant, checks []enforce.Check, decisions []enfo
 	if decides < 0 {
 		return nil
 	}
-	var h checkjson.Headers
-	h.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &checks[decides].Request))
+	q.fields.Reset()
+	q.fields.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &q.checks[decides].Request))
 	const most = 4 // RateLimit-Policy, RateLimit, Retry-After and X-Sluice-Reason
 	values, headers := make([]core.HeaderValue, 0, most), make([]*core.HeaderValue, 0, most)
-	for name, value := range h.All() {
+	for name, value := range q.fields.Strings() {
 		switch name {
 		case "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset":
 		default:
@@ -127,7 +128,7 @@ func headersOf(tenant *snapshot.Tenant, checks []enforce.Check, decisions []enfo
 			}
 			values = values[:len(values)+1]
 			v := &values[len(values)-1]
-			v.Key, v.Value = name, string(value)
+			v.Key, v.Value = name, value
 			headers = append(headers, v)
 		}
 	}

@@ -56,6 +56,17 @@ type descriptor struct {
 	negative bool
 }
 
+// attributes is how many attributes the check has at most.
+func (d *descriptor) attributes() int { return len(d.entries) + gateway.AddedAttributes }
+
+// attributes is how many attributes the checks have together at most.
+func (r *request) attributes() (n int) {
+	for i := range r.descriptors {
+		n += r.descriptors[i].attributes()
+	}
+	return n
+}
+
 // codec reads a *request itself and leaves all other messages to protobuf's codec.
 //
 // Protobuf refuses a text that is not UTF-8, and a visitor's header can be such a text. Envoy lets requests pass on errors,

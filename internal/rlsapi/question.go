@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"sync"
 
+	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -14,6 +15,7 @@ type question struct {
 	checks, refunds      []enforce.Check
 	places, refundPlaces []int
 	decisions            []enforce.Decision // as long as checks, or longer
+	fields               checkjson.Headers
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -27,6 +29,7 @@ func (q *question) release() {
 	clear(q.refunds)
 	*q = question{
 		checks: q.checks[:0], refunds: q.refunds[:0], places: q.places[:0], refundPlaces: q.refundPlaces[:0], decisions: q.decisions,
+		fields: q.fields,
 	}
 	questions.Put(q)
 }
@@ -66,6 +69,7 @@ const maxHits = 1_000_000_000
 // read maps the descriptors of a request.
 func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) error {
 	usual := uint64(max(1, r.hits))
+	attributes := make([]rules.Attribute, r.attributes()) // violations keep them, so they are not reused
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
 		hits := usual
@@ -75,9 +79,11 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 		if hits > maxHits {
 			return invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
 		}
+		n := d.attributes()
 		check := enforce.Check{
-			Request: mapping.Check(r.domain, d.entries), Cost: enforce.Tokens(hits) * enforce.Token, Proxied: true,
+			Request: mapping.Check(r.domain, d.entries, attributes[:0:n]), Cost: enforce.Tokens(hits) * enforce.Token, Proxied: true,
 		}
+		attributes = attributes[n:]
 		var err error
 		if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
 			// A plan that the tenant has not names none: an error would let the request pass.

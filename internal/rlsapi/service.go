@@ -155,7 +155,7 @@ func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *que
 		d.Allowed = true
 		answer.statuses[asked.refundPlaces[i]].describe(d)
 	}
-	answer.ResponseHeadersToAdd = headersOf(tenant, asked.checks, decisions, s.Now())
+	answer.ResponseHeadersToAdd = asked.headers(tenant, s.Now())
 	return &answer.RateLimitResponse, nil
 }
 
