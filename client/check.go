@@ -74,39 +74,15 @@ type Tier struct {
 
 // question is a check on its way: encoded, and with the identity that denials are remembered by.
 type question struct {
-	body     []byte
-	identity string // everything but the cost
+	body     string
+	identity string // the part of the body before the cost and what is reserved
 	cost     float64
 	reserve  bool
 }
 
-type checkJSON struct {
-	UserID     string            `json:"user_id,omitempty"`
-	Plan       string            `json:"plan,omitempty"`
-	Endpoint   string            `json:"endpoint,omitempty"`
-	Method     string            `json:"method,omitempty"`
-	IP         string            `json:"ip,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-}
-
 // ask encodes a check. hold is how long a reservation lasts: 0 is the server's default, and less than 0 reserves nothing.
 func (c *Check) ask(hold time.Duration) (question, error) {
-	fields := []struct{ name, value string }{
-		{"user_id", c.UserID}, {"plan", c.Plan}, {"endpoint", c.Endpoint}, {"method", c.Method}, {"ip", c.IP},
-	}
-	for name, value := range c.Attributes {
-		fields = append(fields, struct{ name, value string }{"attributes", name + value})
-	}
-	for _, field := range fields {
-		if !utf8.ValidString(field.value) { // encoding/json would make two users one
-			return question{}, refused("/"+field.name, "must be valid UTF-8")
-		}
-	}
-	identity, err := json.Marshal(checkJSON{c.UserID, c.Plan, c.Endpoint, c.Method, c.IP, c.Attributes})
-	if err != nil {
-		return question{}, fmt.Errorf("encode the check: %w", err)
-	}
-	q := question{identity: string(identity), cost: 1}
+	q := question{cost: 1}
 	switch {
 	case c.Look:
 		q.cost = 0
@@ -117,27 +93,71 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	if err != nil {
 		return question{}, refused("/cost", err.Error())
 	}
-	body := identity[:len(identity)-1]
-	member := func(name, value string) {
-		if len(body) > 1 {
-			body = append(body, ',')
+	var memory [256]byte
+	body := append(memory[:0], '{')
+	for _, field := range [...]struct{ name, value string }{
+		{"user_id", c.UserID}, {"plan", c.Plan}, {"endpoint", c.Endpoint}, {"method", c.Method}, {"ip", c.IP},
+	} {
+		if field.value == "" {
+			continue
 		}
-		body = append(append(append(body, '"'), name...), `":`...)
-		body = append(body, value...)
+		quoted, ok := appendQuoted(appendName(body, field.name), field.value)
+		if !ok {
+			return question{}, notUTF8(field.name)
+		}
+		body = quoted
 	}
+	if len(c.Attributes) > 0 {
+		for name, value := range c.Attributes {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) {
+				return question{}, notUTF8("attributes")
+			}
+		}
+		attributes, err := json.Marshal(c.Attributes) // sorts them
+		if err != nil {
+			return question{}, fmt.Errorf("encode the check: %w", err)
+		}
+		body = append(appendName(body, "attributes"), attributes...)
+	}
+	identity := len(body)
 	if q.cost != 1 {
-		member("cost", number)
+		body = append(appendName(body, "cost"), number...)
 	}
 	if hold >= 0 {
 		q.reserve = true
-		member("reserve", "true")
+		body = append(appendName(body, "reserve"), "true"...)
 	}
 	if hold > 0 {
-		member("reserve_for", strconv.FormatInt(int64(math.Ceil(hold.Seconds())), 10))
+		body = strconv.AppendInt(appendName(body, "reserve_for"), int64(math.Ceil(hold.Seconds())), 10)
 	}
-	body = append(body, '}')
-	q.body = body
+	q.body = string(append(body, '}'))
+	q.identity = q.body[:identity]
 	return q, nil
+}
+
+func notUTF8(field string) error { return refused("/"+field, "must be valid UTF-8") } // JSON would make two users one
+
+// appendName begins a member of an object.
+func appendName(body []byte, name string) []byte {
+	if len(body) > 1 {
+		body = append(body, ',')
+	}
+	return append(append(append(body, '"'), name...), `":`...)
+}
+
+// appendQuoted appends a JSON string; ok is whether the text is valid UTF-8.
+func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
+	for i := range len(text) {
+		if c := text[i]; c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			continue
+		}
+		if !utf8.ValidString(text) {
+			return body, false
+		}
+		escaped, err := json.Marshal(text)
+		return append(body, escaped...), err == nil
+	}
+	return append(append(append(body, '"'), text...), '"'), true
 }
 
 // tokens writes an amount as the server reads it: in at most 6 decimals, which is the smallest amount there is.

@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,12 +41,28 @@ type queue struct {
 	waiting  []*call
 }
 
-// call is a check that waits for its share of a request.
+// call is a check that waits for its share of a request. Its memory is reused if it was answered.
 type call struct {
-	*question
+	question
 	decision Decision
 	failed   *Error
-	done     chan struct{} // closed when one of them is set
+	done     chan struct{} // told when one of them is set; it has room for that, so nobody waits for a caller that left
+	timer    *time.Timer
+}
+
+var calls = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &call{done: make(chan struct{}, 1), timer: timer}
+}}
+
+// answered returns the answer and gives the memory back.
+func (c *call) answered() (Decision, *Error) {
+	decision, failed := c.decision, c.failed
+	c.timer.Stop()
+	c.question, c.decision, c.failed = question{}, Decision{}, nil
+	calls.Put(c)
+	return decision, failed
 }
 
 // ask returns within the time-out, or when ctx ends.
@@ -64,7 +81,8 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 		q.mu.Unlock()
 		return q.alone(ctx, asked)
 	}
-	waiter := &call{question: asked, done: make(chan struct{})}
+	waiter := calls.Get().(*call)
+	waiter.question = *asked
 	q.waiting = append(q.waiting, waiter)
 	q.mu.Unlock()
 	return q.wait(ctx, waiter)
@@ -85,24 +103,24 @@ func (q *queue) alone(ctx context.Context, asked *question) (Decision, *Error) {
 
 func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	timeout := q.client.config.Timeout
-	timer := time.NewTimer(timeout / stallFraction)
-	defer timer.Stop()
+	waiter.timer.Reset(timeout / stallFraction)
 	stalled := false
 	for {
 		select {
 		case <-waiter.done:
-			return waiter.decision, waiter.failed
+			return waiter.answered()
 		case <-ctx.Done():
 			q.leave(waiter)
+			waiter.timer.Stop()
 			return Decision{}, failure(ctx.Err())
-		case <-timer.C:
+		case <-waiter.timer.C:
 		}
 		if stalled {
 			q.leave(waiter)
 			return Decision{}, failure(context.DeadlineExceeded)
 		}
 		stalled = true
-		timer.Reset(timeout - timeout/stallFraction)
+		waiter.timer.Reset(timeout - timeout/stallFraction)
 		q.mu.Lock()
 		if q.inFlight < mostInFlight && q.failures < failuresUntilProbing {
 			q.sendNext()
@@ -162,7 +180,7 @@ func (q *queue) send(batch []*call) {
 	for len(batch) > 1 {
 		questions := make([]*question, len(batch))
 		for i, c := range batch {
-			questions[i] = c.question
+			questions[i] = &c.question
 		}
 		decisions, failed := q.client.postBatch(ctx, questions)
 		if failed != nil && failed.Kind == KindRequest {
@@ -177,16 +195,17 @@ func (q *queue) send(batch []*call) {
 				c.decision = decisions[i]
 			}
 			c.failed = failed
-			close(c.done)
+			c.done <- struct{}{}
 		}
+		runtime.Gosched() // those callers' next checks share the next request, instead of one of them going alone
 		q.ended(outcomeOf(failed))
 		return
 	}
 	var failed *Error
 	for _, c := range batch {
-		c.decision, c.failed = q.client.postCheck(ctx, c.question)
+		c.decision, c.failed = q.client.postCheck(ctx, &c.question)
 		failed = c.failed
-		close(c.done)
+		c.done <- struct{}{}
 	}
 	q.ended(outcomeOf(failed))
 }
@@ -210,7 +229,7 @@ func tell(batch []*call, failed *Error) []*call {
 			named := *failed
 			named.Fields = fields
 			c.failed = &named
-			close(c.done)
+			c.done <- struct{}{}
 		} else {
 			rest = append(rest, c)
 		}

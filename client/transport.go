@@ -69,7 +69,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (in
 
 // postCheck asks one question.
 func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) {
-	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check", q.body)
+	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check", []byte(q.body))
 	if failed != nil {
 		return Decision{}, failed
 	}

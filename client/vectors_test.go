@@ -311,8 +311,13 @@ func (s *vectorStep) wantSent(t *testing.T, got []received) {
 func readCheck(t *testing.T, text json.RawMessage) Check {
 	t.Helper()
 	var check struct {
-		checkJSON
-		Cost *float64
+		UserID     string `json:"user_id"`
+		Plan       string
+		Endpoint   string
+		Method     string
+		IP         string
+		Attributes map[string]string
+		Cost       *float64
 	}
 	if err := json.Unmarshal(text, &check); err != nil {
 		t.Fatal(err)

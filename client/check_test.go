@@ -1,0 +1,53 @@
+package sluice
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// FuzzAsk compares the encoding of checks with what encoding/json reads of it.
+func FuzzAsk(f *testing.F) {
+	f.Add("alice", "/orders/{id}", "region", "eu", 1.0, int64(-1))
+	f.Add("", "", "", "", 0.25, int64(0))
+	f.Add("a\"b\\c\n<é>\x7f\u2028", strings.Repeat("/x", 300), "a", "\x00", 1e9, int64(1500*time.Millisecond))
+	f.Add("bad\xff", "/", "", "", 1.0, int64(-1))
+	f.Fuzz(func(t *testing.T, user, endpoint, name, value string, cost float64, hold int64) {
+		check := Check{UserID: user, Endpoint: endpoint, Cost: cost}
+		if name != "" {
+			check.Attributes = map[string]string{name: value}
+		}
+		q, err := check.ask(time.Duration(hold))
+		if err != nil {
+			if tokensErr := func() error { _, err := tokens(cost); return err }(); tokensErr == nil &&
+				utf8.ValidString(user+endpoint) && (name == "" || utf8.ValidString(name) && utf8.ValidString(value)) {
+				t.Fatal(err)
+			}
+			return
+		}
+		var got struct {
+			UserID     string            `json:"user_id"`
+			Endpoint   string            `json:"endpoint"`
+			Attributes map[string]string `json:"attributes"`
+			Cost       *float64          `json:"cost"`
+			Reserve    bool              `json:"reserve"`
+			ReserveFor int64             `json:"reserve_for"`
+		}
+		if err := json.Unmarshal([]byte(q.body), &got); err != nil {
+			t.Fatalf("%s: %v", q.body, err)
+		}
+		if got.UserID != user || got.Endpoint != endpoint || !reflect.DeepEqual(got.Attributes, check.Attributes) {
+			t.Errorf("%q, %q, %v became %s", user, endpoint, check.Attributes, q.body)
+		}
+		if got.Reserve != (hold >= 0) || (got.ReserveFor > 0) != (hold > 0) || (got.Cost == nil) != (cost == 0 || cost == 1) {
+			t.Errorf("a cost of %v and a hold of %v became %s", cost, time.Duration(hold), q.body)
+		}
+		other, err := (&Check{UserID: user, Endpoint: endpoint, Attributes: check.Attributes, Cost: 7}).ask(-1)
+		if err != nil || other.identity != q.identity {
+			t.Errorf("the identities %q and %q differ by the cost (%v)", q.identity, other.identity, err)
+		}
+	})
+}
