@@ -13,14 +13,14 @@ type decoder struct {
 	rest  []byte
 	bad   bool
 	depth int
-	most  int // tiers of one decision so far: checks of one tenant have about as many
-	// Texts of rules and plans repeat in a batch.
-	texts map[string]string
+	// like is the decision before this one in a batch, or an empty one: checks of one tenant have about as many tiers,
+	// with the same texts.
+	like *Decision
 }
 
 // decodeDecision reads one answer; ok is whether it is a decision that fits its status.
 func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
-	r := decoder{rest: answer}
+	r := decoder{rest: answer, like: new(Decision)}
 	allowed, _ := r.decision(&d)
 	d.Status = status
 	return d, r.ended() && fits(allowed, status)
@@ -28,7 +28,7 @@ func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
 
 // decodeBatch reads the results of a batch; ok is whether all are decisions.
 func decodeBatch(answer []byte, checks int) (decisions []Decision, ok bool) {
-	r := decoder{rest: answer, texts: make(map[string]string)}
+	r := decoder{rest: answer, like: new(Decision)}
 	ok = true
 	r.object(func(name []byte) {
 		if string(name) != "results" {
@@ -41,6 +41,7 @@ func decodeBatch(answer []byte, checks int) (decisions []Decision, ok bool) {
 			d := &decisions[len(decisions)-1]
 			var allowed *bool
 			allowed, d.Status = r.decision(d)
+			r.like = d
 			ok = ok && fits(allowed, d.Status)
 		})
 	})
@@ -69,15 +70,15 @@ func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
 		case "status":
 			status = int(r.number())
 		case "plan":
-			d.Plan = r.text()
+			d.Plan = r.text(r.like.Plan)
 		case "violated_tier":
-			d.ViolatedTier = r.text()
+			d.ViolatedTier = r.text(r.like.ViolatedTier)
 		case "violated_rule":
-			d.ViolatedRule = r.text()
+			d.ViolatedRule = r.text(r.like.ViolatedRule)
 		case "violated_rule_id":
 			d.ViolatedRuleID = int64(r.number())
 		case "reason":
-			d.Reason = r.text()
+			d.Reason = r.text(r.like.Reason)
 		case "retry_after_ms":
 			d.RetryAfter = millis(r.number())
 		case "delay_ms":
@@ -89,7 +90,7 @@ func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
 		case "reset_after_ms":
 			d.ResetAfter = millis(r.number())
 		case "reservation":
-			d.Reservation = r.text()
+			d.Reservation = r.text("")
 		case "degraded":
 			d.Degraded = r.boolean()
 		case "tiers":
@@ -105,8 +106,12 @@ func (r *decoder) tiers() (tiers []Tier) {
 	if r.null() {
 		return nil
 	}
-	tiers = make([]Tier, 0, r.most)
+	tiers = make([]Tier, 0, len(r.like.Tiers))
 	r.array(func() {
+		var like Tier
+		if n := len(tiers); n < len(r.like.Tiers) {
+			like = r.like.Tiers[n]
+		}
 		tiers = append(tiers, Tier{})
 		t := &tiers[len(tiers)-1]
 		r.object(func(name []byte) {
@@ -114,13 +119,13 @@ func (r *decoder) tiers() (tiers []Tier) {
 			case "rule_id":
 				t.RuleID = int64(r.number())
 			case "name":
-				t.Name = r.text()
+				t.Name = r.text(like.Name)
 			case "scope":
-				t.Scope = r.text()
+				t.Scope = r.text(like.Scope)
 			case "key_pattern":
-				t.KeyPattern = r.text()
+				t.KeyPattern = r.text(like.KeyPattern)
 			case "mode":
-				t.Mode = r.text()
+				t.Mode = r.text(like.Mode)
 			case "allowed":
 				t.Allowed = r.boolean()
 			case "limit":
@@ -136,7 +141,6 @@ func (r *decoder) tiers() (tiers []Tier) {
 			}
 		})
 	})
-	r.most = max(r.most, len(tiers))
 	return tiers
 }
 
@@ -168,7 +172,10 @@ func (r *decoder) word(w string) bool {
 	return true
 }
 
-func (r *decoder) null() bool { return r.word("null") }
+func (r *decoder) null() bool {
+	r.space()
+	return len(r.rest) > 0 && r.rest[0] == 'n' && r.word("null")
+}
 
 func (r *decoder) ended() bool {
 	r.space()
@@ -255,8 +262,8 @@ func (r *decoder) number() float64 {
 	return value
 }
 
-// text reads a string; null is "".
-func (r *decoder) text() string {
+// text reads a string; null is "". One like the given string shares its memory.
+func (r *decoder) text(like string) string {
 	if r.null() {
 		return ""
 	}
@@ -272,14 +279,10 @@ func (r *decoder) text() string {
 		}
 		return text
 	}
-	if known, ok := r.texts[string(inner)]; ok {
-		return known
+	if string(inner) == like {
+		return like
 	}
-	text := string(inner)
-	if r.texts != nil {
-		r.texts[text] = text
-	}
-	return text
+	return string(inner)
 }
 
 // quoted takes a string with its quotes, or fails.
