@@ -323,7 +323,7 @@ CREATE TABLE api_key (
     CONSTRAINT api_key_digest_check CHECK (octet_length(digest) = 32),
     CONSTRAINT api_key_networks_check CHECK (cardinality(networks) <= 50),
     CONSTRAINT api_key_permissions_check CHECK (permissions <@ ARRAY[
-        'check', 'explain', 'refund', 'report', 'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts', 'manage'])
+        'check', 'explain', 'refund', 'report', 'lease', 'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts', 'manage'])
 );
 
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);

@@ -67,6 +67,7 @@ type GRPCServer interface {
 type CheckParts struct {
 	Watcher        *snapshot.Watcher
 	Limiter        *enforce.Limiter
+	Lessor         *enforce.Lessor
 	Creditor       enforce.Creditor
 	KeyUsed        func(key *snapshot.Key, at time.Time)
 	Readiness      func() httpapi.Readiness
@@ -126,8 +127,13 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	m.UnsettledEdits(a.settler.Abandoned)
 	m.Adapting(a.reports, a.loop)
 	a.self = a.look(decisions)
-	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, a.record(m, decisions), time.Now)
+	observer := a.record(m, decisions)
+	limiter := enforce.NewLimiter(a.buckets.shared(), a.buckets.local, observer, time.Now)
 	a.shown, a.limiter = m, limiter
+	lessor := enforce.NewLessor(a.buckets.lender(), observer, time.Now, func(err error) {
+		log.Debug("tokens were not lent to a client", "error", err)
+	})
+	m.Lessor(lessor.Stats)
 	connections, overGRPC := checkConnections(cfg.CheckMaxConnections, log), 0
 	if cfg.GRPCAddr != "" {
 		overGRPC = connections / grpcShare
@@ -136,6 +142,7 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	parts := CheckParts{
 		Watcher:   a.watcher,
 		Limiter:   limiter,
+		Lessor:    lessor,
 		Creditor:  a.buckets.creditor(),
 		KeyUsed:   a.keyUses.Note,
 		Readiness: a.readiness,

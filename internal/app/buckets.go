@@ -93,6 +93,18 @@ func (b *buckets) creditor() enforce.Creditor {
 	return b.local
 }
 
+// lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store lends
+// nothing.
+func (b *buckets) lender() enforce.Lender {
+	switch {
+	case b.redis != nil:
+		return b.redis
+	case b.pg != nil:
+		return nil
+	}
+	return b.local
+}
+
 // settler returns an EditSettler of the shared buckets and those in memory.
 func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}

@@ -70,7 +70,7 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	*c = violations.Check{
 		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
 		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
-		Tiers: tiers, Deciding: decision.Deciding,
+		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times,
 	}
 	r.recorder.Record(time.Now(), c)
 	r.note(c, decision)

@@ -87,3 +87,47 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 		t.Errorf("it is\n%+v, want\n%+v", got, want)
 	}
 }
+
+// TestTheRecorderCountsWhatClientsDecided: 1,200 denials are one row with their number, and cost one call.
+func TestTheRecorderCountsWhatClientsDecided(t *testing.T) {
+	t.Parallel()
+	pattern, err := rules.ParsePattern("user:{user_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := snapshot.New(snapshot.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
+		Rules: []rules.Rule{{
+			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 50, RateUnit: rules.PerSecond, Burst: 200, Version: 3,
+			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+		}},
+	}).Tenant(1)
+	sink := &kept{}
+	recorder := violations.NewRecorder(sink, violations.Options{})
+	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), observers{recording{recorder}}, nil, func(err error) { t.Error(err) })
+	for range 2 {
+		lessor.Lease(t.Context(), tenant, &enforce.LesseeRequest{Holder: "a", Checks: []enforce.LesseeCheck{{
+			Check:   enforce.Check{Cost: enforce.Token * 3 / 2, Request: rules.Request{UserID: "42", Endpoint: "/api"}},
+			Allowed: 100, Denied: []enforce.LesseeDenials{{Rule: 12, Count: 600}},
+		}}})
+	}
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := (violations.Verdicts{Allowed: 200, Denied: 1200, Taken: 300}); sink.checks != want {
+		t.Errorf("the checks are counted as %+v, want %+v", sink.checks, want)
+	}
+	if rows := slices.Collect(slices.Values(sink.rows)); len(rows) == 0 || rows[0].Reason != "limit_exceeded" {
+		t.Errorf("the violations are %+v", rows)
+	}
+	var count int64
+	for _, row := range sink.rows {
+		count += row.Count
+	}
+	if count != 1200 {
+		t.Errorf("the rows count %d violations, want 1200", count)
+	}
+	if stats := recorder.Stats(); stats.Recorded != 1200 || stats.Dropped != 0 {
+		t.Errorf("the recorder counts %+v", stats)
+	}
+}

@@ -12,12 +12,13 @@ import (
 type Permission string
 
 // What a tenant's API keys may do at the check endpoint: ask checks, ask for explanations, give back what others reserved,
-// and report how what stands behind the limits does.
+// report how what stands behind the limits does, and hold tokens to decide checks without asking.
 const (
 	PermissionCheck   Permission = "check"
 	PermissionExplain Permission = "explain"
 	PermissionRefund  Permission = "refund"
 	PermissionReport  Permission = "report"
+	PermissionLease   Permission = "lease"
 )
 
 // What keys may do in the admin API. Each but read is an area to change, and to read; read is for all areas. Manage is what
@@ -39,7 +40,7 @@ const (
 	PermissionAccounts Permission = "accounts"
 )
 
-var checkPermissions = []Permission{PermissionCheck, PermissionExplain, PermissionRefund, PermissionReport}
+var checkPermissions = []Permission{PermissionCheck, PermissionExplain, PermissionRefund, PermissionReport, PermissionLease}
 
 // managed is what PermissionManage is made of, and areas is all of a tenant.
 var (

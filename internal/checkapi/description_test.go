@@ -36,7 +36,7 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	}
 }
 
-func describe(t *testing.T) *openapi3.T {
+func describe(t testing.TB) *openapi3.T {
 	t.Helper()
 	description, err := openapi3.NewLoader().LoadFromData(api.Description)
 	if err != nil {

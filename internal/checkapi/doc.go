@@ -2,6 +2,7 @@
 //
 //	POST /v1/check        one check                200 allowed, 429 denied, 503 a closed tier
 //	POST /v1/check/batch  up to 1000 checks        200, each result with its own status
+//	POST /v1/leases       tokens for a client that decides checks itself  200
 //	POST /v1/explain      one check, not consumed  200
 //	ANY  /v1/authorize    a proxy asks for a visitor       200 allowed, 429 denied, 503 a closed tier
 //	GET  /healthz         the process lives        200

@@ -32,6 +32,8 @@ type Config struct {
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Reports takes what services saw of backends.
 	Reports Reports
+	// Lessor lends to clients that decide checks themselves.
+	Lessor *enforce.Lessor
 	// Tokens is for the mappings of gateways that read claims.
 	Tokens Tokens
 	// Now judges when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
@@ -106,6 +108,7 @@ func newSurface(c Config) *surface {
 		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
 		{!visitors, http.MethodGet, usagePath, auth.PermissionCheck, checkjson.MaxBody, s.usage},
 		{!visitors, http.MethodPost, "/v1/report", auth.PermissionReport, checkjson.MaxBody, s.report},
+		{!visitors, http.MethodPost, leasesPath, auth.PermissionLease, checkjson.MaxLeaseBody, s.lease},
 		{!visitors, http.MethodPost, explainPath, auth.PermissionExplain, checkjson.MaxBody, s.explain},
 		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
 		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
@@ -119,6 +122,7 @@ func newSurface(c Config) *surface {
 const (
 	batchPath   = "/v1/check/batch"
 	usagePath   = "/v1/usage"
+	leasesPath  = "/v1/leases"
 	explainPath = "/v1/explain"
 	anyMethod   = "ANY"
 )
@@ -128,7 +132,7 @@ func (r *route) readsBody() bool { return r.method == http.MethodPost }
 
 // mayAnswerMuch reports whether a small request to the route can have a large answer.
 func (r *route) mayAnswerMuch() bool {
-	return r.path == batchPath || r.path == usagePath || r.path == explainPath
+	return r.path == batchPath || r.path == usagePath || r.path == leasesPath || r.path == explainPath
 }
 
 // routeAt returns the route of a path, or nil.

@@ -224,7 +224,7 @@ func unreadProblem(err error, timedOut bool) error {
 }
 
 func bodyTooLarge() error {
-	return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s %d.", checkjson.MaxBody, batchPath, checkjson.MaxBatchBody))
+	return httpapi.TooLarge.Problem(fmt.Sprintf("Send at most %d bytes, and to %s and %s %d.", checkjson.MaxBody, batchPath, leasesPath, checkjson.MaxBatchBody))
 }
 
 func headersTooLarge() error {

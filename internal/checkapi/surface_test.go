@@ -84,14 +84,16 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Keys: []auth.Key{
 			key("full", 1, auth.PermissionCheck, auth.PermissionExplain), key("check", 1, auth.PermissionCheck),
 			key("explain", 1, auth.PermissionExplain), key("manage", 1, auth.PermissionManage),
-			key("report", 1, auth.PermissionReport),
+			key("report", 1, auth.PermissionReport), key("lease", 1, auth.PermissionLease),
 			key("suspended", 2, auth.PermissionCheck, auth.PermissionExplain),
 			key("other", 4, auth.PermissionCheck),
 			key("orphan", 3, auth.PermissionCheck), revoked, expired,
 		},
 	})
 	clock := func() time.Time { return h.now }
+	lessor := enforce.NewLessor(h.store, h, clock, func(err error) { h.t.Error(err) })
 	h.config = checkapi.Config{
+		Lessor:    lessor,
 		Version:   "v1.2.3",
 		Snapshots: h,
 		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
@@ -147,10 +149,10 @@ func (h *harness) SettleReservation(
 }
 
 // Decided and StoreAnswered make the harness the Limiter's Observer.
-func (h *harness) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {
+func (h *harness) Decided(_ *snapshot.Tenant, _ *enforce.Check, d *enforce.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.decided++
+	h.decided += int(d.Count())
 }
 
 func (h *harness) StoreAnswered(time.Duration, error) {}

@@ -19,14 +19,33 @@ func BatchPlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
 func ChoosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
 	var unknown []httpapi.FieldError
 	for i := range checks {
-		plan, err := tenant.PlanOf(&checks[i].Request)
-		if err != nil {
-			unknown = append(unknown, httpapi.FieldError{
-				Pointer: pointer(i),
-				Detail:  "is not a plan of this tenant; leave it out to use the user's own",
-			})
-		}
-		checks[i].EffectivePlan = plan
+		unknown = choosePlan(tenant, &checks[i], pointer, i, unknown)
 	}
 	return httpapi.BodyProblem(unknown)
 }
+
+// ChooseLeasePlans is ChoosePlans for the checks of a request for leases.
+func ChooseLeasePlans(tenant *snapshot.Tenant, checks []enforce.LesseeCheck) error {
+	var unknown []httpapi.FieldError
+	for i := range checks {
+		unknown = choosePlan(tenant, &checks[i].Check, leasePlan, i, unknown)
+	}
+	return httpapi.BodyProblem(unknown)
+}
+
+func choosePlan(
+	tenant *snapshot.Tenant, check *enforce.Check, pointer func(i int) string, i int, unknown []httpapi.FieldError,
+) []httpapi.FieldError {
+	plan, err := tenant.PlanOf(&check.Request)
+	if err != nil {
+		unknown = append(unknown, httpapi.FieldError{
+			Pointer: pointer(i),
+			Detail:  "is not a plan of this tenant; leave it out to use the user's own",
+		})
+	}
+	check.EffectivePlan = plan
+	return unknown
+}
+
+// leasePlan says where the plan of the i-th check stands in a request for leases.
+func leasePlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/check/plan" }

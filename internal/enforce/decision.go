@@ -61,10 +61,15 @@ type Decision struct {
 	// Tiers are in order of rule id. It lacks tiers that failed open, limits behind a bypass or a block and, in a recalled
 	// denial, tiers that may hold the cost.
 	Tiers []TierDecision
+	// Times is how many equal checks the decision is for: clients that hold leased tokens report theirs in bulk. 0 is one.
+	Times int64
 
 	matches     []rules.Match // what Tiers point into
 	isExhausted bool
 }
+
+// Count is how many checks the decision is for.
+func (d *Decision) Count() int64 { return max(1, d.Times) }
 
 // Reset clears the decision for reuse of its memory.
 func (d *Decision) Reset() {

@@ -13,8 +13,8 @@ import (
 
 // Observer is told what the Limiter does. Its methods are called concurrently and must not block.
 type Observer interface {
-	// Decided is called once for each decided check, but not for explanations. The memory of check and decision is
-	// reused after the call; the rules and strings in it can be kept.
+	// Decided is called once for each decided check, but not for explanations. A decision that a client made itself may be
+	// for many: see Decision.Times. The memory of check and decision is reused after the call; the rules and strings in it can be kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
 	// StoreAnswered is called once for each Take of the shared buckets, with its error.
 	StoreAnswered(took time.Duration, err error)

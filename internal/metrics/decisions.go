@@ -109,21 +109,21 @@ func (d *Decisions) countDegraded(registry *prometheus.Registry) {
 
 // Decided counts one decision.
 func (d *Decisions) Decided(_ *snapshot.Tenant, _ *enforce.Check, decision *enforce.Decision) {
-	degraded := index(decision.Degraded)
+	degraded, count := index(decision.Degraded), float64(decision.Count())
 	switch {
 	case decision.Bypassed:
-		d.bypassed[degraded].Inc()
+		d.bypassed[degraded].Add(count)
 	case decision.Allowed:
-		d.allowed[degraded].Inc()
+		d.allowed[degraded].Add(count)
 	default:
 		if i := slices.Index(reasons[:], decision.Reason); i >= 0 {
-			d.denied[i][degraded].Inc()
+			d.denied[i][degraded].Add(count)
 		}
 	}
 	for i := range decision.Tiers {
 		t := &decision.Tiers[i]
 		if scope := slices.Index(scopes[:], t.Match.Rule.Scope()); scope >= 0 {
-			d.tiers[scope][index(!t.Enforced())][index(t.Allowed)].Inc()
+			d.tiers[scope][index(!t.Enforced())][index(t.Allowed)].Add(count)
 		}
 	}
 	if decision.Recalled {

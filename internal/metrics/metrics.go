@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
@@ -197,6 +198,23 @@ func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 	m.counter("sluice_local_bucket_evictions_total",
 		"Buckets dropped from this process's memory before they were full, to keep its bound.",
 		func() float64 { return float64(evictions()) })
+}
+
+// Lessor registers what clients lease that decide checks themselves.
+func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
+	m.gauge("sluice_lessees", "Clients that hold tokens to decide checks themselves, once for each bucket.",
+		func() float64 { return float64(stats().Lessees) })
+	tokens := func(n int64) float64 { return float64(n) / float64(enforce.Token) }
+	m.counter("sluice_lessee_tokens_lent_total", "Tokens lent to clients.", func() float64 { return tokens(stats().Lent) })
+	m.counter("sluice_lessee_tokens_spent_total", "Tokens that clients reported as spent.", func() float64 { return tokens(stats().Spent) })
+	m.counter("sluice_lessee_tokens_returned_total", "Tokens that clients gave back. What is neither spent nor returned is forfeited after a second.",
+		func() float64 { return tokens(stats().Returned) })
+	m.counter("sluice_lessee_allowed_total", "Checks that clients allowed themselves. They are among the checks decided.",
+		func() float64 { return float64(stats().Allowed) })
+	m.counter("sluice_lessee_denied_total", "Checks that clients denied themselves. They are among the checks decided.",
+		func() float64 { return float64(stats().Denied) })
+	m.counter("sluice_lessee_denials_unplaced_total", "Denials by clients that no rule in force explains, and that are not counted elsewhere.",
+		func() float64 { return float64(stats().Unplaced) })
 }
 
 // Leases registers how many buckets this process leases, and how many checks leased tokens served.

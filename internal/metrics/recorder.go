@@ -91,11 +91,11 @@ func (v *Violations) Decided(tenant *snapshot.Tenant, check *enforce.Check, deci
 	switch {
 	case check.Cost == 0 || decision.Bypassed || decision.Reason == enforce.ReservationsExhausted:
 	case !decision.Allowed:
-		v.count(tenant, decision.DecidingTier().Match)
+		v.count(tenant, decision.DecidingTier().Match, decision.Count())
 	default:
 		for i := range decision.Tiers {
 			if t := &decision.Tiers[i]; !t.Allowed && !t.Enforced() {
-				v.count(tenant, t.Match)
+				v.count(tenant, t.Match, decision.Count())
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (v *Violations) Decided(tenant *snapshot.Tenant, check *enforce.Check, deci
 // StoreAnswered is counted by Decisions.
 func (v *Violations) StoreAnswered(time.Duration, error) {}
 
-func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match) {
+func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match, times int64) {
 	key := violationSeries{tenant.Tenant.Slug, match.Rule.Scope(), match.Rule.ID, match.Mode}
 	known := *v.series.Load()
 	counter, ok := known[key]
@@ -115,7 +115,7 @@ func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match) {
 	if !ok {
 		counter = v.add(key)
 	}
-	counter.Inc()
+	counter.Add(float64(times))
 }
 
 func (v *Violations) add(key violationSeries) prometheus.Counter {

@@ -42,11 +42,11 @@ func (m *Metrics) Tenants() *Tenants {
 
 // Decided counts one decision.
 func (t *Tenants) Decided(tenant *snapshot.Tenant, _ *enforce.Check, decision *enforce.Decision) {
-	s := t.of(tenant.Tenant.Slug)
+	s, count := t.of(tenant.Tenant.Slug), float64(decision.Count())
 	if decision.Allowed {
-		s.allowed.Inc()
+		s.allowed.Add(count)
 	} else {
-		s.denied.Inc()
+		s.denied.Add(count)
 	}
 	if decision.Degraded {
 		s.degraded.Inc()

@@ -23,7 +23,11 @@ type Check struct {
 	// it means nothing otherwise.
 	Tiers    []Tier
 	Deciding int
+	// Times is how many equal checks this is; 0 is one.
+	Times int64
 }
+
+func (c *Check) times() int64 { return max(1, c.Times) }
 
 // Tier is one rule's result in a check.
 type Tier struct {
@@ -64,7 +68,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Tokens:      t.Remaining,
 		TokensKnown: t.BucketRead,
 		RetryAfter:  t.RetryAfter,
-		Count:       1,
+		Count:       c.times(),
 		LastAt:      now,
 	}
 	if t.Rule.Action == rules.ActionLimit {

@@ -51,7 +51,7 @@ func newCounters(maxBytes int) *counters {
 func (c *counters) add(minute int64, check *Check) {
 	whole := check.verdicts(check.Allowed)
 	if check.Allowed && !check.Bypassed {
-		whole.take(check.Cost)
+		whole.take(check.Cost, check.times())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *counters) add(minute int64, check *Check) {
 		t := &check.Tiers[i]
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
-			verdicts.take(check.Cost)
+			verdicts.take(check.Cost, check.times())
 		}
 		s, ok := counts.rules[t.Rule.ID]
 		if !ok {
@@ -76,23 +76,26 @@ func (c *counters) add(minute int64, check *Check) {
 	}
 }
 
-// verdicts counts one check, or one rule's part of it.
+// verdicts counts a check, or one rule's part of it.
 func (c *Check) verdicts(allowed bool) (v Verdicts) {
 	switch {
 	case c.Bypassed:
-		v.Bypassed = 1
+		v.Bypassed = c.times()
 	case allowed:
-		v.Allowed = 1
+		v.Allowed = c.times()
 	default:
-		v.Denied = 1
+		v.Denied = c.times()
 	}
 	if c.Degraded {
-		v.Degraded = 1
+		v.Degraded = c.times()
 	}
 	return v
 }
 
-func (v *Verdicts) take(cost Tokens) { v.Taken, v.TakenParts = int64(cost/Token), cost%Token }
+func (v *Verdicts) take(cost Tokens, times int64) {
+	parts := cost % Token * Tokens(times)
+	v.Taken, v.TakenParts = int64(cost/Token)*times+int64(parts/Token), parts%Token
+}
 
 // begin returns a series that begins with a minute.
 func (c *counters) begin(minute int64) series {

@@ -124,11 +124,11 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 }
 
 func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
-	r.recorded.Add(1)
+	r.recorded.Add(c.times())
 	// The store keeps whole microseconds and no monotonic part.
 	now = now.Round(0).Truncate(time.Microsecond)
 	if r.shardOf(t.Subject, t.Rule.ID).add(c, t, now, r.options.DetailsPerSecond) {
-		r.dropped.Add(1)
+		r.dropped.Add(c.times())
 	}
 }
 

@@ -86,19 +86,19 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 	y, ok := s.tallies[key]
 	if !ok {
 		if !s.bytes.take(c.Tenant, tallyBytes+len(key.subject)) {
-			s.addOther(key)
+			s.addOther(key, c.times())
 			return true
 		}
 		key.subject = strings.Clone(key.subject) // the caller's may be a slice of a large request
 		y = &tally{subject: key.subject}
 		s.tallies[key] = y
 	}
-	y.denied++
+	y.denied += c.times()
 	if second > y.second {
 		y.second, y.inSecond = second, 0
 	}
 	if row := y.same(c, t); row != nil {
-		row.Count++
+		row.Count += c.times()
 		if now.After(row.LastAt) {
 			row.LastAt = now
 		}
@@ -106,7 +106,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 	}
 	if y.inSecond >= perSecond || !s.details.take(c.Tenant, 1) ||
 		!s.bytes.take(c.Tenant, detailBytes+len(c.Request.UserID)+len(c.Request.Endpoint)+len(c.Request.Method)) {
-		y.dropped++
+		y.dropped += c.times()
 		return true
 	}
 	y.inSecond++
@@ -125,14 +125,14 @@ func (y *tally) same(c *Check, t *Tier) *Violation {
 }
 
 // addOther counts a violation of a subject without room. Without room for another minute it counts in the last one.
-func (s *shard) addOther(key tallyKey) {
+func (s *shard) addOther(key tallyKey, times int64) {
 	minutes := s.others[key.ruleKey]
 	last := len(minutes) - 1
 	if last < 0 || minutes[last].minute < key.minute && last < maxOtherMinutes {
 		minutes = append(minutes, otherTally{minute: key.minute})
 		last++
 	}
-	minutes[last].denied++
+	minutes[last].denied += times
 	s.others[key.ruleKey] = minutes
 }
 

@@ -35,6 +35,7 @@ func newServer(parts app.CheckParts) app.CheckServer {
 		Tracer:         parts.Tracer,
 		Tokens:         parts.Tokens,
 		Reports:        parts.Reports,
+		Lessor:         parts.Lessor,
 		MaxConnections: parts.MaxConnections,
 		TrustedProxies: parts.TrustedProxies,
 		Version:        config.ReadBuild().Version,

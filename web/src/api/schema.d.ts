@@ -96,6 +96,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/leases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Lease tokens, to decide checks without asking
+         * @description For clients that decide checks in their own process: see docs/leases.md. A request names the checks that the client decides, what it
+         *     decided since its last request, and, for each bucket that an earlier answer named, what it spent and gives back and how many tokens it
+         *     would like to hold. The server matches the checks, so a client knows no rules.
+         *
+         *     An answer may be acted on for `valid_ms` from when the request was sent. Tokens of a grant may be spent until 0.999 s after the
+         *     request was sent, on the client's monotonic clock and on its wall clock: either ends them. What is reported
+         *     as spent or given back is deducted before it is sent, and not sent again if the answer is lost. Needs the permission
+         *     `lease`. At most 1,000 checks and 1 MiB; a request with a mistake changes nothing.
+         */
+        post: operations["lease"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/usage": {
         parameters: {
             query?: never;
@@ -2520,17 +2547,138 @@ export interface components {
         /** @enum {string} */
         Reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable";
         /**
-         * @description At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+         * @description At the check endpoint: `check`, `explain`, `refund`, `report` and `lease`. In the admin API: `read` reads everything; `rules`,
          *     `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
          *     names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
          * @enum {string}
          */
-        Permission: "check" | "explain" | "refund" | "report" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
+        Permission: "check" | "explain" | "refund" | "report" | "lease" | "read" | "rules" | "users" | "settings" | "members" | "keys" | "alerts" | "manage" | "tenants" | "accounts";
         /** @enum {string} */
         Role: "viewer" | "editor" | "owner";
         Email: string;
         /** @description The problem's detail says what a good password needs */
         Password: string;
+        LeaseRequest: {
+            /** @description A name that the client's process chose at random */
+            holder: string;
+            checks?: {
+                check: components["schemas"]["Check"];
+                /**
+                 * Format: int64
+                 * @description How often the client allowed it since its last request; times the cost at most 10^12
+                 */
+                allowed?: number;
+                denied?: {
+                    /**
+                     * Format: int64
+                     * @description The rule of the bucket that lacked tokens or of the block
+                     */
+                    rule_id?: number;
+                    /**
+                     * Format: int64
+                     * @description How often since the last request
+                     */
+                    count?: number;
+                }[];
+            }[];
+            /** @description What is known of a bucket, once. One that no check of the request takes from is lent nothing */
+            buckets?: {
+                /** @description As an answer names it */
+                bucket: string;
+                /**
+                 * Format: int64
+                 * @description Of the last grant
+                 */
+                epoch?: number;
+                /**
+                 * Format: int64
+                 * @description The slot of the last grant; 0 for none
+                 */
+                presence?: number;
+                /** @description Tokens that the client still has */
+                held?: number;
+                /** @description Tokens that it would like to have; 0 takes its leave */
+                want?: number;
+                returns?: {
+                    /**
+                     * Format: int64
+                     * @description Of the grant
+                     */
+                    slot?: number;
+                    spent?: number;
+                    /** @description Tokens that are given back */
+                    back?: number;
+                }[];
+            }[];
+        };
+        LeaseAnswer: {
+            valid_ms: number;
+            /** @description In the order of the request */
+            checks: {
+                /**
+                 * @description ask: send it to /v1/check; lease: take its cost from all its buckets or from none; pass: nothing limits it; block: deny it
+                 * @enum {string}
+                 */
+                how: "ask" | "lease" | "pass" | "block";
+                /** @description The plan that it is judged on */
+                plan: string | null;
+                /** @description If lease: indices in buckets */
+                buckets: number[];
+                blocked_by: components["schemas"]["LeaseRule"] | null;
+            }[];
+            buckets: components["schemas"]["LeaseBucket"][];
+        };
+        LeaseRule: {
+            /** Format: int64 */
+            rule_id: number;
+            name: string;
+            scope: string;
+            key_pattern: string;
+            /**
+             * @description A bucket of a rule in shadow denies nothing: without its tokens, ask
+             * @enum {string}
+             */
+            mode: "enforce" | "shadow";
+        };
+        LeaseBucket: {
+            /** @description Names it: a rule's id, a colon and the subject */
+            bucket: string;
+            /** Format: int64 */
+            rule_id: number;
+            name: string;
+            scope: string;
+            key_pattern: string;
+            /** @enum {string} */
+            mode: "enforce" | "shadow";
+            rate_per_second: number;
+            /** Format: int64 */
+            burst_capacity: number;
+            /**
+             * Format: int64
+             * @description When the limit came into force, in microseconds since 1970. Tokens that were granted under an older limit are given back
+             */
+            since: number;
+            /** @description null if the request did not ask for the bucket, asked within 5 ms of its last grant, or the store did not answer */
+            grant: {
+                /** @description Tokens that may be spent */
+                amount: number;
+                /** Format: int64 */
+                slot: number;
+                /** Format: int64 */
+                epoch: number;
+                /** @description Tokens left in the store */
+                level: number;
+                /** @description Tokens that are lent */
+                out: number;
+                /** Format: int64 */
+                holders: number;
+                /**
+                 * Format: int64
+                 * @description The bucket is empty: for so long deny what has no tokens, and do not ask
+                 */
+                pause_us: number;
+            } | null;
+        };
         Check: {
             /** @description At most 256 bytes; an integer equals its decimal string */
             user_id?: string | number;
@@ -5706,6 +5854,72 @@ export interface operations {
                         /** @description The backends that no active rule adapts to, or that memory had no room for */
                         ignored: string[];
                     };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    lease: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "holder": "h7Qm2xNc",
+                 *       "checks": [
+                 *         {
+                 *           "check": {
+                 *             "user_id": "42"
+                 *           },
+                 *           "allowed": 118,
+                 *           "denied": [
+                 *             {
+                 *               "rule_id": 12,
+                 *               "count": 3
+                 *             }
+                 *           ]
+                 *         }
+                 *       ],
+                 *       "buckets": [
+                 *         {
+                 *           "bucket": "12:42",
+                 *           "epoch": 1767225600000000,
+                 *           "presence": 7068902404,
+                 *           "held": 20,
+                 *           "want": 60,
+                 *           "returns": [
+                 *             {
+                 *               "slot": 7068902404,
+                 *               "spent": 118,
+                 *               "back": 0
+                 *             }
+                 *           ]
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["LeaseRequest"];
+            };
+        };
+        responses: {
+            /** @description How to decide each check, and the buckets that the checks take from */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LeaseAnswer"];
                 };
             };
             400: components["responses"]["BadRequest"];

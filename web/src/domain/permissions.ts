@@ -6,6 +6,7 @@ export const permissionWords: Record<Permission, { label: string; description: s
   explain: { label: 'Explain', description: 'Explain decisions without taking tokens.' },
   refund: { label: 'Refund', description: 'Give back more than the same key reserved.' },
   report: { label: 'Report', description: 'Report latency and errors.' },
+  lease: { label: 'Lease', description: 'Hold tokens, to decide checks without asking.' },
   manage: { label: 'Manage', description: 'Read, rules and users, as an editor may.' },
   read: { label: 'Read', description: 'Read everything but secrets.' },
   rules: { label: 'Rules', description: 'Change plans, rules, overrides and gateways; import files.' },
@@ -20,5 +21,12 @@ export const permissionWords: Record<Permission, { label: string; description: s
 
 const areas = ['manage', 'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts'] as const;
 
-export const tenantPermissions: readonly Permission[] = ['check', 'explain', 'refund', 'report', ...areas];
+export const tenantPermissions: readonly Permission[] = [
+  'check',
+  'explain',
+  'refund',
+  'report',
+  'lease',
+  ...areas,
+];
 export const servicePermissions: readonly Permission[] = ['tenants', 'accounts', ...areas];

@@ -409,6 +409,7 @@ const (
 	PermissionCheck    Permission = "check"
 	PermissionExplain  Permission = "explain"
 	PermissionKeys     Permission = "keys"
+	PermissionLease    Permission = "lease"
 	PermissionManage   Permission = "manage"
 	PermissionMembers  Permission = "members"
 	PermissionRead     Permission = "read"
@@ -432,6 +433,8 @@ func (e Permission) Valid() bool {
 	case PermissionExplain:
 		return true
 	case PermissionKeys:
+		return true
+	case PermissionLease:
 		return true
 	case PermissionManage:
 		return true
@@ -1961,7 +1964,7 @@ type PasswordChange struct {
 	NewPassword Password `json:"new_password"`
 }
 
-// Permission At the check endpoint: `check`, `explain`, `refund` and `report`. In the admin API: `read` reads everything; `rules`,
+// Permission At the check endpoint: `check`, `explain`, `refund`, `report` and `lease`. In the admin API: `read` reads everything; `rules`,
 // `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
 // names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
 type Permission string

@@ -1,0 +1,185 @@
+package enforce
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// maxLessees caps the clients of all buckets that are remembered, and maxLesseesOfTenant those of one tenant's.
+	maxLessees, maxLesseesOfTenant = 1 << 16, 1 << 14
+	// lesseeForgotten is how long a client is remembered that does not ask: all that it held has ended.
+	lesseeForgotten = 2 * time.Second
+	// lesseePace is the shortest time between two grants to a client.
+	lesseePace = 5 * time.Millisecond
+)
+
+// lessee is one client of one bucket.
+type lessee struct {
+	key    Key
+	holder string
+}
+
+// lessees remembers what clients hold, so that none gets more than its share by asking for more, more often, or again for
+// what it holds already. A client that a busy process does not remember yet, and for which it has no room, gets nothing.
+type lessees struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	all      map[lessee]*lent
+	ofTenant map[rules.TenantID]int
+	swept    time.Time
+}
+
+// lent is what one client holds of one bucket.
+type lent struct {
+	asked    time.Time // last
+	epoch    int64     // of the last grant
+	presence int64     // its slot; 0 after an answer that was lost
+	holders  int64     // of the bucket then
+	lots     [MaxSlots]lesseeLots
+}
+
+// lesseeLots is what was granted to end in a slot, less what was reported of it.
+type lesseeLots struct {
+	slot   int64
+	amount Tokens
+	ends   time.Time
+}
+
+func (l *lessees) init(now func() time.Time) {
+	l.now, l.all, l.ofTenant, l.swept = now, map[lessee]*lent{}, map[rules.TenantID]int{}, now()
+}
+
+func (l *lessees) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+// ask returns what to ask of the store for a client, and false if there is nothing to ask. It must be followed by granted
+// if the store answers.
+func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	ask.Need, ask.Since = 0, 0
+	e := l.all[of]
+	if e == nil {
+		if ask.Want > 0 {
+			if e = l.add(of, now); e == nil {
+				ask.Want = 0
+			}
+		}
+		if e == nil {
+			return ask, len(ask.Returns) > 0
+		}
+	} else if ask.Want > 0 && now.Sub(e.asked) < lesseePace {
+		// Its presence stays, or a client that asks in a loop would seem to be many or none.
+		ask.Want, ask.Presence = 0, 0
+		e.report(&ask)
+		return ask, len(ask.Returns) > 0
+	} else {
+		ask.Since = now.Sub(e.asked).Microseconds()
+		if ask.Epoch <= e.epoch {
+			if ask.Epoch < e.epoch {
+				ask.Returns = nil // of tokens that the store has forgotten
+			}
+			ask.Epoch, ask.Presence = e.epoch, max(ask.Presence, e.presence)
+		}
+	}
+	e.report(&ask)
+	ask.Held = max(ask.Held, e.held(now))
+	burst := float64(capacity(limit))
+	most := min(lesseeShare*burst/float64(max(1, e.holders)), limit.Rate*lesseeLot.Seconds()*float64(Token))
+	ask.Want = min(ask.Want, Tokens(most))
+	e.asked, e.presence = now, 0
+	if ask.Want == 0 { // it leaves
+		l.remove(of)
+	}
+	return ask, true
+}
+
+// granted remembers what the store granted.
+func (l *lessees) granted(to lessee, lease *Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.all[to]
+	if e == nil || lease.Ask.Want == 0 {
+		return
+	}
+	g := &lease.Grant
+	if g.Epoch != e.epoch {
+		e.lots = [MaxSlots]lesseeLots{}
+	}
+	e.epoch, e.presence, e.holders = g.Epoch, g.Slot, g.Holders
+	at := &e.lots[0]
+	for i := range e.lots {
+		if e.lots[i].slot == g.Slot {
+			at = &e.lots[i]
+			break
+		}
+		if e.lots[i].ends.Before(at.ends) {
+			at = &e.lots[i]
+		}
+	}
+	if at.slot != g.Slot {
+		*at = lesseeLots{slot: g.Slot}
+	}
+	at.amount += g.Amount
+	at.ends = l.now().Add(LeaseLife)
+}
+
+// report deducts what the client reports.
+func (e *lent) report(ask *Ask) {
+	for _, r := range ask.Returns {
+		for i := range e.lots {
+			if e.lots[i].slot == r.Slot {
+				e.lots[i].amount = max(0, e.lots[i].amount-r.Spent-r.Back)
+			}
+		}
+	}
+}
+
+// held returns what the client was granted, and has not reported.
+func (e *lent) held(now time.Time) (sum Tokens) {
+	for i := range e.lots {
+		if now.Before(e.lots[i].ends) {
+			sum += e.lots[i].amount
+		}
+	}
+	return sum
+}
+
+// add remembers a client, or returns nil without room.
+func (l *lessees) add(of lessee, now time.Time) *lent {
+	isFull := len(l.all) >= maxLessees || l.ofTenant[of.key.Tenant] >= maxLesseesOfTenant
+	if since := now.Sub(l.swept); since > lesseeForgotten || isFull && since > lesseePace {
+		l.sweep(now)
+	}
+	if len(l.all) >= maxLessees || l.ofTenant[of.key.Tenant] >= maxLesseesOfTenant {
+		return nil
+	}
+	e := &lent{holders: 1, asked: now}
+	l.all[of] = e
+	l.ofTenant[of.key.Tenant]++
+	return e
+}
+
+func (l *lessees) sweep(now time.Time) {
+	l.swept = now
+	for of, e := range l.all {
+		if now.Sub(e.asked) > lesseeForgotten {
+			l.remove(of)
+		}
+	}
+}
+
+func (l *lessees) remove(of lessee) {
+	delete(l.all, of)
+	if l.ofTenant[of.key.Tenant]--; l.ofTenant[of.key.Tenant] == 0 {
+		delete(l.ofTenant, of.key.Tenant)
+	}
+}
