@@ -67,28 +67,22 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 	now := l.now()
 	ask.Need, ask.Since = 0, 0
 	e := l.all[of]
-	if e == nil {
-		if ask.Want > 0 {
-			if e = l.add(of, now); e == nil {
-				ask.Want = 0
-			}
-		}
-		if e == nil {
+	switch {
+	case e == nil && ask.Want == 0:
+		return ask, len(ask.Returns) > 0
+	case e == nil:
+		if e = l.add(of, now); e == nil {
+			ask.Want = 0
 			return ask, len(ask.Returns) > 0
 		}
-	} else if ask.Want > 0 && now.Sub(e.asked) < lesseePace {
+	case ask.Want > 0 && now.Sub(e.asked) < lesseePace:
 		// Its presence stays, or a client that asks in a loop would seem to be many or none.
 		ask.Want, ask.Presence = 0, 0
 		e.report(&ask)
 		return ask, len(ask.Returns) > 0
-	} else {
+	default:
 		ask.Since = now.Sub(e.asked).Microseconds()
-		if ask.Epoch <= e.epoch {
-			if ask.Epoch < e.epoch {
-				ask.Returns = nil // of tokens that the store has forgotten
-			}
-			ask.Epoch, ask.Presence = e.epoch, max(ask.Presence, e.presence)
-		}
+		e.correct(&ask)
 	}
 	e.report(&ask)
 	ask.Held = max(ask.Held, e.held(now))
@@ -100,6 +94,19 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 		l.remove(of)
 	}
 	return ask, true
+}
+
+// correct has a client be present once, whatever it says of its last grant, which it may have missed. A later epoch is from
+// another server process.
+func (e *lent) correct(ask *Ask) {
+	switch {
+	case ask.Epoch > e.epoch:
+	case ask.Epoch < e.epoch:
+		ask.Returns = nil // of tokens that the store has forgotten
+		ask.Epoch, ask.Presence = e.epoch, e.presence
+	default:
+		ask.Presence = max(ask.Presence, e.presence)
+	}
 }
 
 // granted remembers what the store granted.

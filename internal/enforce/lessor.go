@@ -219,7 +219,8 @@ func (a *answering) lend(ctx context.Context) {
 	var leases []Lease
 	for i := range a.request.Buckets {
 		b := &a.request.Buckets[i]
-		limit, ask := Limit{}, b.Ask
+		var limit Limit
+		ask := b.Ask
 		if at, wanted := a.places[b.Key]; wanted {
 			limit = a.answer.Buckets[at].Match.Limit
 		} else if m, found := a.tenant.Bucket(b.Key.Rule, b.Key.Subject, a.now); found && CanLease(m.Limit) {
