@@ -575,3 +575,31 @@ WHERE (tenant_id, key_digest) IN (
     WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > sqlc.arg(kept_of_a_caller)::bigint
     LIMIT sqlc.arg(most)
 );
+
+-- The security log, of all tenants and of none.
+
+-- name: WriteAccess :exec
+INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id)
+SELECT unnest(sqlc.arg(at)::timestamptz[]), unnest(sqlc.arg(ids)::bigint[]), unnest(sqlc.arg(tenant_ids)::bigint[]),
+    unnest(sqlc.arg(tenants)::text[]), unnest(sqlc.arg(counts)::bigint[]), unnest(sqlc.arg(kinds)::text[]),
+    unnest(sqlc.arg(account_ids)::bigint[]), unnest(sqlc.arg(key_ids)::text[]), unnest(sqlc.arg(who)::text[]),
+    unnest(sqlc.arg(typed)::text[]), nullif(unnest(sqlc.arg(ips)::text[]), '')::inet, unnest(sqlc.arg(user_agents)::text[]),
+    unnest(sqlc.arg(details)::text[]), unnest(sqlc.arg(request_ids)::text[])
+ON CONFLICT DO NOTHING;
+
+-- name: AccessEvents :many
+-- The latest first. With an account and a typed address: the entries of either.
+SELECT * FROM access_event AS e
+WHERE (e.at, e.access_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint) AND e.at >= sqlc.arg(since)::timestamptz
+    AND (sqlc.arg(account_id)::bigint = 0 AND sqlc.arg(typed)::text = ''
+        OR e.account_id = nullif(sqlc.arg(account_id)::bigint, 0)
+        OR lower(e.typed) = nullif(lower(sqlc.arg(typed)::text COLLATE "C"), ''))
+    AND (sqlc.arg(email)::text = '' OR lower(e.who) = lower(sqlc.arg(email)::text COLLATE "C") OR lower(e.typed) = lower(sqlc.arg(email)::text COLLATE "C"))
+    AND (sqlc.arg(kind)::text = '' OR e.kind = sqlc.arg(kind)::text)
+    AND (sqlc.arg(tenant)::text = '' OR e.tenant = sqlc.arg(tenant)::text)
+    AND (sqlc.arg(ip)::text = '' OR e.ip = nullif(sqlc.arg(ip)::text, '')::inet)
+ORDER BY e.at DESC, e.access_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: DropAccessEvents :one
+SELECT drop_access_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;

@@ -37,6 +37,7 @@ type apiRequest struct {
 	requestID string
 	session   *auth.Session // of a person; nil for API keys and anonymous callers
 	key       *auth.Key     // nil for a person; a service key has no tenant
+	outsider  *auth.Key     // a valid key from a network where it may not be used
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant

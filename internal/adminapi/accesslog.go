@@ -8,7 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// note logs what the caller did to get in, or was refused.
+// note logs what the caller did to get in, or was refused. Every handler that lets somebody in, hands something out or
+// changes how somebody gets in calls it, or noteOf.
 func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
 	var account auth.Account
 	if q.session != nil {
@@ -19,14 +20,26 @@ func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
 
 // noteOf is note for an account that is not the caller yet, or no longer.
 func (s *surface) noteOf(q *apiRequest, kind auth.AccessKind, detail string, account auth.Account) {
-	event := auth.AccessEvent{
-		Kind: kind, Account: account.ID, Who: account.Email, Tenant: q.tenant.Slug, Detail: detail,
-		IP: clientIP(q.r, s.TrustedProxies), UserAgent: q.r.UserAgent(), RequestID: q.requestID,
-	}
+	event := s.accessEvent(q, kind, detail)
+	event.Account, event.Who = account.ID, account.Email
 	if q.key != nil {
 		event.KeyID, event.Who = q.key.ID, q.actor.Name
 	}
 	s.Access.Note(event)
+}
+
+// noteTyped logs what a stranger did for an address.
+func (s *surface) noteTyped(q *apiRequest, kind auth.AccessKind, detail, email string) {
+	event := s.accessEvent(q, kind, detail)
+	event.Typed = email
+	s.Access.Note(event)
+}
+
+func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string) auth.AccessEvent {
+	return auth.AccessEvent{
+		Kind: kind, TenantID: q.tenant.ID, Tenant: q.tenant.Slug, Detail: detail,
+		IP: clientIP(q.r, s.TrustedProxies), UserAgent: q.r.UserAgent(), RequestID: q.requestID,
+	}
 }
 
 // noteRefusal logs a caller without permission, and one whose key or session is not in force.
@@ -36,6 +49,10 @@ func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 		return
 	}
 	switch operation := rt.method + " " + rt.path; {
+	case q.outsider != nil:
+		event := s.accessEvent(q, auth.AccessOutside, operation)
+		event.KeyID = q.outsider.ID
+		s.Access.Note(event)
 	case told.Status == http.StatusForbidden:
 		s.note(q, auth.AccessDenied, operation)
 	case told.Status == http.StatusUnauthorized && s.credential(q.r) != "":
@@ -44,13 +61,13 @@ func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 }
 
 // noteSignIn logs the outcome of an attempt to sign in.
-func (s *surface) noteSignIn(q *apiRequest, entry *auth.Entry, err error) {
+func (s *surface) noteSignIn(q *apiRequest, email string, entry *auth.Entry, err error) {
 	switch {
 	case err == nil:
 		s.noteOf(q, auth.AccessSignedIn, "password", entry.Session.Account)
 	case errors.Is(err, auth.ErrWrongPassword):
-		s.note(q, auth.AccessSignInFailed, "password")
+		s.noteTyped(q, auth.AccessSignInFailed, "password", email)
 	case errors.As(err, new(auth.TooSoonError)):
-		s.note(q, auth.AccessSignInTooSoon, "password")
+		s.noteTyped(q, auth.AccessSignInTooSoon, "password", email)
 	}
 }

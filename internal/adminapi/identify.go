@@ -122,6 +122,7 @@ func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
 		return nil
 	}
+	q.outsider = key
 	return httpapi.Forbidden.Problem("This API key may not be used from this address; its owner can add the network to the key.")
 }
 

@@ -21,13 +21,17 @@ func (s *surface) AskPasswordReset(ctx context.Context, request openapi.AskPassw
 	if err := s.Gate.AskReset(ctx, request.Body.Email, s.browser(q).IP); err != nil {
 		return nil, q.slowDown(err)
 	}
+	s.noteTyped(q, auth.AccessResetAsked, "", request.Body.Email)
 	return openapi.AskPasswordReset204Response{}, nil
 }
 
 // FinishPasswordReset handles POST /api/v1/password-reset/finish.
 func (s *surface) FinishPasswordReset(ctx context.Context, request openapi.FinishPasswordResetRequestObject) (openapi.FinishPasswordResetResponseObject, error) {
 	q := requestOf(ctx)
-	err := s.Gate.Reset(ctx, q.requestID, request.Body.Token, request.Body.Password, s.browser(q))
+	account, err := s.Gate.Reset(ctx, q.requestID, request.Body.Token, request.Body.Password, s.browser(q))
+	if account.ID != 0 {
+		s.noteOf(q, auth.AccessPasswordReset, "", account)
+	}
 	if errors.Is(err, rules.ErrNotFound) {
 		return nil, usedLink
 	}

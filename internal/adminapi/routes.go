@@ -33,6 +33,8 @@ type Config struct {
 	People auth.Store
 	// Access logs who got in and who did not; may be nil.
 	Access *auth.AccessLog
+	// AccessEvents reads what Access has stored.
+	AccessEvents auth.AccessStore
 	// Once remembers requests that may be repeated.
 	Once auth.OnceStore
 	Gate *auth.Gate
@@ -152,6 +154,9 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
 		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
+		{get, v1 + "/account/security-log", anAccount, x.ListOwnSecurityLog},
+		{get, v1 + "/security-log", aPlatformAdmin, x.ListSecurityLog},
+		{get, v1 + "/security-log/export", aPlatformAdmin, x.ExportSecurityLog},
 
 		{get, v1 + "/service-keys", aPlatformAdmin, x.ListServiceKeys},
 		{post, v1 + "/service-keys", aPlatformAdmin, x.CreateServiceKey},
@@ -249,6 +254,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},
 		{get, tenant + "/audit/{audit_id}", aViewer, x.GetAuditEntry},
+		{get, tenant + "/security-log", anOwner, x.ListTenantSecurityLog},
 		{post, tenant + "/audit/{audit_id}/revert", anEditor, x.RevertChange},
 		{get, tenant + "/export", aViewer, x.ExportConfig},
 		{post, tenant + "/import", anEditor, x.ImportConfig},

@@ -33,7 +33,7 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 	from := s.browser(q)
 	from.Tenant = valueOf(request.Body.Tenant)
 	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, from)
-	s.noteSignIn(q, &entry, err)
+	s.noteSignIn(q, request.Body.Email, &entry, err)
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")

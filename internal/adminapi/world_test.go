@@ -111,9 +111,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
-	w.access = auth.NewAccessLog(log, time.Now)
+	w.access = auth.NewAccessLog(w.store, log, time.Now)
 	config := adminapi.Config{
-		Access: w.access,
+		Access: w.access, AccessEvents: w.store,
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
 		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,

@@ -47,7 +47,7 @@ type AdminServer struct {
 // NewAdminServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside an API in
 // the same process, it shares the API's rules, buckets and metrics, and must be closed before it.
 func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *slog.Logger) (_ *AdminServer, err error) {
-	a := &AdminServer{cfg: cfg, log: log, beside: beside, access: auth.NewAccessLog(log, time.Now)}
+	a := &AdminServer{cfg: cfg, log: log, beside: beside}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -72,6 +72,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		m.AdminPlaces(class, func() metrics.Places { return metrics.Places(count()) })
 	}
 	a.store.ObserveShares(showPlaces)
+	a.access = auth.NewAccessLog(a.store, log, time.Now)
 	ui, err := web.Handler(log)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	}
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Once: a.store, Access: a.access, Gate: auth.NewGate(a.store, auth.Options{Mail: a.post != nil}),
+		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, Gate: auth.NewGate(a.store, auth.Options{Mail: a.post != nil}),
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {

@@ -15,7 +15,7 @@ import (
 // upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
 // them. Any number of processes may run it at once.
 func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
-	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention}
+	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention, Access: cfg.SecurityLogRetention}
 	var work sync.WaitGroup
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
 	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })

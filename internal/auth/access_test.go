@@ -14,7 +14,7 @@ func TestAFloodFillsOnlyItsPartOfTheLog(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
-	log := NewAccessLog(slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	log := NewAccessLog(nil, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
 	failed := func(ip, agent string) {
 		log.Note(AccessEvent{Kind: AccessSignInFailed, IP: netip.MustParseAddr(ip), UserAgent: agent})
 	}

@@ -40,31 +40,32 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 }
 
 // Reset gives the account of a reset link another password, and ends all its sessions. The link is used up. It is
-// rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password.
-func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) error {
+// rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password. Once the password is replaced, the
+// account is returned even with an error.
+func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
 	if len(token) != tokenLength {
-		return rules.ErrNotFound
+		return Account{}, rules.ErrNotFound
 	}
 	account, err := g.store.MailedLinkOf(ctx, MailReset, digestOf(token))
 	if err != nil {
-		return err
+		return Account{}, err
 	}
 	if wrong := wrongPassword("password", password, account.Email); len(wrong) > 0 {
-		return wrong
+		return Account{}, wrong
 	}
 	hash, err := g.hasher.hash(ctx, password)
 	if err != nil {
-		return err
+		return Account{}, err
 	}
 	by := account.Actor()
 	by.Act, by.RequestID = "reset the password by mail", requestID
 	if _, err := g.store.ResetPassword(ctx, by, digestOf(token), hash); err != nil {
-		return err
+		return Account{}, err
 	}
 	if err := g.forget(ctx, addressSubject(account.Email)); err != nil {
-		return err
+		return account, err
 	}
-	return g.notify(ctx, account, NoticePassword, from)
+	return account, g.notify(ctx, account, NoticePassword, from)
 }
 
 // AskProof queues a link to an account that has not proven its address.

@@ -52,10 +52,12 @@ type Config struct {
 	ViolationRetention time.Duration
 	CountRetention     time.Duration
 	AuditRetention     time.Duration // 0 for ever
-	WebhookAllow       []netip.Prefix
-	AdminURL           string // of the web UI, without a slash at its end; "" if unknown
-	SMTP               SMTP
-	JWKSAllow          []netip.Prefix
+	// SecurityLogRetention is at least 30 days.
+	SecurityLogRetention time.Duration
+	WebhookAllow         []netip.Prefix
+	AdminURL             string // of the web UI, without a slash at its end; "" if unknown
+	SMTP                 SMTP
+	JWKSAllow            []netip.Prefix
 
 	DrainDelay      time.Duration
 	ShutdownTimeout time.Duration

@@ -160,6 +160,8 @@ func (c *Config) options() []option {
 				"How long decisions and violations are kept as counts per minute; the default is 13 months."),
 			row("audit-retention", keepers, "0s", duration(&c.AuditRetention, 0, 20*366*24*time.Hour),
 				"How long entries of the audit logs are kept, at least 720h; 0s keeps them for ever."),
+			row("security-log-retention", keepers, "2160h", duration(&c.SecurityLogRetention, 30*24*time.Hour, 10*366*24*time.Hour),
+				"How long entries of the security log, of who got in and who did not, are kept."),
 			row("webhook-allow", keepers, "", networks(&c.WebhookAllow),
 				"Networks that alerts may be posted to although they are private, separated by commas. Without it "+
 					"alerts go to public addresses only."),

@@ -9,7 +9,7 @@ import (
 )
 
 // Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
-// table, but it can only read and append to the audit log, and only read the schema's version. It may become the tenant
+// table, but it can only read and append to the audit logs and the security log, and only read the schema's version. It may become the tenant
 // role; see secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
 // migrations, as `admin migrate --grant-to` does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
@@ -55,6 +55,15 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO " + name,
 	} {
 		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	var hasSecurityLog bool // a schema of the release before has none
+	if err := tx.QueryRow(ctx, "SELECT to_regclass('public.access_event') IS NOT NULL").Scan(&hasSecurityLog); err != nil {
+		return err
+	}
+	if hasSecurityLog {
+		if _, err := tx.Exec(ctx, "REVOKE UPDATE, DELETE ON access_event FROM "+name); err != nil {
 			return err
 		}
 	}

@@ -87,11 +87,12 @@ func (s *Store) daysWithoutPartition(ctx context.Context, today, oldest time.Tim
 }
 
 func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.Retention) (dropped int64, err error) {
-	drops := []struct {
+	type drop struct {
 		what   string
 		before time.Time
-		drop   func(*dbsqlc.Queries, context.Context, time.Time, int32) (int64, error)
-	}{
+		do     func(*dbsqlc.Queries, context.Context, time.Time, int32) (int64, error)
+	}
+	drops := []drop{
 		{"counts of violations", now.Add(-keep.Counts), (*dbsqlc.Queries).DropViolationMinutes},
 		{"counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionMinutes},
 		{"sums of decisions", now.Add(-keep.Counts), func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
@@ -105,10 +106,12 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"traces of removed assignments", now.Add(-unassignedRetention), (*dbsqlc.Queries).DropAssignmentTombstones},
 		{"sessions", now.Add(-sessionRetention), (*dbsqlc.Queries).DropSessions},
 		{"invitations", now.Add(-invitationRetention), (*dbsqlc.Queries).DropInvitations},
-		{"audit entries", now.Add(-keep.Audit), (*dbsqlc.Queries).DropAuditEvents},
 	}
-	if keep.Audit == 0 {
-		drops = drops[:len(drops)-1] // the log is kept for ever
+	if keep.Access != 0 {
+		drops = append(drops, drop{"entries of the security log", now.Add(-keep.Access), (*dbsqlc.Queries).DropAccessEvents})
+	}
+	if keep.Audit != 0 {
+		drops = append(drops, drop{"audit entries", now.Add(-keep.Audit), (*dbsqlc.Queries).DropAuditEvents})
 	}
 	for _, d := range drops {
 		rows := int64(rowsPerDrop)
@@ -118,7 +121,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 				if err := q.SetActor(ctx, actorSetting(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "retention"})); err != nil {
 					return err
 				}
-				rows, err = d.drop(q, ctx, d.before, rowsPerDrop)
+				rows, err = d.do(q, ctx, d.before, rowsPerDrop)
 				return err
 			})
 			if err != nil {

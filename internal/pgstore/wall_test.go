@@ -47,6 +47,8 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 		switch table {
 		case "audit_event":
 			rights = append(rights, table+" INSERT,SELECT")
+		case "access_event":
+			rights = append(rights, table+" SELECT")
 		case "tenant":
 			rights = append(rights, table+" SELECT,UPDATE")
 		default:
@@ -387,6 +389,8 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO gateway (tenant_id, kind, document, revision) VALUES ($1, 'authorize', '{}', 1)",
 			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
 				key_pattern, rule_version, rate_per_second, burst_capacity, cost) VALUES ($1, now(), now(), 1, 1, '', '', '', '', '', 1, 1, 1, 1)`,
+			`INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, user_agent, detail, request_id)
+				VALUES (now(), $1, $1, '', 1, 'denied', 0, '', '', '', '', '', '')`,
 			"INSERT INTO violation_minute VALUES ($1, now(), 1, '', false, 1, 0)",
 			"INSERT INTO decision_minute VALUES ($1, 1, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
@@ -408,5 +412,27 @@ func fillEveryTable(t *testing.T, w *world) {
 		} {
 			exec(t, w.url, sql, o.ID)
 		}
+	}
+}
+
+func TestProgramsOnlyAddToTheSecurityLog(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	fillEveryTable(t, w)
+	process := connect(t, runtimeOf(t, w.url))
+	for _, sql := range []string{"UPDATE access_event SET ip = NULL", "DELETE FROM access_event", "TRUNCATE access_event"} {
+		if _, err := asTenant(t, process, "", "", sql); !isRefusal(err) {
+			t.Errorf("%s ends with %v", sql, err)
+		}
+	}
+	if _, err := asTenant(t, process, "", "", "SELECT drop_access_events(now() - interval '1 day', 10)"); err == nil {
+		t.Error("yesterday's entries may be dropped")
+	}
+	exec(t, w.url, "UPDATE access_event SET at = at - interval '100 days' WHERE tenant_id = $1", w.ours.ID)
+	kept := keep
+	kept.Access = 90 * day
+	must(w.KeepViolations(t.Context(), time.Now(), kept))(t)
+	if got := lines(t, connect(t, w.url), "SELECT tenant_id::text FROM access_event"); len(got) != 1 || got[0] != fmt.Sprint(w.theirs.ID) {
+		t.Errorf("after the retention the entries are of %q, want theirs alone", got)
 	}
 }

@@ -18,6 +18,7 @@ type Retention struct {
 	Details time.Duration // violations, in whole days
 	Counts  time.Duration // per minute and hour
 	Audit   time.Duration // entries of the audit logs, at least 30 days; 0 for ever
+	Access  time.Duration // entries of the security log, at least 30 days; 0 for ever
 }
 
 // Kept is what an upkeep did.

@@ -30,5 +30,6 @@ export const screens = [
   { name: 'platform-accounts', path: '/platform/accounts' },
   { name: 'platform-service-keys', path: '/platform/service-keys' },
   { name: 'platform-mail', path: '/platform/mail' },
+  { name: 'platform-security-log', path: '/platform/security-log' },
   { name: 'profile', path: '/profile' },
 ];

@@ -17,6 +17,7 @@ import {
   overviewSearch,
   parseSearch,
   rulesSearch,
+  securitySearch,
   settingsSearch,
   stringifySearch,
   trySearch,
@@ -130,6 +131,13 @@ const platformMail = createRoute({
   component: lazyRouteComponent(() => import('~/screens/platform/Mail')),
 });
 
+const platformSecurityLog = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/security-log',
+  validateSearch: securitySearch,
+  component: lazyRouteComponent(() => import('~/screens/platform/SecurityLog')),
+});
+
 const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
@@ -231,6 +239,7 @@ const routeTree = root.addChildren([
     platformAccounts,
     platformKeys,
     platformMail,
+    platformSecurityLog,
     tenant.addChildren([
       overview,
       plans,

@@ -83,6 +83,14 @@ export interface SettingsSearch extends TimeSearch {
   gateway?: 'envoy';
 }
 
+/** The filters of the security log. */
+export interface SecuritySearch extends TimeSearch {
+  kind?: string;
+  email?: string;
+  ip?: string;
+  tenant?: string;
+}
+
 /** A search in a list of the platform. */
 export interface FindSearch {
   q?: string;
@@ -183,6 +191,16 @@ export function settingsSearch(raw: Raw): SettingsSearch {
     entry: number(raw.entry),
     view: oneOf(raw.view, ['json'] as const),
     gateway: oneOf(raw.gateway, ['envoy'] as const),
+  });
+}
+
+export function securitySearch(raw: Raw): SecuritySearch {
+  return given({
+    range: text(raw.range),
+    kind: text(raw.kind),
+    email: text(raw.email),
+    ip: text(raw.ip),
+    tenant: text(raw.tenant),
   });
 }
 

@@ -6,9 +6,18 @@ export function exportAddress(
   what: Export,
   parameters: Record<string, string | number | undefined> = {},
 ): string {
+  return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${queryOf(parameters)}`;
+}
+
+/** The address from which the browser downloads the security log. */
+export function securityExport(parameters: Record<string, string | undefined>): string {
+  return `/api/v1/security-log/export?${queryOf(parameters)}`;
+}
+
+function queryOf(parameters: Record<string, string | number | undefined>): URLSearchParams {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined) query.set(name, String(value));
   }
-  return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${query}`;
+  return query;
 }

@@ -107,7 +107,7 @@ export interface paths {
         put?: never;
         /**
          * Lease tokens, to decide checks without asking
-         * @description For clients that decide checks in their own process: see docs/leases.md. A request names the checks that the client decides, what it
+         * @description For clients that decide checks in their own process, such as the Go client. A request names the checks that the client decides, what it
          *     decided since its last request, and, for each bucket that an earlier answer named, what it spent and gives back and how many tokens it
          *     would like to hold. The server matches the checks, so a client knows no rules.
          *
@@ -563,6 +563,66 @@ export interface paths {
          *     were changed, and tenants that were created, suspended, resumed or removed.
          */
         get: operations["listPlatformAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/security-log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what happened to your account
+         * @description Sign-ins, sign-outs, changed passwords, exports and refusals of your account, and failed sign-ins of strangers who
+         *     typed its address, if it has proven that.
+         */
+        get: operations["listOwnSecurityLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/security-log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who got in and who did not
+         * @description Sign-ins and their failures, sign-outs, changed and reset passwords, ended sessions, refused credentials, denied
+         *     permissions and exports. Equal attempts of one second are one entry with their count. What is more than one account,
+         *     network or all strangers may fill of the log is only counted.
+         */
+        get: operations["listSecurityLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/security-log/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Export who got in and who did not */
+        get: operations["exportSecurityLog"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1788,6 +1848,32 @@ export interface paths {
         };
         /** Export changes */
         get: operations["exportAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/security-log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List who was let in here and who was not
+         * @description Exports, denied permissions and refused keys in this tenant, of members, keys and platform admins.
+         */
+        get: operations["listTenantSecurityLog"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4130,6 +4216,48 @@ export interface components {
         };
         PlatformAuditList: {
             items: components["schemas"]["PlatformAuditEntry"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        SecurityEvent: {
+            event_id: string;
+            /**
+             * Format: date-time
+             * @description Of the first event
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Equal events that this entry stands for
+             */
+            count: number;
+            /**
+             * @description `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
+             *     `password_failed` (the current one, at a change), `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+             *     (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
+             *     `denied` (a caller without the permission), `exported`. Later releases add kinds.
+             */
+            kind: string;
+            /** @description false: a failure or refusal */
+            succeeded: boolean;
+            /** Format: int64 */
+            account_id: number | null;
+            /** @description The account's address or the key's name */
+            who: string;
+            /** @description The address that a stranger typed; empty if it has not the form of one */
+            typed: string;
+            key_id: string;
+            /** @description A tenant's slug; empty for none */
+            tenant: string;
+            ip: string | null;
+            /** @description At most 256 characters */
+            user_agent: string;
+            /** @description How, or which operation of the API */
+            detail: string;
+            /** @description Of the first event */
+            request_id: string;
+        };
+        SecurityEventList: {
+            items: components["schemas"]["SecurityEvent"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
         PlatformAuditObject: {
@@ -6712,6 +6840,122 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlatformAuditList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listOwnSecurityLog: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecurityEventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listSecurityLog: {
+        parameters: {
+            query?: {
+                /** @description The start, included */
+                from?: components["parameters"]["From"];
+                /** @description The end, excluded */
+                until?: components["parameters"]["Until"];
+                /** @description Such as sign_in_failed */
+                kind?: string;
+                account_id?: number;
+                /** @description An IP address */
+                ip?: string;
+                /** @description An account's address, also where a stranger typed it */
+                email?: string;
+                /** @description A tenant's slug */
+                tenant?: string;
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecurityEventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportSecurityLog: {
+        parameters: {
+            query?: {
+                /** @description The start, included */
+                from?: components["parameters"]["From"];
+                /** @description The end, excluded */
+                until?: components["parameters"]["Until"];
+                /** @description Such as sign_in_failed */
+                kind?: string;
+                account_id?: number;
+                /** @description An IP address */
+                ip?: string;
+                /** @description An account's address, also where a stranger typed it */
+                email?: string;
+                /** @description A tenant's slug */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9426,6 +9670,53 @@ export interface operations {
                 content: {
                     "text/csv": string;
                     "application/jsonl": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listTenantSecurityLog: {
+        parameters: {
+            query?: {
+                /** @description The start, included */
+                from?: components["parameters"]["From"];
+                /** @description The end, excluded */
+                until?: components["parameters"]["Until"];
+                /** @description Such as sign_in_failed */
+                kind?: string;
+                account_id?: number;
+                /** @description An IP address */
+                ip?: string;
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecurityEventList"];
                 };
             };
             400: components["responses"]["BadRequest"];

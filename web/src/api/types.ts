@@ -50,6 +50,7 @@ export type Series = Schemas['Series'];
 export type Session = Schemas['Session'];
 export type SessionItem = Schemas['SessionItem'];
 export type SampleRequest = Schemas['SampleRequest'];
+export type SecurityEvent = Schemas['SecurityEvent'];
 export type Settings = Schemas['Settings'];
 export type ShadowRule = Schemas['ShadowRule'];
 export type Simulation = Schemas['Simulation'];

@@ -38,6 +38,7 @@ export { default as IconRoute } from '@tabler/icons-react/dist/esm/icons/IconRou
 export { default as IconSearch } from '@tabler/icons-react/dist/esm/icons/IconSearch.mjs';
 export { default as IconSelector } from '@tabler/icons-react/dist/esm/icons/IconSelector.mjs';
 export { default as IconSettings } from '@tabler/icons-react/dist/esm/icons/IconSettings.mjs';
+export { default as IconShield } from '@tabler/icons-react/dist/esm/icons/IconShieldLock.mjs';
 export { default as IconSun } from '@tabler/icons-react/dist/esm/icons/IconSun.mjs';
 export { default as IconPlans } from '@tabler/icons-react/dist/esm/icons/IconTable.mjs';
 export { default as IconTry } from '@tabler/icons-react/dist/esm/icons/IconTerminal2.mjs';

@@ -6,7 +6,15 @@ import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
-import { IconKey, IconMail, IconRules, IconSearch, IconTenants, IconUser } from '~/components/icons';
+import {
+  IconKey,
+  IconMail,
+  IconRules,
+  IconSearch,
+  IconShield,
+  IconTenants,
+  IconUser,
+} from '~/components/icons';
 import { ruleDetail, ruleEffect } from '~/domain/rule';
 import { useSession } from '~/session';
 import styles from './CommandPalette.module.css';
@@ -124,6 +132,8 @@ function useScreens(tenant: string | undefined): Entry[] {
     entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
     const mail = () => navigate({ to: '/platform/mail' });
     entries.push({ id: 'mail', label: 'Mail', icon: <IconMail size={16} />, go: mail });
+    const security = () => navigate({ to: '/platform/security-log' });
+    entries.push({ id: 'security-log', label: 'Security log', icon: <IconShield size={16} />, go: security });
     entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
     entries.push({ id: 'service-keys', label: 'Service keys', icon: <IconKey size={16} />, go: keys });
   }

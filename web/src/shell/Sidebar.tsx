@@ -1,5 +1,5 @@
 import { Link, useLocation, useParams } from '@tanstack/react-router';
-import { IconKey, IconMail, IconSearch, IconTenants, IconUsers } from '~/components/icons';
+import { IconKey, IconMail, IconSearch, IconShield, IconTenants, IconUsers } from '~/components/icons';
 import { useSession } from '~/session';
 import { AccountMenu } from './AccountMenu';
 import { settingsIcon as IconSettings, tenantScreens } from './navigation';
@@ -71,6 +71,12 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
                 <Link to="/platform/mail" className={styles.link}>
                   <IconMail size={16} stroke={1.75} aria-hidden />
                   Mail
+                </Link>
+              </li>
+              <li>
+                <Link to="/platform/security-log" className={styles.link}>
+                  <IconShield size={16} stroke={1.75} aria-hidden />
+                  Security log
                 </Link>
               </li>
             </ul>

@@ -2307,6 +2307,55 @@ type RulePatch struct {
 // Scope defines model for Scope.
 type Scope string
 
+// SecurityEvent defines model for SecurityEvent.
+type SecurityEvent struct {
+	AccountId nullable.Nullable[int64] `json:"account_id"`
+
+	// At Of the first event
+	At time.Time `json:"at"`
+
+	// Count Equal events that this entry stands for
+	Count int64 `json:"count"`
+
+	// Detail How, or which operation of the API
+	Detail  string                    `json:"detail"`
+	EventId string                    `json:"event_id"`
+	Ip      nullable.Nullable[string] `json:"ip"`
+	KeyId   string                    `json:"key_id"`
+
+	// Kind `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
+	// `password_failed` (the current one, at a change), `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+	// (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
+	// `denied` (a caller without the permission), `exported`. Later releases add kinds.
+	Kind string `json:"kind"`
+
+	// RequestId Of the first event
+	RequestId string `json:"request_id"`
+
+	// Succeeded false: a failure or refusal
+	Succeeded bool `json:"succeeded"`
+
+	// Tenant A tenant's slug; empty for none
+	Tenant string `json:"tenant"`
+
+	// Typed The address that a stranger typed; empty if it has not the form of one
+	Typed string `json:"typed"`
+
+	// UserAgent At most 256 characters
+	UserAgent string `json:"user_agent"`
+
+	// Who The account's address or the key's name
+	Who string `json:"who"`
+}
+
+// SecurityEventList defines model for SecurityEventList.
+type SecurityEventList struct {
+	Items []SecurityEvent `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
 // Series defines model for Series.
 type Series struct {
 	From        time.Time `json:"from"`
@@ -3001,6 +3050,15 @@ type FinishAddressProofParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListOwnSecurityLogParams defines parameters for ListOwnSecurityLog.
+type ListOwnSecurityLogParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
 	// Q Part of the address or name
@@ -3067,6 +3125,56 @@ type FinishPasswordResetJSONBody struct {
 	// Password The problem's detail says what a good password needs
 	Password Password `json:"password"`
 	Token    string   `json:"token"`
+}
+
+// ListSecurityLogParams defines parameters for ListSecurityLog.
+type ListSecurityLogParams struct {
+	// From The start, included
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The end, excluded
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// Kind Such as sign_in_failed
+	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Ip An IP address
+	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Email An account's address, also where a stranger typed it
+	Email *string `form:"email,omitempty" json:"email,omitempty"`
+
+	// Tenant A tenant's slug
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ExportSecurityLogParams defines parameters for ExportSecurityLog.
+type ExportSecurityLogParams struct {
+	// From The start, included
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The end, excluded
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// Kind Such as sign_in_failed
+	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Ip An IP address
+	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Email An account's address, also where a stranger typed it
+	Email *string `form:"email,omitempty" json:"email,omitempty"`
+
+	// Tenant A tenant's slug
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
 // ListServiceKeysParams defines parameters for ListServiceKeys.
@@ -3547,6 +3655,28 @@ type PromoteRuleParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListTenantSecurityLogParams defines parameters for ListTenantSecurityLog.
+type ListTenantSecurityLogParams struct {
+	// From The start, included
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The end, excluded
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// Kind Such as sign_in_failed
+	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Ip An IP address
+	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // GetSeriesParams defines parameters for GetSeries.
 type GetSeriesParams struct {
 	// From Left out: 24 hours before until
@@ -3874,6 +4004,9 @@ type ServerInterface interface {
 	// FinishAddressProof Prove your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(w http.ResponseWriter, r *http.Request, params FinishAddressProofParams)
+	// ListOwnSecurityLog List what happened to your account
+	// (GET /api/v1/account/security-log)
+	ListOwnSecurityLog(w http.ResponseWriter, r *http.Request, params ListOwnSecurityLogParams)
 	// ListAccounts List accounts
 	// (GET /api/v1/accounts)
 	ListAccounts(w http.ResponseWriter, r *http.Request, params ListAccountsParams)
@@ -3910,6 +4043,12 @@ type ServerInterface interface {
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(w http.ResponseWriter, r *http.Request)
+	// ListSecurityLog List who got in and who did not
+	// (GET /api/v1/security-log)
+	ListSecurityLog(w http.ResponseWriter, r *http.Request, params ListSecurityLogParams)
+	// ExportSecurityLog Export who got in and who did not
+	// (GET /api/v1/security-log/export)
+	ExportSecurityLog(w http.ResponseWriter, r *http.Request, params ExportSecurityLogParams)
 	// ListServiceKeys List service keys
 	// (GET /api/v1/service-keys)
 	ListServiceKeys(w http.ResponseWriter, r *http.Request, params ListServiceKeysParams)
@@ -4126,6 +4265,9 @@ type ServerInterface interface {
 	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params PromoteRuleParams)
+	// ListTenantSecurityLog List who was let in here and who was not
+	// (GET /api/v1/tenants/{tenant}/security-log)
+	ListTenantSecurityLog(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListTenantSecurityLogParams)
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -4335,6 +4477,52 @@ func (siw *ServerInterfaceWrapper) FinishAddressProof(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishAddressProof(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOwnSecurityLog operation middleware
+func (siw *ServerInterfaceWrapper) ListOwnSecurityLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOwnSecurityLogParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOwnSecurityLog(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -4691,6 +4879,254 @@ func (siw *ServerInterfaceWrapper) FinishPasswordReset(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishPasswordReset(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSecurityLog operation middleware
+func (siw *ServerInterfaceWrapper) ListSecurityLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSecurityLogParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "account_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "email" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "email", r.URL.Query(), &params.Email, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "email"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "email", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", r.URL.Query(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSecurityLog(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportSecurityLog operation middleware
+func (siw *ServerInterfaceWrapper) ExportSecurityLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportSecurityLogParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "account_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "email" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "email", r.URL.Query(), &params.Email, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "email"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "email", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", r.URL.Query(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportSecurityLog(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8662,6 +9098,126 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListTenantSecurityLog operation middleware
+func (siw *ServerInterfaceWrapper) ListTenantSecurityLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTenantSecurityLogParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "account_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "account_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTenantSecurityLog(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Simulate operation middleware
 func (siw *ServerInterfaceWrapper) Simulate(w http.ResponseWriter, r *http.Request) {
 
@@ -10235,6 +10791,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/account/proof/finish", wrapper.FinishAddressProof).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/account/security-log", wrapper.ListOwnSecurityLog).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts", wrapper.ListAccounts).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts/{account_id}", wrapper.GetAccount).Methods(http.MethodGet)
@@ -10258,6 +10816,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/password-reset", wrapper.AskPasswordReset).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/password-reset/finish", wrapper.FinishPasswordReset).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/security-log", wrapper.ListSecurityLog).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/security-log/export", wrapper.ExportSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/service-keys", wrapper.ListServiceKeys).Methods(http.MethodGet)
 
@@ -10402,6 +10964,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}", wrapper.PutOverride).Methods(http.MethodPut)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/promote", wrapper.PromoteRule).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/security-log", wrapper.ListTenantSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/simulate", wrapper.Simulate).Methods(http.MethodPost)
 
@@ -10756,6 +11320,28 @@ func (response FinishAddressProof422ApplicationProblemPlusJSONResponse) VisitFin
 	return err
 }
 
+type ListOwnSecurityLogRequestObject struct {
+	Params ListOwnSecurityLogParams
+}
+
+type ListOwnSecurityLogResponseObject interface {
+	VisitListOwnSecurityLogResponse(w http.ResponseWriter) error
+}
+
+type ListOwnSecurityLog200JSONResponse SecurityEventList
+
+func (response ListOwnSecurityLog200JSONResponse) VisitListOwnSecurityLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAccountsRequestObject struct {
 	Params ListAccountsParams
 }
@@ -11041,6 +11627,62 @@ type FinishPasswordReset204Response struct {
 func (response FinishPasswordReset204Response) VisitFinishPasswordResetResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type ListSecurityLogRequestObject struct {
+	Params ListSecurityLogParams
+}
+
+type ListSecurityLogResponseObject interface {
+	VisitListSecurityLogResponse(w http.ResponseWriter) error
+}
+
+type ListSecurityLog200JSONResponse SecurityEventList
+
+func (response ListSecurityLog200JSONResponse) VisitListSecurityLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportSecurityLogRequestObject struct {
+	Params ExportSecurityLogParams
+}
+
+type ExportSecurityLogResponseObject interface {
+	VisitExportSecurityLogResponse(w http.ResponseWriter) error
+}
+
+type ExportSecurityLog200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type ExportSecurityLog200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       ExportSecurityLog200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportSecurityLog200TextcsvResponse) VisitExportSecurityLogResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
 }
 
 type ListServiceKeysRequestObject struct {
@@ -13102,6 +13744,29 @@ func (response PromoteRule422ApplicationProblemPlusJSONResponse) VisitPromoteRul
 	return err
 }
 
+type ListTenantSecurityLogRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListTenantSecurityLogParams
+}
+
+type ListTenantSecurityLogResponseObject interface {
+	VisitListTenantSecurityLogResponse(w http.ResponseWriter) error
+}
+
+type ListTenantSecurityLog200JSONResponse SecurityEventList
+
+func (response ListTenantSecurityLog200JSONResponse) VisitListTenantSecurityLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SimulateRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Body   *SimulateJSONRequestBody
@@ -13778,6 +14443,9 @@ type StrictServerInterface interface {
 	// FinishAddressProof Prove your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(ctx context.Context, request FinishAddressProofRequestObject) (FinishAddressProofResponseObject, error)
+	// ListOwnSecurityLog List what happened to your account
+	// (GET /api/v1/account/security-log)
+	ListOwnSecurityLog(ctx context.Context, request ListOwnSecurityLogRequestObject) (ListOwnSecurityLogResponseObject, error)
 	// ListAccounts List accounts
 	// (GET /api/v1/accounts)
 	ListAccounts(ctx context.Context, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
@@ -13814,6 +14482,12 @@ type StrictServerInterface interface {
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(ctx context.Context, request FinishPasswordResetRequestObject) (FinishPasswordResetResponseObject, error)
+	// ListSecurityLog List who got in and who did not
+	// (GET /api/v1/security-log)
+	ListSecurityLog(ctx context.Context, request ListSecurityLogRequestObject) (ListSecurityLogResponseObject, error)
+	// ExportSecurityLog Export who got in and who did not
+	// (GET /api/v1/security-log/export)
+	ExportSecurityLog(ctx context.Context, request ExportSecurityLogRequestObject) (ExportSecurityLogResponseObject, error)
 	// ListServiceKeys List service keys
 	// (GET /api/v1/service-keys)
 	ListServiceKeys(ctx context.Context, request ListServiceKeysRequestObject) (ListServiceKeysResponseObject, error)
@@ -14030,6 +14704,9 @@ type StrictServerInterface interface {
 	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(ctx context.Context, request PromoteRuleRequestObject) (PromoteRuleResponseObject, error)
+	// ListTenantSecurityLog List who was let in here and who was not
+	// (GET /api/v1/tenants/{tenant}/security-log)
+	ListTenantSecurityLog(ctx context.Context, request ListTenantSecurityLogRequestObject) (ListTenantSecurityLogResponseObject, error)
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(ctx context.Context, request SimulateRequestObject) (SimulateResponseObject, error)
@@ -14253,6 +14930,32 @@ func (sh *strictHandler) FinishAddressProof(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishAddressProofResponseObject); ok {
 		if err := validResponse.VisitFinishAddressProofResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOwnSecurityLog operation middleware
+func (sh *strictHandler) ListOwnSecurityLog(w http.ResponseWriter, r *http.Request, params ListOwnSecurityLogParams) {
+	var request ListOwnSecurityLogRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOwnSecurityLog(ctx, request.(ListOwnSecurityLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOwnSecurityLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOwnSecurityLogResponseObject); ok {
+		if err := validResponse.VisitListOwnSecurityLogResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -14596,6 +15299,58 @@ func (sh *strictHandler) FinishPasswordReset(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishPasswordResetResponseObject); ok {
 		if err := validResponse.VisitFinishPasswordResetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSecurityLog operation middleware
+func (sh *strictHandler) ListSecurityLog(w http.ResponseWriter, r *http.Request, params ListSecurityLogParams) {
+	var request ListSecurityLogRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSecurityLog(ctx, request.(ListSecurityLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSecurityLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSecurityLogResponseObject); ok {
+		if err := validResponse.VisitListSecurityLogResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportSecurityLog operation middleware
+func (sh *strictHandler) ExportSecurityLog(w http.ResponseWriter, r *http.Request, params ExportSecurityLogParams) {
+	var request ExportSecurityLogRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportSecurityLog(ctx, request.(ExportSecurityLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportSecurityLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportSecurityLogResponseObject); ok {
+		if err := validResponse.VisitExportSecurityLogResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -16673,6 +17428,33 @@ func (sh *strictHandler) PromoteRule(w http.ResponseWriter, r *http.Request, ten
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PromoteRuleResponseObject); ok {
 		if err := validResponse.VisitPromoteRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTenantSecurityLog operation middleware
+func (sh *strictHandler) ListTenantSecurityLog(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListTenantSecurityLogParams) {
+	var request ListTenantSecurityLogRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTenantSecurityLog(ctx, request.(ListTenantSecurityLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTenantSecurityLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTenantSecurityLogResponseObject); ok {
+		if err := validResponse.VisitListTenantSecurityLogResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -13,6 +13,23 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+type AccessEvent struct {
+	At        time.Time
+	AccessID  int64
+	TenantID  rules.TenantID
+	Tenant    string
+	Count     int64
+	Kind      string
+	AccountID auth.AccountID
+	KeyID     string
+	Who       string
+	Typed     string
+	Ip        *netip.Addr
+	UserAgent string
+	Detail    string
+	RequestID string
+}
+
 type Account struct {
 	AccountID       auth.AccountID
 	Email           string

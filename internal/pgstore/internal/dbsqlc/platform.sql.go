@@ -14,6 +14,80 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const accessEvents = `-- name: AccessEvents :many
+SELECT at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id FROM access_event AS e
+WHERE (e.at, e.access_id) < ($1::timestamptz, $2::bigint) AND e.at >= $3::timestamptz
+    AND ($4::bigint = 0 AND $5::text = ''
+        OR e.account_id = nullif($4::bigint, 0)
+        OR lower(e.typed) = nullif(lower($5::text COLLATE "C"), ''))
+    AND ($6::text = '' OR lower(e.who) = lower($6::text COLLATE "C") OR lower(e.typed) = lower($6::text COLLATE "C"))
+    AND ($7::text = '' OR e.kind = $7::text)
+    AND ($8::text = '' OR e.tenant = $8::text)
+    AND ($9::text = '' OR e.ip = nullif($9::text, '')::inet)
+ORDER BY e.at DESC, e.access_id DESC
+LIMIT $10
+`
+
+type AccessEventsParams struct {
+	BeforeAt  time.Time
+	BeforeID  int64
+	Since     time.Time
+	AccountID int64
+	Typed     string
+	Email     string
+	Kind      string
+	Tenant    string
+	Ip        string
+	PageSize  int32
+}
+
+// The latest first. With an account and a typed address: the entries of either.
+func (q *Queries) AccessEvents(ctx context.Context, arg AccessEventsParams) ([]AccessEvent, error) {
+	rows, err := q.db.Query(ctx, accessEvents,
+		arg.BeforeAt,
+		arg.BeforeID,
+		arg.Since,
+		arg.AccountID,
+		arg.Typed,
+		arg.Email,
+		arg.Kind,
+		arg.Tenant,
+		arg.Ip,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AccessEvent
+	for rows.Next() {
+		var i AccessEvent
+		if err := rows.Scan(
+			&i.At,
+			&i.AccessID,
+			&i.TenantID,
+			&i.Tenant,
+			&i.Count,
+			&i.Kind,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Who,
+			&i.Typed,
+			&i.Ip,
+			&i.UserAgent,
+			&i.Detail,
+			&i.RequestID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const accountByEmail = `-- name: AccountByEmail :one
 SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in FROM account AS a
 WHERE lower(a.email) = lower($1::text COLLATE "C")
@@ -574,6 +648,17 @@ func (q *Queries) DecisionsCountedBySpan(ctx context.Context, arg DecisionsCount
 		arg.Spans,
 	)
 	return err
+}
+
+const dropAccessEvents = `-- name: DropAccessEvents :one
+SELECT drop_access_events($1::timestamptz, $2::integer) AS dropped
+`
+
+func (q *Queries) DropAccessEvents(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, dropAccessEvents, before, atMost)
+	var dropped int64
+	err := row.Scan(&dropped)
+	return dropped, err
 }
 
 const dropAlertDeliveries = `-- name: DropAlertDeliveries :execrows
@@ -1625,6 +1710,55 @@ func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecorded
 		arg.RetryAfterMs,
 		arg.Algorithms,
 		arg.LimitTexts,
+	)
+	return err
+}
+
+const writeAccess = `-- name: WriteAccess :exec
+
+INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id)
+SELECT unnest($1::timestamptz[]), unnest($2::bigint[]), unnest($3::bigint[]),
+    unnest($4::text[]), unnest($5::bigint[]), unnest($6::text[]),
+    unnest($7::bigint[]), unnest($8::text[]), unnest($9::text[]),
+    unnest($10::text[]), nullif(unnest($11::text[]), '')::inet, unnest($12::text[]),
+    unnest($13::text[]), unnest($14::text[])
+ON CONFLICT DO NOTHING
+`
+
+type WriteAccessParams struct {
+	At         []time.Time
+	Ids        []int64
+	TenantIds  []int64
+	Tenants    []string
+	Counts     []int64
+	Kinds      []string
+	AccountIds []int64
+	KeyIds     []string
+	Who        []string
+	Typed      []string
+	Ips        []string
+	UserAgents []string
+	Details    []string
+	RequestIds []string
+}
+
+// The security log, of all tenants and of none.
+func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error {
+	_, err := q.db.Exec(ctx, writeAccess,
+		arg.At,
+		arg.Ids,
+		arg.TenantIds,
+		arg.Tenants,
+		arg.Counts,
+		arg.Kinds,
+		arg.AccountIds,
+		arg.KeyIds,
+		arg.Who,
+		arg.Typed,
+		arg.Ips,
+		arg.UserAgents,
+		arg.Details,
+		arg.RequestIds,
 	)
 	return err
 }

@@ -11,10 +11,44 @@ const sessions = {
   ],
 };
 
+const log = {
+  items: [
+    {
+      event_id: '1',
+      at,
+      count: 3,
+      kind: 'sign_in_failed',
+      succeeded: false,
+      account_id: null,
+      who: '',
+      typed: 'ada@example.com',
+      key_id: '',
+      tenant: '',
+      ip: '203.0.113.66',
+      user_agent: 'curl/8.5.0',
+      detail: 'password',
+      request_id: 'r',
+    },
+  ],
+  next_cursor: null,
+};
+
+test('who tried to get in is shown', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': { items: [] },
+    'GET /api/v1/account/security-log': log,
+  });
+  open('/profile');
+  expect(await screen.findByText('Sign-in failed, 3 times')).toBeDefined();
+  expect(screen.getByText(/203.0.113.66/)).toBeDefined();
+});
+
 test('the name is saved over the version that was read', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': session(),
     'GET /api/v1/sessions': sessions,
+    'GET /api/v1/account/security-log': log,
     'PATCH /api/v1/account': account({ name: 'Ada L.' }),
   });
   const { user } = open('/profile');
@@ -31,6 +65,7 @@ test('a wrong password stands at its field, and what was typed stays', async () 
   fakeServer({
     'GET /api/v1/session': session(),
     'GET /api/v1/sessions': sessions,
+    'GET /api/v1/account/security-log': log,
     'PUT /api/v1/account/password': () =>
       problem(400, 'invalid-request', {
         errors: [{ pointer: '/current_password', detail: 'is not your password' }],
@@ -48,6 +83,7 @@ test('another session can be ended, this one not', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': session(),
     'GET /api/v1/sessions': sessions,
+    'GET /api/v1/account/security-log': log,
     'DELETE /api/v1/sessions/2': () => ({ status: 204 }),
   });
   const { user } = open('/profile');
@@ -61,6 +97,7 @@ test('signing out everywhere asks first, and leads to signing in', async () => {
   fakeServer({
     'GET /api/v1/session': () => (out ? problem(401, 'unauthorized') : { json: session() }),
     'GET /api/v1/sessions': sessions,
+    'GET /api/v1/account/security-log': log,
     'DELETE /api/v1/sessions': () => {
       out = true;
       return { status: 204 };

@@ -2,9 +2,10 @@ import { Page } from '~/components/Page';
 import { NameCard } from './NameCard';
 import { PasswordCard } from './PasswordCard';
 import styles from './Profile.module.css';
+import { SecurityCard } from './SecurityCard';
 import { SessionsCard } from './SessionsCard';
 
-/** The reader’s account: name, password and sessions. */
+/** The reader’s account: name, password, sessions and recent sign-ins. */
 export default function Profile() {
   return (
     <Page title="Profile">
@@ -12,6 +13,7 @@ export default function Profile() {
         <NameCard />
         <PasswordCard />
         <SessionsCard />
+        <SecurityCard />
       </div>
     </Page>
   );

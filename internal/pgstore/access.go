@@ -1,0 +1,108 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var _ auth.AccessStore = (*Store)(nil)
+
+// WriteAccess adds entries to the security log.
+func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) error {
+	var columns dbsqlc.WriteAccessParams
+	for i := range events {
+		e := &events[i]
+		ip := ""
+		if e.IP.IsValid() {
+			ip = e.IP.String()
+		}
+		columns.At = append(columns.At, e.At)
+		columns.Ids = append(columns.Ids, e.ID)
+		columns.TenantIds = append(columns.TenantIds, int64(e.TenantID))
+		columns.Tenants = append(columns.Tenants, e.Tenant)
+		columns.Counts = append(columns.Counts, e.Count)
+		columns.Kinds = append(columns.Kinds, string(e.Kind))
+		columns.AccountIds = append(columns.AccountIds, int64(e.Account))
+		columns.KeyIds = append(columns.KeyIds, e.KeyID)
+		columns.Who = append(columns.Who, e.Who)
+		columns.Typed = append(columns.Typed, e.Typed)
+		columns.Ips = append(columns.Ips, ip)
+		columns.UserAgents = append(columns.UserAgents, e.UserAgent)
+		columns.Details = append(columns.Details, e.Detail)
+		columns.RequestIds = append(columns.RequestIds, e.RequestID)
+	}
+	// It takes no place: callers who fill theirs must not keep the log from being written.
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := s.queriesFor(everyTenant).WriteAccess(ctx, columns); err != nil {
+		return fmt.Errorf("write to the security log: %w", domainError(err))
+	}
+	return nil
+}
+
+// AccessEvents returns up to limit entries of the security log before a place, the latest first.
+func (s *Store) AccessEvents(ctx context.Context, filter auth.AccessFilter, before auth.AccessPlace, limit int) ([]auth.AccessEvent, error) {
+	before = accessPlace(before, filter.Until)
+	rows, err := askMuch(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
+		return q.AccessEvents(ctx, dbsqlc.AccessEventsParams{
+			BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account), Typed: filter.Typed, Email: filter.Email,
+			Kind: string(filter.Kind), Tenant: filter.Tenant, Ip: ipText(&filter), PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the security log: %w", err)
+	}
+	return each(rows, accessEventFromRow), nil
+}
+
+// AccessEventsOf is AccessEvents for what happened in one tenant. Of the filter it ignores Typed, Email and Tenant.
+func (s *Store) AccessEventsOf(
+	ctx context.Context, tenant rules.TenantID, filter auth.AccessFilter, before auth.AccessPlace, limit int,
+) ([]auth.AccessEvent, error) {
+	before = accessPlace(before, filter.Until)
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
+		return q.AccessEventsOf(ctx, dbsqlc.AccessEventsOfParams{
+			TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account),
+			Kind: string(filter.Kind), Ip: ipText(&filter), PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the security log of tenant %d: %w", tenant, err)
+	}
+	return each(rows, accessEventFromRow), nil
+}
+
+// accessPlace returns the earlier one of a place and an end.
+func accessPlace(before auth.AccessPlace, until time.Time) auth.AccessPlace {
+	if before == (auth.AccessPlace{}) {
+		before.At = latestEnd
+	}
+	if !until.IsZero() && until.Before(before.At) {
+		return auth.AccessPlace{At: until} // ids begin at 1
+	}
+	return before
+}
+
+func ipText(filter *auth.AccessFilter) string {
+	if !filter.IP.IsValid() {
+		return ""
+	}
+	return filter.IP.String()
+}
+
+func accessEventFromRow(row dbsqlc.AccessEvent) auth.AccessEvent {
+	event := auth.AccessEvent{
+		ID: row.AccessID, At: row.At.UTC(), Count: row.Count, Kind: auth.AccessKind(row.Kind), Account: row.AccountID, Who: row.Who,
+		Typed: row.Typed, KeyID: row.KeyID, TenantID: row.TenantID, Tenant: row.Tenant, UserAgent: row.UserAgent, Detail: row.Detail,
+		RequestID: row.RequestID,
+	}
+	if row.Ip != nil {
+		event.IP = *row.Ip
+	}
+	return event
+}

@@ -1,0 +1,28 @@
+import type { SecurityEvent } from '~/api/types';
+
+/** What each kind of event is called. Kinds of later releases are shown by their own name. */
+const titles: Record<string, string> = {
+  signed_in: 'Signed in',
+  sign_in_failed: 'Sign-in failed',
+  sign_in_too_soon: 'Sign-in refused: too many attempts',
+  signed_out: 'Signed out',
+  sessions_ended: 'Ended sessions',
+  password_changed: 'Changed the password',
+  password_failed: 'Wrong current password',
+  reset_asked: 'Asked for a password reset',
+  password_reset: 'Reset the password',
+  invitation_accepted: 'Accepted an invitation',
+  refused: 'Key or session refused',
+  outside_network: 'Key used from outside its networks',
+  denied: 'Permission denied',
+  exported: 'Exported data',
+};
+
+/** The kinds of events to filter by. */
+export const securityKinds = Object.entries(titles).map(([value, label]) => ({ value, label }));
+
+/** "Sign-in failed", "Sign-in failed, 12 times". */
+export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>): string {
+  const title = titles[kind] ?? kind.replaceAll('_', ' ').replace(/^./, (first) => first.toUpperCase());
+  return count > 1 ? `${title}, ${count} times` : title;
+}

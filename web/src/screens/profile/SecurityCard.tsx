@@ -1,0 +1,66 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
+import { EmptyState } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { browserOf } from '~/domain/browser';
+import { titleOf } from '~/domain/security';
+import styles from './Profile.module.css';
+
+const pageSize = 10;
+
+/** Who got in to the reader’s account, and who tried. */
+export function SecurityCard() {
+  const events = useInfiniteQuery({
+    queryKey: ['own security log'],
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: cursor, signal }) =>
+      body(
+        api.GET('/api/v1/account/security-log', { params: { query: { limit: pageSize, cursor } }, signal }),
+      ),
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+  return (
+    <Card
+      flush
+      title="Recent sign-ins"
+      lead="Who signed in to your account, who failed to, and what was exported. Change your password if something here was not you."
+    >
+      <Query query={events}>
+        {({ pages }) => {
+          const rows = pages.flatMap(({ items }) => items);
+          if (rows.length === 0)
+            return <EmptyState title="Nothing yet">Sign-ins will appear here.</EmptyState>;
+          return (
+            <>
+              <ul className={styles.sessions}>
+                {rows.map((event) => (
+                  <li key={event.event_id}>
+                    <div>
+                      <div>
+                        {event.succeeded ? (
+                          <strong>{titleOf(event)}</strong>
+                        ) : (
+                          <Outcome tone="denied">{titleOf(event)}</Outcome>
+                        )}
+                        {event.tenant && <span className="soft"> in {event.tenant}</span>}
+                      </div>
+                      <div className={styles.detail}>
+                        {event.ip && <>{event.ip} · </>}
+                        {browserOf(event.user_agent)} · <RelativeTime at={event.at} />
+                      </div>
+                    </div>
+                  </li>
+                ))}
+              </ul>
+              <ShowMore list={events} rows={rows} noun="event" />
+            </>
+          );
+        }}
+      </Query>
+    </Card>
+  );
+}
